@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Entry points for people; noxfile.py says what each one runs.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-deep bench lint docs clean setup pytest mypy lock
+SHELL := /bin/bash
+export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
+
+PYTHON ?= $(shell scripts/find-python)
+UV := .venvs/uv/bin/uv
+# uv with the index and certificates that pip is configured to use
+RUN_UV := .venvs/uv/bin/python scripts/registry_settings.py $(UV)
+DEVELOPMENT := .venvs/development/.installed
+PREDICTOR := .venvs/predictor/.installed
+DOCS := .venvs/docs/.installed
+RUN := .venvs/development/bin/python
+NOX := $(RUN) -m nox --no-venv
+GATES := $(RUN) scripts/gates.py
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup $(PREDICTOR) ## start the lab, run the main job on it, print the summary
+	@$(RUN) -m lab demo
+
+test: setup $(PREDICTOR) $(DOCS) ## every gate and every test that CI runs
+	@$(GATES) -t test
+
+test-deep: setup $(PREDICTOR) ## the tests that take many minutes
+	@$(GATES) -t test-deep
+
+bench: setup $(PREDICTOR) ## measure against peers and write docs/performance.md
+	@$(NOX) -s bench
+
+lint: setup $(DOCS) ## the gates that need no lab
+	@$(GATES) -t lint
+
+docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
+	@$(NOX) -s docs
+
+clean: ## remove environments, mirrors, caches and a running lab's state
+	@for state in lab/.state build/ansible_collections/wattwise/kube/lab/.state; do \
+	  if [ -x $(RUN) ] && [ -d $$state ]; then LAB_STATE=$$state $(RUN) -m lab down; fi; \
+	done
+	rm -rf .venvs build .nox .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible .coverage .coverage.* htmlcov tests/output
+
+setup: $(DEVELOPMENT)
+
+pytest: setup ## run pytest on the collection: make pytest ARGS="tests/unit -k units"
+	@$(NOX) -s pytest -- $(ARGS)
+
+mypy: setup
+	@$(NOX) -s mypy
+
+lock: $(UV) ## renew the locked requirements from the .in files
+	@for name in controller development docs predictor; do \
+	  echo "locking requirements/$$name.txt"; \
+	  $(RUN_UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-annotate --no-header requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+	done
+
+$(UV):
+	@echo "setting up: uv, to install the rest"
+	@python="$(PYTHON)" && test -n "$$python" && "$$python" -m venv --clear .venvs/uv
+	@.venvs/uv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
+
+.venvs/%/.installed: requirements/%.txt | $(UV)
+	@echo "setting up: the $* environment (a minute with an empty cache)"
+	@$(RUN_UV) venv --quiet --clear --no-project --python "$(PYTHON)" .venvs/$*
+	@VIRTUAL_ENV=.venvs/$* $(RUN_UV) pip install --quiet --no-config --require-hashes -r requirements/$*.txt
+	@touch $@

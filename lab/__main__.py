@@ -1,0 +1,127 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`python -m lab`: the command line of the lab."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+from lab import faults, lifecycle
+from lab.controlplane.programs import build_programs
+from lab.errors import LabError
+from lab.state import LabSettings, LabState
+
+DESCRIPTION = "A Kubernetes cluster of simulated machines on this computer; see lab/README.md."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; errors that the lab knows are one message on standard error."""
+    chosen = _parser().parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
+    try:
+        return int(chosen.command(chosen))
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("lab: interrupted; what this command started was stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+class _Progress:
+    """Says what is being done, and the seconds since the command began."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._start:5.1f} s] {text}", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lab", description=DESCRIPTION)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--state", metavar="DIR", help="folder of the lab ($LAB_STATE, else lab/.state)"
+    )
+
+    def add(name: str, function: object, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, parents=[shared], help=text, description=text)
+        command.set_defaults(command=function)
+        return command
+
+    defaults = LabSettings()
+    up = add("up", _up, "start the lab and return when it is ready")
+    up.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
+    up.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
+    up.add_argument("--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)")
+    up.add_argument(
+        "--only",
+        action="append",
+        choices=lifecycle.PARTS,
+        metavar="PART",
+        help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
+    )
+    add("down", _down, "stop the lab and remove its folder")
+    status = add("status", _status, "show the services; exit code 1 unless all are ready")
+    status.add_argument("--json", action="store_true", help="a list of objects instead of a table")
+    add("reset", _reset, "empty the cluster and take back all faults")
+    add("build", _build, "build the control plane's programs into the cache, start nothing")
+    faults.add_arguments(add("fault", _fault, "break one thing"))
+    return parser
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _up(chosen: argparse.Namespace) -> int:
+    parts = tuple(part for part in lifecycle.PARTS if part in (chosen.only or lifecycle.PARTS))
+    asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=parts)
+    lifecycle.up(LabState.chosen(chosen.state), asked, _Progress())
+    return 0
+
+
+def _down(chosen: argparse.Namespace) -> int:
+    lifecycle.down(LabState.chosen(chosen.state), _Progress())
+    return 0
+
+
+def _reset(chosen: argparse.Namespace) -> int:
+    lifecycle.reset(LabState.chosen(chosen.state), _Progress())
+    return 0
+
+
+def _build(_chosen: argparse.Namespace) -> int:
+    build_programs(_Progress())
+    return 0
+
+
+def _fault(chosen: argparse.Namespace) -> int:
+    return faults.run(chosen, LabState.chosen(chosen.state))
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    found = lifecycle.status(LabState.chosen(chosen.state))
+    if chosen.json:
+        print(json.dumps([dataclasses.asdict(service) for service in found], indent=2))
+    else:
+        print(f"{'SERVICE':<26}{'PID':>8}{'PORT':>7}  READY")
+        for service in found:
+            ready = "yes" if service.ready else "no"
+            print(f"{service.service:<26}{service.pid or '-':>8}{service.port or '-':>7}  {ready}")
+    return 0 if all(service.ready for service in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

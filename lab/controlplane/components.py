@@ -1,0 +1,186 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The control plane's five services, each on 127.0.0.1 only."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from lab.controlplane.credentials import folder, kubeconfig_of
+from lab.process import Service
+from lab.state import LabSettings, LabState
+
+ADDRESS = "127.0.0.1"
+# No client-side throttling to speak of: a test waits for what these do.
+CLIENT_LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
+# A lease is renewed four times in its duration. A thousand kubelets with the usual 40 s keep half a
+# core busy, so these have longer ones, and the node lifecycle controller more patience.
+NODE_LEASE_SECONDS = 240
+NODE_GRACE_SECONDS = 300
+KWOK_PARALLELISM = 16
+
+
+def etcd(state: LabState, settings: LabSettings) -> Service:
+    client = f"http://{ADDRESS}:{settings.ports['etcd']}"
+    peer = f"http://{ADDRESS}:{settings.ports['etcd-peer']}"
+    command = (
+        *(_program(state, "etcd"), "--name=lab", f"--data-dir={data_folder(state)}"),
+        *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
+        *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
+        f"--initial-cluster=lab={peer}",
+        # A lone member stands for election only after this time; the data may be lost any time.
+        *("--heartbeat-interval=20", "--election-timeout=200", "--unsafe-no-fsync"),
+        *("--quota-backend-bytes=4294967296", "--log-level=warn"),
+    )
+    return Service("etcd", command, functools.partial(_answers, state, client + "/health"))
+
+
+def kube_apiserver(state: LabState, settings: LabSettings) -> Service:
+    files = folder(state)
+    proxy = files / "front-proxy"
+    url = f"https://{ADDRESS}:{settings.ports['kube-apiserver']}/readyz"
+    command = (
+        *(_program(state, "kube-apiserver"), "--v=1", "--profiling=false"),
+        f"--etcd-servers=http://{ADDRESS}:{settings.ports['etcd']}",
+        *(f"--bind-address={ADDRESS}", f"--secure-port={settings.ports['kube-apiserver']}"),
+        # Otherwise, told to stop, it waits up to a minute for its clients' watches to end.
+        "--shutdown-send-retry-after=true",
+        # Endpoints may not be loopback addresses, so nobody publishes this server's.
+        *(f"--advertise-address={ADDRESS}", "--endpoint-reconciler-type=none"),
+        *("--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true"),
+        *("--authorization-mode=Node,RBAC", f"--client-ca-file={state.pki / 'ca.pem'}"),
+        *_serving_certificate(state),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={files / 'service-accounts.pub'}",
+        f"--service-account-signing-key-file={files / 'service-accounts-key.pem'}",
+        f"--requestheader-client-ca-file={proxy / 'ca.pem'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={proxy / 'front-proxy-client.pem'}",
+        f"--proxy-client-key-file={proxy / 'front-proxy-client-key.pem'}",
+    )
+    return Service("kube-apiserver", command, functools.partial(_answers, state, url))
+
+
+def kube_controller_manager(state: LabState, settings: LabSettings) -> Service:
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    port = settings.ports["kube-controller-manager"]
+    command = (
+        *(_program(state, "kube-controller-manager"), "--v=1", "--profiling=false"),
+        *_client_options(state, "kube-controller-manager", port),
+        "--use-service-account-credentials=true",
+        f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
+        f"--service-account-private-key-file={folder(state) / 'service-accounts-key.pem'}",
+        f"--root-ca-file={state.pki / 'ca.pem'}",
+        f"--cluster-signing-cert-file={state.pki / 'ca.pem'}",
+        f"--cluster-signing-key-file={state.pki / 'ca-key.pem'}",
+    )
+    health = f"https://{ADDRESS}:{port}/healthz"
+    # No pod can be made before the controller has made its namespace's service account.
+    made = f"https://{ADDRESS}:{settings.ports['kube-apiserver']}{account}"
+    ready = _all(functools.partial(_answers, state, url) for url in (health, made))
+    return Service("kube-controller-manager", command, ready)
+
+
+def kube_scheduler(state: LabState, settings: LabSettings) -> Service:
+    port = settings.ports["kube-scheduler"]
+    command = (
+        *(_program(state, "kube-scheduler"), "--v=1", "--profiling=false"),
+        *_client_options(state, "kube-scheduler", port),
+    )
+    url = f"https://{ADDRESS}:{port}/readyz"
+    return Service("kube-scheduler", command, functools.partial(_answers, state, url))
+
+
+def kwok(state: LabState, settings: LabSettings) -> Service:
+    address = f"{ADDRESS}:{settings.ports['kwok']}"
+    command = (
+        *(_program(state, "kwok"), f"--config={state.run / 'kwok.json'}"),
+        *(f"--kubeconfig={kubeconfig_of(state, 'kwok')}", f"--server-address={address}"),
+    )
+    return Service("kwok", command, functools.partial(_answers, state, f"http://{address}/healthz"))
+
+
+def write_kwok_configuration(state: LabState) -> None:
+    """Without stages of ours KWOK plays its own: nodes become Ready, pods run until deleted."""
+    options = {
+        "manageAllNodes": True,
+        "cidr": "10.128.0.1/9",
+        "nodeLeaseDurationSeconds": NODE_LEASE_SECONDS,
+        "nodePlayStageParallelism": KWOK_PARALLELISM,
+        "podPlayStageParallelism": KWOK_PARALLELISM,
+    }
+    configuration = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokConfiguration",
+        "options": options,
+    }
+    (state.run / "kwok.json").write_text(json.dumps(configuration, indent=2) + "\n")
+
+
+def data_folder(state: LabState) -> Path:
+    """Where etcd keeps the cluster."""
+    return state.run / "etcd"
+
+
+def program_folder(state: LabState) -> Path:
+    """Links to the programs that this lab uses."""
+    return state.run / "bin"
+
+
+def _program(state: LabState, name: str) -> str:
+    return str(program_folder(state) / name)
+
+
+def _serving_certificate(state: LabState) -> tuple[str, str]:
+    files = folder(state)
+    return (
+        f"--tls-cert-file={files / 'server.pem'}",
+        f"--tls-private-key-file={files / 'server-key.pem'}",
+    )
+
+
+def _client_options(state: LabState, name: str, port: int) -> tuple[str, ...]:
+    return (
+        *(f"--kubeconfig={kubeconfig_of(state, name)}", *CLIENT_LIMITS, "--leader-elect=false"),
+        *(f"--bind-address={ADDRESS}", f"--secure-port={port}", "--authentication-skip-lookup"),
+        *_serving_certificate(state),
+    )
+
+
+def _all(conditions: Iterable[Callable[[], bool]]) -> Callable[[], bool]:
+    chosen = tuple(conditions)
+    return lambda: all(condition() for condition in chosen)
+
+
+def _answers(state: LabState, url: str) -> bool:
+    """Whether a GET, as the administrator, is answered with 200."""
+    scheme, _, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    try:
+        connection: http.client.HTTPConnection
+        if scheme == "https":
+            connection = http.client.HTTPSConnection(host, timeout=5, context=_tls(state))
+        else:
+            connection = http.client.HTTPConnection(host, timeout=5)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/{path}")
+            return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _tls(state: LabState) -> ssl.SSLContext:
+    files = folder(state)
+    context = ssl.create_default_context(cafile=state.pki / "ca.pem")
+    context.load_cert_chain(files / "lab-admin.pem", files / "lab-admin-key.pem")
+    return context

@@ -1,0 +1,301 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gates and tests. The Makefile starts them with `--no-venv` from .venvs/development.
+
+Every session runs in the mirror (scripts/collection_tree.py says why). Reports, caches and the
+private home of ansible-test lie in build/. Sessions run in the order of this file: cheap first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import nox
+
+REPOSITORY = Path(__file__).resolve().parent
+sys.path.insert(0, str(REPOSITORY))
+
+from scripts import ansible_test_home  # noqa: E402 - found through the line above
+from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
+
+BUILD = REPOSITORY / "build"
+REPORTS = BUILD / "reports"
+TOOLS = Path(sys.executable).parent
+UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
+# The oldest and newest ansible-core that we promise beside the locked one, and their interpreters.
+OTHER_CORES = {"2.18": ("3.11", "3.12"), "2.21": ("3.13", "3.12")}
+REFERENCE = REPOSITORY.parent / "shared" / "reference"
+PLUGINS_PACKAGE = "ansible_collections.wattwise.kube.plugins"
+
+os.environ["PATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PATH", os.defpath)])
+if not sys.stdout.isatty():
+    os.environ.setdefault("NO_COLOR", "1")
+nox.options.stop_on_first_error = not os.environ.get("CI")
+nox.options.sessions = []
+
+
+SessionFunction = Callable[[nox.Session], None]
+
+
+def gate(*tags: str) -> Callable[[SessionFunction], SessionFunction]:
+    """A session in the mirror that starts by saying what it does."""
+
+    def decorate(function: SessionFunction) -> SessionFunction:
+        def session_function(session: nox.Session) -> None:
+            session.log(str(function.__doc__))
+            synchronize()
+            REPORTS.mkdir(parents=True, exist_ok=True)
+            session.chdir(MIRROR)
+            function(session)
+
+        session_function.__doc__ = function.__doc__
+        return nox.session(name=function.__name__, tags=tags)(session_function)
+
+    return decorate
+
+
+def environment() -> dict[str, str | None]:
+    """What every tool needs to find our collection, those that `ansible` brings, and the lab."""
+    variables: dict[str, str | None] = {
+        "PYTHONPATH": str(BUILD),
+        "PYTHONDONTWRITEBYTECODE": None,
+        "ANSIBLE_COLLECTIONS_PATH": f"{BUILD}{os.pathsep}{sysconfig.get_path('purelib')}",
+        "WATTWISE_REPOSITORY": str(REPOSITORY),
+    }
+    if "WATTWISE_REFERENCE" not in os.environ and REFERENCE.is_dir():
+        variables["WATTWISE_REFERENCE"] = str(REFERENCE)
+    return variables
+
+
+def run(session: nox.Session, *command: str, **variables: str) -> None:
+    """Run a tool of the development environment."""
+    session.run(*command, env={**environment(), **variables}, external=True)
+
+
+def run_each(session: nox.Session, *commands: tuple[str, ...], **variables: str) -> None:
+    """Run all of the commands, then fail if any of them failed."""
+    failures = []
+    for command in commands:
+        try:
+            run(session, *command, **variables)
+        except nox.command.CommandFailed as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def run_pytest(session: nox.Session, *arguments: str, launcher: tuple[str, ...] = ()) -> None:
+    """Run pytest with a report that scripts/gates.py sums up."""
+    report = REPORTS / f"{session.name}.xml"
+    report.unlink(missing_ok=True)
+    options = ("-q", "-p", "no:cacheprovider", f"--junit-xml={report}")
+    run(session, "python", "-m", *launcher, "pytest", *options, *arguments)
+
+
+def existing(*folders: str, pattern: str = "test_*.py") -> list[str]:
+    """Those of the mirror's folders that hold a file of that kind."""
+    return [folder for folder in folders if any((MIRROR / folder).rglob(pattern))]
+
+
+@functools.cache
+def start_lab_build() -> subprocess.Popen[bytes]:
+    """Start to compile the lab's control plane: minutes with an empty cache, seconds after that."""
+    with (REPORTS / "lab-build.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["nice", str(TOOLS / "python"), "-m", "lab", "build"],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    atexit.register(stop, process)
+    return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started, if it still runs."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+def wait_for_lab_build(session: nox.Session) -> None:
+    """Return when the control plane is built; show the compiler's words where it is not."""
+    if has_lab() and start_lab_build().wait() != 0:
+        session.error((REPORTS / "lab-build.log").read_text())
+
+
+def has_lab() -> bool:
+    return (MIRROR / "lab" / "__main__.py").exists()
+
+
+def run_sanity(
+    session: nox.Session, tools: Path, interpreters: dict[str, Path], *arguments: str
+) -> None:
+    """Run the sanity tests of the ansible-core whose commands are in `tools`."""
+    session.log(f"interpreters found: {', '.join(interpreters)}")
+    home = BUILD / "home"
+    variables = ansible_test_home.prepare(home, tools, interpreters, UV_FOLDER / "python")
+    command = (str(tools / "ansible-test"), "sanity", "--local", "--requirements", "--color", "no")
+    run(session, *command, *arguments, **variables)
+
+
+@gate("test")
+def lab_build(session: nox.Session) -> None:
+    """Starts to build the lab's control plane in the background; `integration` waits for it."""
+    if not has_lab():
+        session.skip("there is no lab yet")
+    start_lab_build()
+
+
+@gate("lint", "test")
+def ruff(session: nox.Session) -> None:
+    """Style and likely mistakes of all Python files, and their formatting."""
+    run_each(
+        session,
+        ("ruff", "check", "--quiet", "--no-cache", "."),
+        ("ruff", "format", "--quiet", "--no-cache", "--diff", "."),
+    )
+
+
+@gate("lint", "test")
+def mypy(session: nox.Session) -> None:
+    """Types: the library as Ansible imports it, then the lab, scripts and tests."""
+    caches = BUILD / "mypy"
+    folders = existing("lab", "scripts", "tests", pattern="*.py")
+    run_each(
+        session,
+        ("mypy", f"--cache-dir={caches / 'plugins'}", "-p", PLUGINS_PACKAGE),
+        ("mypy", f"--cache-dir={caches / 'others'}", "noxfile.py", *folders),
+        MYPYPATH=os.pathsep.join(map(str, (BUILD, MIRROR, MIRROR / "tests"))),
+    )
+
+
+@gate("lint", "test")
+def changelog(session: nox.Session) -> None:
+    """The changelog's fragments: that there is one, and that all are well formed."""
+    if not existing("changelogs/fragments", pattern="*.yml"):
+        session.error("changelogs/fragments/ holds no fragment: say there what a release brings")
+    run(session, "antsibull-changelog", "lint")
+
+
+@gate("lint", "test")
+def ansible_lint(session: nox.Session) -> None:
+    """ansible-lint's production profile, and yamllint through it."""
+    run(session, "ansible-lint", "--offline", "--profile", "production", "--strict", "-q")
+
+
+@gate("lint", "test")
+def sanity(session: nox.Session) -> None:
+    """ansible-test's sanity tests; compile and import on every interpreter that is found."""
+    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), *session.posargs)
+
+
+@gate("lint", "test")
+def docs(session: nox.Session) -> None:
+    """The plugins' documentation: checks it, and builds its pages in build/docs."""
+    pages = BUILD / "docs"
+    shutil.rmtree(pages, ignore_errors=True)
+    pages.mkdir(mode=0o755)
+    tools = REPOSITORY / ".venvs" / "docs" / "bin"
+    antsibull = str(tools / "antsibull-docs")
+    variables = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    build = ("--use-current", "--squash-hierarchy", "--output-format", "simplified-rst")
+    run_each(
+        session,
+        (antsibull, "lint-collection-docs", "--plugin-docs", "."),
+        (antsibull, "collection", *build, "--dest-dir", str(pages), "wattwise.kube"),
+        **variables,
+    )
+
+
+@gate("test")
+def unit(session: nox.Session) -> None:
+    """Unit and conformance tests, with branch coverage of the library."""
+    data = REPORTS / "coverage"
+    for stale in REPORTS.glob("coverage*"):
+        stale.unlink()
+    run_pytest(
+        session,
+        *("-m", "not slow", "-o", "faulthandler_timeout=120"),
+        *("--numprocesses=2", "--dist=loadfile"),
+        *existing("tests/unit", "tests/conformance"),
+        launcher=("coverage", "run", f"--data-file={data}", "-m"),
+    )
+    run(session, "coverage", "combine", "--quiet", f"--data-file={data}")
+    run(session, "coverage", "report", f"--data-file={data}")
+
+
+@gate("test")
+def integration(session: nox.Session) -> None:
+    """Tests on the lab: a real control plane, simulated machines."""
+    folders = existing("tests/integration")
+    if not folders:
+        session.skip("there is no integration test yet")
+    wait_for_lab_build(session)
+    run_pytest(session, "-m", "not slow", *folders)
+
+
+@gate("test")
+def molecule(session: nox.Session) -> None:
+    """Every role's molecule scenario, on the lab."""
+    if not existing("extensions/molecule", pattern="molecule.yml"):
+        session.skip("there is no scenario yet")
+    wait_for_lab_build(session)
+    run(session, "molecule", "test", "--all", "--report")
+
+
+@gate("test-deep")
+def deep(session: nox.Session) -> None:
+    """The tests that take minutes each."""
+    if not any("mark.slow" in path.read_text() for path in (MIRROR / "tests").rglob("test_*.py")):
+        session.skip("there is no slow test yet")
+    wait_for_lab_build(session)
+    run_pytest(session, "-m", "slow", "-o", "faulthandler_timeout=3600", *existing("tests"))
+
+
+@gate("test-deep")
+def cores(session: nox.Session) -> None:
+    """The sanity tests of the oldest and the newest ansible-core that we promise."""
+    interpreters = ansible_test_home.interpreter_folders()
+    for core, versions in OTHER_CORES.items():
+        found = [version for version in versions if version in interpreters]
+        if not found:
+            session.log(f"ansible-core {core} is left out: it needs Python {' or '.join(versions)}")
+            continue
+        session.log(f"ansible-core {core} on Python {found[0]}")
+        folder = BUILD / "cores" / core
+        uv = (str(UV_FOLDER / "python"), "-m", "scripts.registry_settings", str(UV_FOLDER / "uv"))
+        python = interpreters[found[0]] / f"python{found[0]}"
+        if not (folder / "bin" / "ansible-test").exists():
+            run(session, *uv, "venv", "--quiet", "--clear", "--python", str(python), str(folder))
+        install = ("pip", "install", "--quiet", "--upgrade", f"ansible-core~={core}.0")
+        run(session, *uv, *install, VIRTUAL_ENV=str(folder))
+        # pep8 of 2.18 refuses what formatters write; ruff looks after style.
+        options = ("--skip-test", "pep8", *session.posargs)
+        run_sanity(session, folder / "bin", interpreters, *options)
+
+
+@gate()
+def bench(session: nox.Session) -> None:
+    """Measures against peers and writes docs/performance.md."""
+    if not existing("tests/bench", pattern="__main__.py"):
+        session.skip("there is no benchmark yet")
+    wait_for_lab_build(session)
+    run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
+
+
+@gate()
+def pytest(session: nox.Session) -> None:
+    """pytest in the mirror with the arguments after `--`."""
+    run(session, "python", "-m", "pytest", "-p", "no:cacheprovider", *session.posargs)

@@ -1,0 +1,54 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every module says about check mode, diff mode, idempotence and its action group."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation only."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  action_group:
+    description: Use C(group/wattwise.kube.wattwise) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - wattwise.kube.wattwise
+"""
+
+    INFO_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and returns the same.
+    support: full
+    details:
+      - This module changes nothing.
+  diff_mode:
+    description: Returns what has changed, or would change, when in diff mode.
+    support: N/A
+    details:
+      - This module changes nothing.
+  idempotent:
+    description: Has the same effect when run again.
+    support: full
+    details:
+      - This module changes nothing.
+"""
+
+    CHANGING_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and returns what would change, without changing it.
+    support: full
+  diff_mode:
+    description: Returns what has changed, or would change, when in diff mode.
+    support: full
+  idempotent:
+    description: Has the same effect when run again; the second run changes nothing.
+    support: full
+"""

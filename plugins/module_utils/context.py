@@ -1,0 +1,48 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What surrounds one run of a library function: mode, clock and where progress and warnings go."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+
+class ProgressCallback(t.Protocol):
+    """Is told how many targets are done, of how many, and how many of those failed."""
+
+    def __call__(self, done: int, total: int, failed: int) -> None: ...
+
+
+def ignore_progress(done: int, total: int, failed: int) -> None:
+    """The progress callback of callers that do not show any."""
+
+
+def _ignore_text(text: str) -> None:
+    """Neither warn nor protect: for callers without a user."""
+
+
+def utc_now() -> datetime.datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Given to every library function beside its parameters; the default suits tests and scripts.
+
+    ``warn`` shows a sentence to the user, ``protect`` names a text that no output may contain.
+    """
+
+    check_mode: bool = False
+    progress: ProgressCallback = ignore_progress
+    warn: t.Callable[[str], None] = _ignore_text
+    protect: t.Callable[[str], None] = _ignore_text
+    now: t.Callable[[], datetime.datetime] = utc_now
+
+
+Parameters = t.Mapping[str, t.Any]
+Result = dict[str, t.Any]
+Work = t.Callable[[Parameters, Context], Result]

@@ -1,0 +1,135 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""JSON schemas (draft 7) of the documents; ``schemas/`` holds the same as files for other tools.
+
+They live in Python because Ansible takes only Python along when a module runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+Schema = dict[str, t.Any]
+
+_TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"}
+_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+_OBJECTS: Schema = {"type": "array", "items": {"type": "object", "required": ["metadata"]}}
+_NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
+_ERRORS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["name", "reason", "detail"],
+        "properties": {
+            "name": {"type": "string"},
+            "endpoint": {"type": "string"},
+            "reason": {"type": "string"},
+            "detail": {"type": "string"},
+        },
+    },
+}
+
+
+def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"wattwise.kube {kind} document",
+        "type": "object",
+        "required": ["document", "time", *properties],
+        "properties": {
+            "document": {"const": f"wattwise.kube/{kind}/v1"},
+            "time": _TIME,
+            **properties,
+            **optional,
+        },
+    }
+
+
+def _by_node(value: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": value}
+
+
+SCHEMAS: dict[str, Schema] = {
+    "snapshot": _schema(
+        "snapshot",
+        {"cluster": {"type": "object"}, "nodes": _OBJECTS},
+        {
+            "pods": _OBJECTS,
+            "node_configs": _OBJECTS,
+            "node_config_templates": _OBJECTS,
+            "node_metrics": _OBJECTS,
+            "pod_disruption_budgets": _OBJECTS,
+            "controllers": _OBJECTS,
+        },
+    ),
+    "node_configs": _schema("node_configs", {"node_configs": _OBJECTS}, {"statuses": _OBJECTS}),
+    "readings": _schema(
+        "readings",
+        {
+            "readings": _by_node(
+                {
+                    "type": "object",
+                    "required": ["inlet_celsius", "delta_p_pascal", "power_watts"],
+                    "properties": {
+                        "inlet_celsius": _NUMBER_OR_NULL,
+                        "delta_p_pascal": _NUMBER_OR_NULL,
+                        "power_watts": _NUMBER_OR_NULL,
+                        "time": _TIME,
+                        "source": {"type": ["object", "string", "null"]},
+                        "stale": {"type": "boolean"},
+                    },
+                }
+            )
+        },
+        {"errors": _ERRORS},
+    ),
+    "models": _schema("models", {"models": {"type": "array", "items": {"type": "object"}}}, {}),
+    "curves": _schema(
+        "curves",
+        {
+            "curves": _by_node(
+                {
+                    "type": "object",
+                    "required": ["cpu", "watts"],
+                    "properties": {"cpu": _NUMBERS, "watts": _NUMBERS},
+                }
+            )
+        },
+        {"errors": _ERRORS},
+    ),
+    "plan": _schema(
+        "plan",
+        {
+            "placements": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["namespace", "pod", "node"],
+                    "properties": {
+                        "namespace": {"type": "string"},
+                        "pod": {"type": "string"},
+                        "node": {"type": "string"},
+                        "uid": {"type": ["string", "null"]},
+                        "resource_version": {"type": ["string", "null"]},
+                    },
+                },
+            },
+            "watts": {
+                "type": "object",
+                "required": ["before", "after", "lower_bound"],
+                "additionalProperties": {"type": "number"},
+            },
+            "unplaced": {"type": "array", "items": {"type": "object"}},
+        },
+        {
+            "gap": {"type": "number"},
+            "proven": {"type": "boolean"},
+            "method": {"type": "string"},
+            "stopped_by": {"type": "string"},
+            "asleep": {"type": "array", "items": {"type": "string"}},
+            "unpriced": {"type": "array", "items": {"type": "string"}},
+            "nodes": {"type": "array", "items": {"type": "object"}},
+        },
+    ),
+}

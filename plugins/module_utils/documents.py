@@ -1,0 +1,105 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The JSON documents that pass between steps: written whole or not at all, checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.context import utc_now
+from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas import SCHEMAS
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
+
+DocumentKind = t.Literal["snapshot", "node_configs", "readings", "models", "curves", "plan"]
+
+
+KEPT_DOCUMENTS = 3
+
+
+def document_name(kind: str) -> str:
+    """What stands in a document's field ``document``: kind and version."""
+    return f"wattwise.kube/{kind}/v1"
+
+
+def load(path: str, kind: DocumentKind) -> dict[str, t.Any]:
+    """Read the document of this kind at ``path`` and check it against its schema.
+
+    Raises InvalidInput, which names the file and the field.
+    """
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot read the {kind} document {path}: {error.strerror}; run the step that writes it"
+        ) from error
+    except ValueError as error:
+        raise InvalidInput(
+            f"The {kind} document {path} is not JSON ({error}); run the step that writes it again"
+        ) from error
+    check(body, kind, path)
+    return t.cast("dict[str, t.Any]", body)
+
+
+def check(body: t.Any, kind: DocumentKind, where: str) -> None:
+    """Raise InvalidInput unless ``body`` is a document of this kind."""
+    found = body.get("document") if isinstance(body, dict) else None
+    if found != document_name(kind):
+        raise InvalidInput(
+            f"{where} is not a {kind} document: its field `document` is {found!r}, not "
+            f"{document_name(kind)!r}; give the file that the {kind} step wrote"
+        )
+    fastjsonschema = require("fastjsonschema")
+    try:
+        fastjsonschema.validate(SCHEMAS[kind], body)
+    except fastjsonschema.JsonSchemaValueException as error:
+        field = error.name.replace("data", kind, 1)
+        raise InvalidInput(
+            f"{where} does not follow the schema of {document_name(kind)}: {field} "
+            f"{error.message.replace(error.name, '', 1).strip()}; write it again with this version"
+        ) from error
+
+
+def write(path: str, kind: DocumentKind, body: t.Mapping[str, t.Any]) -> str:
+    """Write a document, readable by its owner only, and return its SHA-256.
+
+    The file appears whole: readers see the old content or the new one. The former ones stay
+    beside it, as ``<name>.1.json`` for the last and so on.
+    """
+    moment = body.get("time") or format_time(utc_now())
+    document = {"document": document_name(kind), "time": moment, **body}
+    check(document, kind, path)
+    content = (json.dumps(document, separators=(",", ":"), sort_keys=True) + "\n").encode()
+    destination = Path(path).absolute()
+    folder = destination.parent
+    try:
+        handle, partial = tempfile.mkstemp(dir=folder, prefix=f".{destination.name}.")
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot write the {kind} document {path}: {error.strerror}; make the folder {folder}"
+        ) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        _keep_former(destination)
+        Path(partial).replace(destination)
+    except BaseException:
+        Path(partial).unlink()
+        raise
+    return hashlib.sha256(content).hexdigest()
+
+
+def _keep_former(destination: Path) -> None:
+    if not destination.exists():
+        return
+    former = [destination.with_suffix(f".{age}.json") for age in range(1, KEPT_DOCUMENTS + 1)]
+    for older, newer in zip(reversed(former), reversed([destination, *former[:-1]])):
+        if newer.exists():
+            older.unlink(missing_ok=True)
+            os.link(newer, older)

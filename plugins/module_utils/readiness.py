@@ -1,0 +1,70 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether an object of the API does what it is there for: pure predicates for ``wait``."""
+
+from __future__ import annotations
+
+import typing as t
+
+Object = t.Mapping[str, t.Any]
+
+
+def condition_is_true(obj: Object, condition_type: str) -> bool:
+    """Whether ``status.conditions`` holds this condition with status True."""
+    conditions = obj.get("status", {}).get("conditions") or []
+    return any(
+        item.get("type") == condition_type and item.get("status") == "True" for item in conditions
+    )
+
+
+def _observed(obj: Object) -> bool:
+    return bool(
+        obj.get("status", {}).get("observedGeneration", 0) >= obj["metadata"].get("generation", 0)
+    )
+
+
+def _deployment_is_ready(obj: Object) -> bool:
+    wanted = obj["spec"].get("replicas", 1)
+    status = obj.get("status", {})
+    return _observed(obj) and (
+        status.get("updatedReplicas", 0) >= wanted and status.get("availableReplicas", 0) >= wanted
+    )
+
+
+def _stateful_set_is_ready(obj: Object) -> bool:
+    wanted = obj["spec"].get("replicas", 1)
+    status = obj.get("status", {})
+    return _observed(obj) and (
+        status.get("updatedReplicas", 0) >= wanted and status.get("readyReplicas", 0) >= wanted
+    )
+
+
+def _daemon_set_is_ready(obj: Object) -> bool:
+    status = obj.get("status", {})
+    wanted = status.get("desiredNumberScheduled")
+    return (
+        _observed(obj)
+        and wanted is not None
+        and (
+            status.get("updatedNumberScheduled", 0) >= wanted
+            and status.get("numberAvailable", 0) >= wanted
+        )
+    )
+
+
+_PREDICATES: t.Mapping[str, t.Callable[[Object], bool]] = {
+    "CustomResourceDefinition": lambda obj: condition_is_true(obj, "Established"),
+    "Namespace": lambda obj: obj.get("status", {}).get("phase") == "Active",
+    "Deployment": _deployment_is_ready,
+    "StatefulSet": _stateful_set_is_ready,
+    "DaemonSet": _daemon_set_is_ready,
+    "Job": lambda obj: condition_is_true(obj, "Complete"),
+    "Pod": lambda obj: condition_is_true(obj, "Ready"),
+}
+
+
+def is_ready(obj: Object) -> bool:
+    """Whether the object is ready; kinds without a notion of it are ready once they exist."""
+    predicate = _PREDICATES.get(obj["kind"])
+    return predicate is None or predicate(obj)

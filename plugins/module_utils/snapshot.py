@@ -1,0 +1,240 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The cluster as one document: every list read at once, and only what the library reads kept."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
+
+Trim = t.Callable[[Object], Object]
+
+WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
+_FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _kept(source: t.Mapping[str, t.Any], *names: str) -> Object:
+    return {name: source[name] for name in names if source.get(name) is not None}
+
+
+def _metadata(obj: Object) -> Object:
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    annotations = metadata.get("annotations") or {}
+    if _LAST_APPLIED in annotations:
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key != _LAST_APPLIED
+        }
+    return metadata
+
+
+def _identified(obj: Object, **parts: t.Any) -> Object:
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "metadata": _metadata(obj),
+        **parts,
+    }
+
+
+def trim_node(node: Object) -> Object:
+    """Labels, taints, addresses, resources and readiness of a Node."""
+    status = node.get("status", {})
+    ready = [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]
+    return _identified(
+        node,
+        spec=_kept(node.get("spec", {}), "taints", "unschedulable", "providerID"),
+        status={
+            **_kept(status, "addresses", "capacity", "allocatable"),
+            "conditions": ready,
+            "nodeInfo": _kept(status.get("nodeInfo", {}), "architecture", "operatingSystem"),
+        },
+    )
+
+
+def trim_pod(pod: Object) -> Object:
+    """What placing needs of a Pod: all of its spec while it waits for a node, less afterwards."""
+    spec, status = pod.get("spec", {}), pod.get("status", {})
+    if not spec.get("nodeName"):
+        return _identified(pod, spec=spec, status=_kept(status, "phase", "conditions"))
+    containers = {
+        part: [
+            _kept(container, "name", "resources", "restartPolicy", "ports")
+            for container in spec.get(part) or []
+        ]
+        for part in ("containers", "initContainers")
+    }
+    return _identified(
+        pod,
+        spec={
+            **_kept(spec, "nodeName", "overhead", "resources", "priority", "schedulerName"),
+            **_kept(spec, "affinity", "topologySpreadConstraints", "tolerations", "hostNetwork"),
+            **containers,
+        },
+        status=_kept(status, "phase"),
+    )
+
+
+def trim_custom(obj: Object) -> Object:
+    """A custom resource of ours, with its status."""
+    return _identified(obj, **_kept(obj, "spec", "status"))
+
+
+def trim_metrics(metrics: Object) -> Object:
+    """Usage of a node as metrics.k8s.io tells it."""
+    return _identified(metrics, **_kept(metrics, "usage", "timestamp", "window"))
+
+
+def trim_controller(deployment: Object) -> Object:
+    """Which images a controller's Deployment runs."""
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    return _identified(deployment, images=[container.get("image", "") for container in containers])
+
+
+class Source(t.NamedTuple):
+    """Where one part of the snapshot comes from; ``optional`` parts may not be served at all."""
+
+    paths: tuple[str, ...]
+    trim: Trim
+    query: Query
+    optional: bool
+
+
+def _custom_paths(plural: str) -> tuple[str, ...]:
+    return tuple(f"/apis/{group}/v1beta1/{plural}" for group in WAO_GROUPS)
+
+
+SOURCES: t.Mapping[str, Source] = {
+    "nodes": Source(("/api/v1/nodes",), trim_node, {}, optional=False),
+    "pods": Source(("/api/v1/pods",), trim_pod, _FINISHED_PODS_EXCLUDED, optional=False),
+    "node_configs": Source(_custom_paths("nodeconfigs"), trim_custom, {}, optional=True),
+    "node_config_templates": Source(
+        _custom_paths("nodeconfigtemplates"), trim_custom, {}, optional=True
+    ),
+    "node_metrics": Source(
+        ("/apis/metrics.k8s.io/v1beta1/nodes",), trim_metrics, {}, optional=True
+    ),
+    "pod_disruption_budgets": Source(
+        ("/apis/policy/v1/poddisruptionbudgets",), trim_custom, {}, optional=False
+    ),
+    # Where kubebuilder's scaffolding puts its label: wao-core and rmd-operator are found by it.
+    "controllers": Source(
+        ("/apis/apps/v1/deployments",),
+        trim_controller,
+        {"labelSelector": "control-plane=controller-manager"},
+        optional=False,
+    ),
+}
+
+_BY_DEFAULT = ["nodes", "pods", "node_configs", "node_config_templates", "node_metrics"]
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    ArgumentSpec(
+        {
+            "include": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(SOURCES),
+                "default": _BY_DEFAULT,
+            },
+            "selectors": {"type": "dict", "default": {}},
+            "node_configs": {"type": "path"},
+            "path": {"type": "path"},
+        }
+    ),
+)
+
+
+def take(parameters: Parameters, context: Context = Context()) -> Result:
+    """Read the cluster; write the snapshot to ``path`` or return it.
+
+    ``selectors`` maps a part to a label selector. Raises ApiError: a list that could not be read
+    whole is no list.
+    """
+    options = SPEC.complete(parameters)
+    kube = Kube.connect(options)
+    names = list(dict.fromkeys(["nodes", *options["include"]]))
+    _check_selectors(options["selectors"], names)
+    done: list[str] = []
+
+    def read(name: str) -> list[Object]:
+        items = _read_part(kube, SOURCES[name], options["selectors"].get(name))
+        done.append(name)
+        context.progress(done=len(done), total=len(names), failed=0)
+        return items
+
+    body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))
+    if options["node_configs"]:
+        rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
+        body["node_configs"] = overlay(body.get("node_configs", []), rendered)
+    body["cluster"] = {"host": kube.host}
+    result: Result = {
+        "changed": False,
+        "counts": {name: len(body[name]) for name in names},
+        "controllers": sorted(
+            {image for obj in body.get("controllers", []) for image in obj["images"]}
+        ),
+    }
+    if not options["path"]:
+        moment = format_time(context.now())
+        document = {"document": documents.document_name("snapshot"), "time": moment, **body}
+        return {**result, "snapshot": document}
+    digest = documents.write(options["path"], "snapshot", body)
+    return {**result, "path": options["path"], "sha256": digest}
+
+
+def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:
+    unknown = sorted(selectors.keys() - set(names))
+    if unknown:
+        raise InvalidInput(
+            f"selectors: {', '.join(unknown)} is not read; give selectors for {', '.join(names)}"
+        )
+
+
+def _read_part(kube: Kube, source: Source, selector: str | None) -> list[Object]:
+    query = {**source.query, **({"labelSelector": selector} if selector else {})}
+    items: list[Object] = []
+    for path in source.paths:
+        try:
+            items += kube.list(path, query, source.trim)
+        except ApiError as error:
+            # A metrics server that is installed but away answers 503.
+            if not (source.optional and error.status in (404, 503)):
+                raise
+    return items
+
+
+def overlay(present: t.Sequence[Object], rendered: t.Sequence[Object]) -> list[Object]:
+    """NodeConfigs as they will be once the rendered ones are applied.
+
+    In check mode nothing was applied, and the steps behind must see what would be there.
+    """
+    result = {_key(obj): obj for obj in present}
+    for obj in rendered:
+        stored = result.get(_key(obj))
+        if stored is None:
+            result[_key(obj)] = obj
+        else:
+            result[_key(obj)] = {**stored, "spec": obj["spec"]}
+    return [result[key] for key in sorted(result)]
+
+
+def _key(obj: Object) -> tuple[str, str, str]:
+    metadata = obj["metadata"]
+    return obj["apiVersion"], metadata.get("namespace") or "", metadata["name"]

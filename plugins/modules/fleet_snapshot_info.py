@@ -1,0 +1,144 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module fleet_snapshot_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_snapshot_info
+short_description: Read a cluster into one document
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Reads nodes, pods, NodeConfigs, templates and node metrics at once and page by page, keeps only
+    what the other modules read, and writes it as one JSON document.
+  - A list that cannot be read whole fails the task; there is never a part of a list. Custom
+    resources and metrics that the cluster does not serve count as empty.
+  - Pods that have finished are left out. Pods that wait for a node keep their whole specification.
+  - The document holds no Secrets.
+options:
+  include:
+    description:
+      - Parts to read. Nodes are always read.
+    type: list
+    elements: str
+    choices:
+      - nodes
+      - pods
+      - node_configs
+      - node_config_templates
+      - node_metrics
+      - pod_disruption_budgets
+      - controllers
+    default:
+      - nodes
+      - pods
+      - node_configs
+      - node_config_templates
+      - node_metrics
+  selectors:
+    description:
+      - Label selectors in Kubernetes' text form, by part.
+    type: dict
+    default: {}
+  node_configs:
+    description:
+      - Path of a document that M(wattwise.kube.node_config_template) wrote. Its NodeConfigs stand
+        in the snapshot as if they had been applied, so that check mode sees them too.
+    type: path
+  path:
+    description:
+      - Where to write the document. Without it the document is returned, which is meant for small
+        clusters and tests.
+    type: path
+extends_documentation_fragment:
+  - wattwise.kube.kubernetes
+  - wattwise.kube.progress
+  - wattwise.kube.attributes
+  - wattwise.kube.attributes.info_module
+requirements:
+  - fastjsonschema >= 2.20
+"""
+
+EXAMPLES = r"""
+- name: Read the whole cluster
+  wattwise.kube.fleet_snapshot_info:
+    kubeconfig: ~/.kube/config
+    path: /var/lib/wattwise/run/snapshot.json
+
+- name: Read one hall and the pods of one scheduler profile
+  wattwise.kube.fleet_snapshot_info:
+    path: /var/lib/wattwise/run/hall-2.json
+    selectors:
+      nodes: topology.kubernetes.io/zone=hall-2
+      pods: app.kubernetes.io/part-of=batch
+
+- name: Look at the nodes only
+  module_defaults:
+    group/wattwise.kube.wattwise:
+      context: hall-2
+  block:
+    - name: Read the nodes
+      wattwise.kube.fleet_snapshot_info:
+        include:
+          - nodes
+      register: fleet
+
+    - name: Show how many there are
+      ansible.builtin.debug:
+        var: fleet.counts.nodes
+"""
+
+RETURN = r"""
+path:
+  description: Where the document was written.
+  returned: when O(path) is given
+  type: str
+  sample: /var/lib/wattwise/run/snapshot.json
+sha256:
+  description: SHA-256 of the document, in hexadecimal.
+  returned: when O(path) is given
+  type: str
+  sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+counts:
+  description: How many objects of each part were read.
+  returned: success
+  type: dict
+  sample:
+    node_config_templates: 1
+    node_configs: 50
+    node_metrics: 0
+    nodes: 50
+    pods: 310
+controllers:
+  description: Images of the controllers that were found; empty unless O(include) asks for them.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - ghcr.io/waok8s/wao-controller:v1.27.0
+snapshot:
+  description: The document.
+  returned: when O(path) is not given
+  type: dict
+  sample:
+    cluster:
+      host: https://127.0.0.1:6443
+    document: wattwise.kube/snapshot/v1
+    nodes: []
+    time: "2026-01-31T12:00:00Z"
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(snapshot.SPEC, snapshot.take)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run nox with the arguments given, then print a table of its sessions and the count of tests.
+
+The last line, `N passed, N failed`, sums the reports that the sessions' pytest runs wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+REPORTS = REPOSITORY / "build" / "reports"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Tests by outcome; an error in set-up counts as a failure."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def read_counts(report: Path) -> Counts:
+    """The counts of one JUnit report; none where the session wrote none."""
+    if not report.exists():
+        return Counts()
+    total = Counts()
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        tests, failures, errors, skipped = (
+            int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")
+        )
+        failed = failures + errors
+        total += Counts(max(tests - failed - skipped, 0), failed, skipped)
+    return total
+
+
+def summary(document: dict[str, list[dict[str, object]]], reports: Path) -> str:
+    """The table and the closing line for a report of nox."""
+    total = Counts()
+    lines = [f"{'gate':<14} {'result':<8} {'seconds':>7}  tests"]
+    for session in document["sessions"]:
+        name = str(session["name"])
+        counts = read_counts(reports / f"{name}.xml")
+        total += counts
+        tests = str(counts) if counts != Counts() else ""
+        seconds = float(str(session["duration"]))
+        lines.append(f"{name:<14} {session['result']:<8} {seconds:>7.1f}  {tests}".rstrip())
+    closing = ["", str(total)] if total != Counts() else []
+    return "\n".join(lines + closing)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status of nox; not 0 either where it ran nothing."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    report = REPORTS / "sessions.json"
+    report.unlink(missing_ok=True)
+    for stale in REPORTS.glob("*.xml"):
+        stale.unlink()
+    command = [sys.executable, "-m", "nox", "--no-venv", "--report", str(report), *arguments]
+    status = subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+    if not report.exists():
+        return status or 1
+    print("\n" + summary(json.loads(report.read_text()), REPORTS), flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

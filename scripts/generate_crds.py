@@ -1,0 +1,92 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write roles/crds/files from scripts/crds: one definition for each kind and API group.
+
+A source holds the schema of a kind once, with YAML anchors for what repeats in it. Definitions
+cannot share a schema among themselves, so the files hold it once for each API group; a test says
+that they are current.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SOURCES = REPOSITORY / "scripts" / "crds"
+FILES = REPOSITORY / "roles" / "crds" / "files"
+HEADER = "# SPDX-License-Identifier: GPL-3.0-or-later\n---\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style with indented lists and without anchors, as people write manifests."""
+
+    def ignore_aliases(self, data: t.Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, indentless=False)
+
+
+def definition(group: str, version: str, resource: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The CustomResourceDefinition of one kind in one API group."""
+    kind = resource["kind"]
+    standard = {
+        "apiVersion": {"type": "string", "description": "Group and version of the API."},
+        "kind": {"type": "string", "description": "Kind of the object."},
+        "metadata": {"type": "object"},
+    }
+    schema = {**resource["schema"]}
+    schema["properties"] = {**standard, **schema["properties"]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource['plural']}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": resource["plural"],
+                "singular": kind.lower(),
+                "shortNames": resource["shortNames"],
+                "categories": ["wattwise"],
+            },
+            "scope": resource.get("scope", "Namespaced"),
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": resource["columns"],
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def rendered() -> dict[Path, str]:
+    """What the files should hold, by path."""
+    files: dict[Path, str] = {}
+    for source_path in sorted(SOURCES.glob("*.yaml")):
+        source = yaml.safe_load(source_path.read_text(encoding="utf-8"))
+        for group in source["groups"]:
+            for resource in source["resources"]:
+                manifest = definition(group, source["version"], resource)
+                text = yaml.dump(
+                    manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=80
+                )
+                files[FILES / f"{group}_{resource['plural']}.yaml"] = HEADER + text
+    return files
+
+
+if __name__ == "__main__":
+    FILES.mkdir(parents=True, exist_ok=True)
+    for path, text in rendered().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(REPOSITORY))

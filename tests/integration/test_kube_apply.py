@@ -1,0 +1,356 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kube_apply's library function on a real API server."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+    APPLY_CONTENT_TYPE,
+    Kube,
+)
+
+CHECK = Context(check_mode=True)
+Manifest = dict[str, t.Any]
+
+
+def config_map(name: str, namespace: str, owner: Manifest | None = None, **data: str) -> Manifest:
+    metadata: Manifest = {"name": name, "namespace": namespace}
+    if owner is not None:
+        metadata["labels"] = {"applyset.kubernetes.io/part-of": f"set-{namespace}"}
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"]}
+        metadata["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def definition(kind: str, namespace: str, **properties: Manifest) -> Manifest:
+    """A definition in an API group of the test's own: definitions belong to the whole cluster."""
+    plural = f"{kind.lower()}s"
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": properties},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{namespace}.test"},
+        "spec": {
+            "group": f"{namespace}.test",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def custom(kind: str, namespace: str, **spec: t.Any) -> Manifest:
+    metadata = {"name": "one", "namespace": namespace}
+    return {"apiVersion": f"{namespace}.test/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def actions(result: Manifest) -> list[str]:
+    return [entry["action"] for entry in result["results"]]
+
+
+def versions(kube: Kube, namespace: str) -> dict[str, str]:
+    items = kube.list(f"/api/v1/namespaces/{namespace}/configmaps")
+    return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+
+
+def test_a_second_run_moves_no_resource_version(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    manifests = [config_map(f"c{number}", namespace, a=str(number)) for number in range(30)]
+    first = apply({"kubeconfig": kubeconfig, "manifests": manifests})
+    before = versions(kube, namespace)
+    second = apply({"kubeconfig": kubeconfig, "manifests": manifests})
+    assert first["changed"] and set(actions(first)) == {"created"}
+    assert not second["changed"] and set(actions(second)) == {"unchanged"}
+    assert second["diff"] == []
+    assert versions(kube, namespace) == before
+
+
+def test_a_namespace_without_any_field_is_unchanged_in_the_second_run(
+    kubeconfig: str, namespace: str
+) -> None:
+    bare = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{namespace}-bare"}}
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": [bare]})) == ["created"]
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": [bare]})) == ["unchanged"]
+    gone = apply({"kubeconfig": kubeconfig, "manifests": [bare], "state": "absent"})
+    assert actions(gone) == ["deleted"]
+
+
+def test_only_what_differs_is_configured_and_shown_in_the_diff(
+    kubeconfig: str, namespace: str
+) -> None:
+    one, two = config_map("one", namespace, a="1"), config_map("two", namespace, a="2")
+    apply({"kubeconfig": kubeconfig, "manifests": [one, two]})
+    two["data"]["a"] = "3"
+    result = apply({"kubeconfig": kubeconfig, "manifests": [one, two]})
+    assert actions(result) == ["unchanged", "configured"]
+    [shown] = result["diff"]
+    assert '"a": "2"' in shown["before"] and '"a": "3"' in shown["after"]
+
+
+def test_check_mode_says_what_would_change_and_changes_nothing(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    one = config_map("one", namespace, a="1")
+    apply({"kubeconfig": kubeconfig, "manifests": [one]})
+    before = versions(kube, namespace)
+    changed = config_map("one", namespace, a="2")
+    result = apply(
+        {"kubeconfig": kubeconfig, "manifests": [changed, config_map("new", namespace)]}, CHECK
+    )
+    assert actions(result) == ["configured", "created"]
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": [one]}, CHECK)) == ["unchanged"]
+    assert versions(kube, namespace) == before
+
+
+def test_check_mode_works_before_namespace_and_definition_exist(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    coming = f"{namespace}-coming"
+    manifests = [
+        custom("Early", coming, watts=3),
+        config_map("inside", coming),
+        definition("Early", coming, watts={"type": "integer"}),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": coming}},
+    ]
+    result = apply({"kubeconfig": kubeconfig, "manifests": manifests}, CHECK)
+    assert set(actions(result)) == {"created"}
+    assert kube.find(f"/api/v1/namespaces/{coming}") is None
+    manifests[0]["spec"]["watts"] = "many"
+    with pytest.raises(WattwiseError, match=r"Early .*would be refused: spec.watts"):
+        apply({"kubeconfig": kubeconfig, "manifests": manifests}, CHECK)
+
+
+def test_a_definition_and_its_objects_go_in_one_call(kubeconfig: str, namespace: str) -> None:
+    manifests = [
+        custom("Both", namespace, a="x"),
+        definition("Both", namespace, a={"type": "string"}),
+    ]
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": manifests})) == ["created"] * 2
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": manifests})) == ["unchanged"] * 2
+
+
+def test_one_bad_object_stops_no_other_and_is_reported(kubeconfig: str, namespace: str) -> None:
+    bad = config_map("bad", namespace)
+    bad["dataa"] = {"typo": "x"}
+    manifests = [config_map("first", namespace), bad, config_map("last", namespace)]
+    with pytest.raises(WattwiseError, match="1 of 3 objects failed: .*dataa") as caught:
+        apply({"kubeconfig": kubeconfig, "manifests": manifests})
+    assert actions(caught.value.fields) == ["created", "failed", "created"]
+    assert caught.value.fields["changed"]
+
+
+def test_a_field_of_another_manager_is_named_and_taken_only_by_force(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    mine, theirs = config_map("shared", namespace, a="1"), config_map("shared", namespace, a="2")
+    path = f"/api/v1/namespaces/{namespace}/configmaps/shared"
+    kube.request("PATCH", path, theirs, APPLY_CONTENT_TYPE, {"fieldManager": "kubectl"})
+    with pytest.raises(WattwiseError, match=r'\.data\.a .*"kubectl".*force_conflicts'):
+        apply({"kubeconfig": kubeconfig, "manifests": [mine]})
+    assert kube.get(path)["data"] == {"a": "2"}
+    forced = apply({"kubeconfig": kubeconfig, "manifests": [mine], "force_conflicts": True})
+    assert actions(forced) == ["configured"]
+    assert kube.get(path)["data"] == {"a": "1"}
+
+
+def test_a_foreign_definition_is_refused_and_adopted_only_if_its_objects_fit(
+    kubeconfig: str, namespace: str
+) -> None:
+    theirs = definition("Adopted", namespace, watts={"type": "string"})
+    apply({"kubeconfig": kubeconfig, "manifests": [theirs], "field_manager": "helm", "wait": True})
+    stored = custom("Adopted", namespace, watts="three")
+    apply({"kubeconfig": kubeconfig, "manifests": [stored]})
+    ours = definition("Adopted", namespace, watts={"type": "integer"})
+    parameters = {"kubeconfig": kubeconfig, "manifests": [ours]}
+    with pytest.raises(WattwiseError, match="exists and is managed by helm; remove .*crds_adopt"):
+        apply({**parameters, "foreign": "refuse"})
+    with pytest.raises(WattwiseError, match=f"cannot be adopted: .*{namespace}/one .*spec.watts"):
+        apply({**parameters, "foreign": "adopt"})
+    apply({"kubeconfig": kubeconfig, "manifests": [stored], "state": "absent"})
+    assert actions(apply({**parameters, "foreign": "adopt"})) == ["configured"]
+
+
+def owned_set(kube: Kube, namespace: str, count: int) -> tuple[Manifest, list[Manifest]]:
+    owner = kube.request(
+        "POST", f"/api/v1/namespaces/{namespace}/configmaps", config_map("owner", namespace)
+    )
+    return owner, [config_map(f"m{number}", namespace, owner) for number in range(count)]
+
+
+def prune_parameters(kubeconfig: str, namespace: str, manifests: list[Manifest]) -> Manifest:
+    return {
+        "kubeconfig": kubeconfig,
+        "manifests": manifests,
+        "prune": f"set-{namespace}",
+        "prune_owner_kinds": ["ConfigMap"],
+    }
+
+
+def test_pruning_removes_what_left_the_list_but_no_copy_that_a_person_made(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    _owner, members = owned_set(kube, namespace, 10)
+    copy = config_map("copy", namespace)
+    copy["metadata"]["labels"] = members[0]["metadata"]["labels"]
+    apply(prune_parameters(kubeconfig, namespace, members))
+    apply({"kubeconfig": kubeconfig, "manifests": [copy]})
+    checked = apply(prune_parameters(kubeconfig, namespace, members[:7]), CHECK)
+    assert [entry["name"] for entry in checked["pruned"]] == ["m7", "m8", "m9"]
+    assert len(versions(kube, namespace)) == 13  # ten members, owner, copy, kube-root-ca.crt
+    result = apply(prune_parameters(kubeconfig, namespace, members[:7]))
+    assert result["changed"]
+    assert [entry["name"] for entry in result["pruned"]] == ["m7", "m8", "m9"]
+    names = versions(kube, namespace).keys()
+    assert "copy" in names and "m6" in names and "m7" not in names
+
+
+def test_pruning_more_than_its_limit_removes_nothing(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    _owner, members = owned_set(kube, namespace, 10)
+    apply(prune_parameters(kubeconfig, namespace, members))
+    with pytest.raises(WattwiseError, match=r"4 of 10 objects .* allows \(3\); nothing was prun"):
+        apply(prune_parameters(kubeconfig, namespace, members[:6]))
+    assert {f"m{number}" for number in range(10)} <= versions(kube, namespace).keys()
+    allowed = {**prune_parameters(kubeconfig, namespace, members[:6]), "prune_max": 0.4}
+    assert len(apply(allowed)["pruned"]) == 4
+
+
+def test_nothing_is_pruned_after_a_failure(kubeconfig: str, kube: Kube, namespace: str) -> None:
+    _owner, members = owned_set(kube, namespace, 10)
+    apply(prune_parameters(kubeconfig, namespace, members))
+    members[0]["dataa"] = {}
+    with pytest.raises(WattwiseError) as caught:
+        apply(prune_parameters(kubeconfig, namespace, members[:9]))
+    assert caught.value.fields["pruned"] == []
+    assert "m9" in versions(kube, namespace)
+
+
+def test_an_owner_is_set_on_every_object(kubeconfig: str, kube: Kube, namespace: str) -> None:
+    owner, _members = owned_set(kube, namespace, 0)
+    reference = {"api_version": "v1", "kind": "ConfigMap", "name": "owner", "namespace": namespace}
+    apply(
+        {
+            "kubeconfig": kubeconfig,
+            "manifests": [config_map("owned", namespace)],
+            "owner": reference,
+        }
+    )
+    owned = kube.get(f"/api/v1/namespaces/{namespace}/configmaps/owned")
+    assert owned["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    missing = {**reference, "name": "nobody"}
+    with pytest.raises(WattwiseError, match="there is no ConfigMap nobody; make it first"):
+        apply({"kubeconfig": kubeconfig, "manifests": [], "owner": missing})
+
+
+def test_a_status_is_a_change_only_when_a_condition_moves(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    one = custom("Measured", namespace)
+    apply({"kubeconfig": kubeconfig, "manifests": [definition("Measured", namespace), one]})
+
+    def write(celsius: float, ready: str) -> Manifest:
+        conditions = [{"type": "Ready", "status": ready, "reason": "Read", "message": "x"}]
+        status = {"celsius": celsius, "conditions": conditions}
+        manifest = {key: value for key, value in one.items() if key != "spec"}
+        return apply(
+            {
+                "kubeconfig": kubeconfig,
+                "status": True,
+                "manifests": [{**manifest, "status": status}],
+            }
+        )
+
+    def stored() -> Manifest:
+        path = f"/apis/{namespace}.test/v1/namespaces/{namespace}/measureds/one"
+        return t.cast("Manifest", kube.get(path)["status"])
+
+    assert write(20.0, "True")["changed"]
+    moment = stored()["conditions"][0]["lastTransitionTime"]
+    moved = write(21.0, "True")
+    assert not moved["changed"] and actions(moved) == ["configured"]
+    assert stored() == {
+        "celsius": 21.0,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Read",
+                "message": "x",
+                "lastTransitionTime": moment,
+            }
+        ],
+    }
+    assert actions(write(21.0, "True")) == ["unchanged"]
+    assert write(21.0, "False")["changed"]
+
+
+def test_objects_of_a_kind_that_is_not_served_fail_with_the_remedy(
+    kubeconfig: str, namespace: str
+) -> None:
+    with pytest.raises(WattwiseError, match="serves no Nowhere of .*test/v1; install"):
+        apply({"kubeconfig": kubeconfig, "manifests": [custom("Nowhere", namespace)]})
+
+
+def test_waiting_ends_with_the_names_of_what_is_not_ready(kubeconfig: str, namespace: str) -> None:
+    container = {"name": "c", "image": "none"}
+    labels = {"app": "x"}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "never", "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "nodeSelector": {"no": "where"}},
+            },
+        },
+    }
+    parameters = {"kubeconfig": kubeconfig, "manifests": [deployment], "wait": True}
+    with pytest.raises(WattwiseError, match=f"Not ready after 0.3 s: .*{namespace}.*never"):
+        apply({**parameters, "wait_timeout": 0.3})
+
+
+def test_an_api_server_that_restarts_in_the_middle_loses_nothing(
+    kubeconfig: str, kube: Kube, namespace: str, restart_apiserver: t.Callable[[], None]
+) -> None:
+    manifests = [config_map(f"r{number}", namespace, a="1") for number in range(400)]
+    restarting = threading.Thread(target=restart_apiserver)
+
+    def progress(done: int, total: int, failed: int) -> None:
+        if done == 100:
+            restarting.start()
+
+    result = apply(
+        {"kubeconfig": kubeconfig, "manifests": manifests, "concurrency": 4},
+        Context(progress=progress),
+    )
+    restarting.join()
+    # An object whose answer was lost is found applied when it is sent again.
+    assert set(actions(result)) <= {"created", "unchanged", "configured"}
+    assert sum(name.startswith("r") for name in versions(kube, namespace)) == 400

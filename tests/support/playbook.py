@@ -1,0 +1,91 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run ansible-playbook as a user would, with the collection of this tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+COLLECTIONS = Path(__file__).resolve().parents[5]
+
+
+@dataclass(frozen=True)
+class PlaybookRun:
+    """What a run printed and how it ended."""
+
+    returncode: int
+    output: str
+
+    def results(self, task: str) -> list[dict[str, t.Any]]:
+        """The results of the task of this name, one a host; only of runs with ``as_json``."""
+        body = json.loads(self.output[self.output.index("{") :])
+        return [
+            result
+            for play in body["plays"]
+            for entry in play["tasks"]
+            if entry["task"]["name"] == task
+            for result in entry["hosts"].values()
+        ]
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """The recap by host; only of runs with ``as_json``."""
+        body = json.loads(self.output[self.output.index("{") :])
+        return t.cast("dict[str, dict[str, int]]", body["stats"])
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment of a run: this interpreter's programs first, no colours, no user's files."""
+    programs = str(Path(sys.executable).parent)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "WATTWISE_REDFISH"))
+    }
+    return {
+        **kept,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_NOCOLOR": "true",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+        "ANSIBLE_INJECT_FACT_VARS": "false",
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        **extra,
+    }
+
+
+def run_playbook(
+    playbook: str | list[t.Any],
+    folder: Path,
+    *arguments: str,
+    as_json: bool = False,
+    **extra: str,
+) -> PlaybookRun:
+    """Run a playbook, given by FQCN or as plays, in ``folder``; standard error is in the output."""
+    name = playbook
+    if isinstance(playbook, list):
+        path = folder / "playbook.yml"
+        path.write_text(yaml.safe_dump(playbook))
+        name = str(path)
+    callback = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"} if as_json else {}
+    completed = subprocess.run(
+        [sys.executable, "-m", "ansible", "playbook", str(name), *arguments],
+        cwd=folder,
+        env=environment(**callback, **extra),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if as_json else subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return PlaybookRun(completed.returncode, completed.stdout)

@@ -1,0 +1,156 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's Go programs: built once, found again. A script stands in for the compiler."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab.controlplane import programs
+from lab.errors import LabError
+from lab.gotools import GoTools, build
+
+FAKE_GO = """#!/bin/sh
+set -e
+if [ "$1" = env ]; then echo {version}; exit; fi
+echo "$*" >> {log}
+[ "$CGO_ENABLED" = 0 ]
+while [ "$1" != -o ]; do shift; done
+echo "compiled $3"
+{then}
+echo "$3" > "$2"
+chmod +x "$2"
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    install(monkeypatch, tmp_path / "tools")
+    return tmp_path / "cache" / "wattwise"
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> GoTools:
+    module = tmp_path / "module"
+    module.mkdir()
+    (module / "go.mod").write_text("module lab\n\ngo 1.24.0\n")
+    (module / "go.sum").write_text("")
+    return GoTools("demo", module, {"one": "example.org/one", "two": "example.org/two/v3"}, "a day")
+
+
+def install(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, version: str = "go1.26.1", then: str = ":"
+) -> None:
+    """Put a compiler into PATH that writes its package's name instead of a program."""
+    script = FAKE_GO.format(version=version, log=folder / "log", then=then)
+    executable(folder / "go", script)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
+
+
+def executable(path: Path, text: str = "#!/bin/sh\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def compiled(tmp_path: Path) -> list[str]:
+    log = tmp_path / "tools" / "log"
+    return [line.split()[-1] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_programs_are_built_once_and_the_user_is_told(
+    cache: Path, tools: GoTools, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    folder = build(tools, said.append)
+    assert folder.parent == cache
+    assert (folder / "two").read_text() == "example.org/two/v3\n"
+    assert said[:2] == [
+        "building one (1 of 2; all take about a day the first time)",
+        "building two (2 of 2; all take about a day the first time)",
+    ]
+    said.clear()
+    assert build(tools, said.append) == folder
+    assert not said
+    assert compiled(tmp_path) == ["example.org/one", "example.org/two/v3"]
+
+
+@pytest.mark.parametrize("file", ["go.mod", "go.sum"])
+def test_another_pin_is_another_build(cache: Path, tools: GoTools, file: str) -> None:
+    before = build(tools, print)
+    with (tools.module / file).open("a") as text:
+        text.write("// changed\n")
+    assert build(tools, print) != before
+
+
+def test_two_builds_at_once_compile_once(cache: Path, tools: GoTools, tmp_path: Path) -> None:
+    said: list[str] = []
+    threads = [threading.Thread(target=build, args=(tools, said.append)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert compiled(tmp_path) == ["example.org/one", "example.org/two/v3"]
+
+
+def test_a_failed_build_shows_the_compiler_and_leaves_nothing_to_be_found(
+    cache: Path, tools: GoTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, tmp_path / "broken", then="echo 'cannot find module' >&2; exit 1")
+    with pytest.raises(LabError, match=r"Cannot build example.org/one from .*go.mod") as caught:
+        build(tools, print)
+    assert str(caught.value).splitlines()[1:] == ["compiled example.org/one", "cannot find module"]
+    install(monkeypatch, tmp_path / "tools")
+    assert (build(tools, print) / "one").exists()
+
+
+def test_installed_programs_are_used_without_any_build(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {*programs.KUBERNETES.programs, *programs.KWOK.programs}
+    for name in names:
+        executable(tmp_path / "tools" / name)
+    executable(tmp_path / "assets" / "etcd")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    said: list[str] = []
+    found = programs.find_programs(said.append)
+    assert found.pop("etcd") == tmp_path / "assets" / "etcd"
+    assert found == {name: tmp_path / "tools" / name for name in names - {"etcd"}}
+    assert f"using the installed etcd: {tmp_path / 'assets' / 'etcd'}" in said
+
+
+def test_what_is_not_installed_is_built(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("etcd", "kube-apiserver"):
+        executable(tmp_path / "assets" / name)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    found = programs.find_programs(print)
+    assert found["etcd"].parent == found["kube-apiserver"].parent == tmp_path / "assets"
+    assert found["kube-scheduler"].is_relative_to(cache)
+    assert found["kwok"].read_text() == "sigs.k8s.io/kwok/cmd/kwok\n"
+
+
+def test_an_api_server_without_its_store_is_not_used(cache: Path, tmp_path: Path) -> None:
+    for name in ("kube-apiserver", "kube-scheduler"):
+        executable(tmp_path / "tools" / name)
+    found = programs.find_programs(print)
+    assert all(path.is_relative_to(cache) for path in found.values())
+
+
+def test_the_pins_agree_with_the_version_that_the_server_reports() -> None:
+    module = (programs.KUBERNETES.module / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {programs.KUBERNETES_VERSION} " in module
+    staging = programs.KUBERNETES_VERSION.replace("v1.", "v0.")
+    replaced = [line.split()[-1] for line in module.splitlines() if "=>" in line]
+    assert len(replaced) > 25
+    assert set(replaced) == {staging}
+    for package in programs.KUBERNETES.programs.values():
+        assert f"\t{package}\n" in module

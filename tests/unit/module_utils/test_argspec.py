@@ -1,0 +1,97 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
+from ansible_collections.wattwise.kube.plugins.module_utils import argspec
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+
+FRAGMENTS = {"kubernetes": argspec.KUBERNETES, "progress": argspec.PROGRESS, "fleet": argspec.FLEET}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+def test_a_doc_fragment_describes_exactly_the_options_of_its_specification(name: str) -> None:
+    module = importlib.import_module(f"{doc_fragments.__name__}.{name}")
+    documented = yaml.safe_load(module.ModuleDocFragment.DOCUMENTATION)["options"]
+    specified = FRAGMENTS[name].options
+    assert documented.keys() == specified.keys()
+    for option, description in documented.items():
+        for key in ("type", "default", "choices", "elements", "required"):
+            assert description.get(key) == specified[option].get(key), f"{option}.{key}"
+        for variable in specified[option].get("environment", []):
+            assert f"E({variable})" in "".join(description["description"]), option
+
+
+@pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(modules.__path__)])
+def test_every_module_has_examples_and_says_what_it_returns(name: str) -> None:
+    module = importlib.import_module(f"{modules.__name__}.{name}")
+    documentation = yaml.safe_load(module.DOCUMENTATION)
+    assert documentation["module"] == name
+    assert len(yaml.safe_load(module.EXAMPLES)) >= 3
+    assert yaml.safe_load(module.RETURN)
+
+
+def test_defaults_are_filled_in_at_every_depth() -> None:
+    spec = ArgumentSpec(
+        {
+            "timeout": {"type": "float", "default": 10.0},
+            "targets": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"name": {"required": True}, "port": {"default": 443}},
+            },
+            "owner": {"type": "dict", "options": {"kind": {"default": "Pod"}}},
+        }
+    )
+    assert spec.complete({"targets": [{"name": "a"}], "owner": {}}) == {
+        "timeout": 10.0,
+        "targets": [{"name": "a", "port": 443}],
+        "owner": {"kind": "Pod"},
+    }
+    assert spec.complete({})["targets"] is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"timeuot": 3}, "parameters: unknown option timeuot"),
+        ({}, "parameters: the option name is required"),
+        ({"name": "a", "sub": [{}]}, r"parameters\.sub\[0\]: the option x is required"),
+    ],
+)
+def test_direct_callers_hear_of_unknown_and_missing_options(
+    parameters: dict[str, t.Any], message: str
+) -> None:
+    spec = ArgumentSpec(
+        {
+            "name": {"required": True},
+            "timeout": {},
+            "sub": {"type": "list", "options": {"x": {"required": True}}},
+        }
+    )
+    with pytest.raises(InvalidInput, match=message):
+        spec.complete(parameters)
+
+
+def test_an_option_cannot_come_from_two_specifications() -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        ArgumentSpec({"timeout": {}}).merge(ArgumentSpec({"timeout": {}}))
+
+
+def test_merging_keeps_the_rules_of_all_parts() -> None:
+    merged = ArgumentSpec({"a": {}}, mutually_exclusive=(("a", "b"),)).merge(
+        ArgumentSpec({"b": {}}, required_by={"b": ("a",)}, required_one_of=(("a", "b"),))
+    )
+    keywords = merged.to_keywords()
+    assert keywords["mutually_exclusive"] == [["a", "b"]]
+    assert keywords["required_one_of"] == [["a", "b"]]
+    assert keywords["required_by"] == {"b": ("a",)}

@@ -1,0 +1,81 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import stat
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas import SCHEMAS
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+
+SCHEMA_FOLDER = Path(__file__).resolve().parents[3] / "schemas"
+READINGS: dict[str, t.Any] = {
+    "readings": {"n1": {"inlet_celsius": 21.5, "delta_p_pascal": None, "power_watts": 180}}
+}
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_the_published_schema_is_the_one_that_is_checked(kind: str) -> None:
+    assert json.loads((SCHEMA_FOLDER / f"{kind}.json").read_text()) == SCHEMAS[kind]
+
+
+def test_no_schema_is_published_that_the_library_does_not_have() -> None:
+    assert {path.stem for path in SCHEMA_FOLDER.iterdir()} == set(SCHEMAS)
+
+
+def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "readings.json"
+    digest = documents.write(str(path), "readings", READINGS)
+    read = documents.load(str(path), "readings")
+    assert read["readings"] == READINGS["readings"]
+    assert read["document"] == "wattwise.kube/readings/v1"
+    assert len(digest) == 64
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["readings.json"]
+
+
+def test_a_document_that_breaks_its_schema_is_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "readings.json"
+    documents.write(str(path), "readings", READINGS)
+    before = path.read_bytes()
+    broken = {"readings": {"n1": {"inlet_celsius": "warm"}}}
+    with pytest.raises(InvalidInput, match=r"readings\.readings"):
+        documents.write(str(path), "readings", broken)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a readings document: its field `document` is None"),
+        ('{"document": "wattwise.kube/plan/v1"}', "is 'wattwise.kube/plan/v1', not"),
+        ('{"document": "wattwise.kube/readings/v1"}', "does not follow the schema"),
+        (
+            '{"document": "wattwise.kube/readings/v1", "time": "2026-01-31T12:00:00Z",'
+            ' "readings": {"n1": {"inlet_celsius": true}}}',
+            "must contain|must be number",
+        ),
+    ],
+)
+def test_a_file_that_is_not_the_document_is_named_with_the_remedy(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(InvalidInput, match=message) as caught:
+        documents.load(str(path), "readings")
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        documents.load(str(tmp_path / "none.json"), "plan")
+    with pytest.raises(InvalidInput, match="make the folder"):
+        documents.write(str(tmp_path / "none" / "x.json"), "readings", READINGS)

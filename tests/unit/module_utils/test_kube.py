@@ -1,0 +1,188 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import base64
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, UnknownKind
+from support.scripted_api import Asked, Reply, ScriptedApi, in_turn, status_reply
+
+
+def connect(api: ScriptedApi, **options: t.Any) -> tuple[Kube, list[float]]:
+    pauses: list[float] = []
+    kube = Kube.connect({"host": api.url, "api_key": "t0ken"}, sleep=pauses.append, **options)
+    return kube, pauses
+
+
+def page(names: list[str], token: str = "") -> Reply:
+    items = [{"metadata": {"name": name}} for name in names]
+    return Reply(
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": token}, "items": items}
+    )
+
+
+def test_the_token_is_sent_and_the_answer_decoded() -> None:
+    with ScriptedApi(in_turn(Reply({"kind": "Pod"}))) as api:
+        kube, _ = connect(api)
+        assert kube.get("/api/v1/pods/a", {"limit": 5}) == {"kind": "Pod"}
+        assert api.asked[0].headers["authorization"] == "Bearer t0ken"
+        assert api.asked[0].path == "/api/v1/pods/a?limit=5"
+
+
+def test_lists_follow_pages_and_give_each_item_its_kind() -> None:
+    with ScriptedApi(in_turn(page(["a", "b"], "next"), page(["c"]))) as api:
+        kube, _ = connect(api)
+        items = kube.list("/api/v1/pods")
+    assert [item["metadata"]["name"] for item in items] == ["a", "b", "c"]
+    assert {(item["apiVersion"], item["kind"]) for item in items} == {("v1", "Pod")}
+    assert "continue=next" in api.asked[1].path
+
+
+def test_a_list_that_expires_between_pages_begins_again_and_has_no_item_twice() -> None:
+    expired = status_reply(410, "The provided continue parameter is too old")
+    with ScriptedApi(in_turn(page(["a"], "x"), expired, page(["a"], "y"), page(["b"]))) as api:
+        kube, _ = connect(api)
+        assert [item["metadata"]["name"] for item in kube.list("/api/v1/pods")] == ["a", "b"]
+
+
+def test_a_list_that_never_completes_is_an_error_and_not_a_part() -> None:
+    def script(asked: Asked) -> Reply:
+        return status_reply(410, "old") if "continue" in asked.path else page(["a"], "x")
+
+    with ScriptedApi(script) as api:
+        kube, _ = connect(api)
+        with pytest.raises(ApiError, match="expired three times"):
+            kube.list("/api/v1/pods")
+
+
+def test_a_server_that_asks_to_wait_is_asked_again_after_that_time() -> None:
+    busy = Reply(status_reply(429, "busy").body, 429, {"Retry-After": "1"})
+    with ScriptedApi(in_turn(busy, Reply({"ok": True}))) as api:
+        kube, pauses = connect(api)
+        assert kube.get("/x") == {"ok": True}
+    assert pauses == [1.0]
+
+
+def test_a_server_that_restarts_is_waited_for_once_it_has_answered() -> None:
+    away = [Reply(drop=True)] * 4
+    with ScriptedApi(in_turn(Reply({}), *away, Reply({"ok": True}))) as api:
+        kube, pauses = connect(api)
+        kube.get("/x")
+        assert kube.request("PATCH", "/x", {}) == {"ok": True}
+    assert len(pauses) == 4
+
+
+def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
+    with ScriptedApi(in_turn(Reply({}), Reply(drop=True))) as api:
+        kube, _ = connect(api)
+        kube.get("/x")
+        with pytest.raises(ApiError) as caught:
+            kube.request("POST", "/x", {})
+        assert [asked.method for asked in api.asked] == ["GET", "POST"]
+    assert caught.value.status == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (status_reply(401, "Unauthorized"), "does not accept the credentials .* expired"),
+        (status_reply(403, 'User "x" cannot list pods'), "Not allowed .* cannot list pods; grant"),
+        (status_reply(422, "spec.x: Invalid value"), "GET /x at .*: spec.x: Invalid value"),
+        (Reply(b"<html>", 200), "the answer is not JSON; is a proxy"),
+        (Reply(b"<html>", 500), "GET /x at .*: HTTP 500"),
+    ],
+)
+def test_an_answer_that_is_no_success_becomes_one_sentence(reply: Reply, message: str) -> None:
+    with ScriptedApi(in_turn(reply)) as api:
+        kube, _ = connect(api)
+        with pytest.raises(ApiError, match=message):
+            kube.get("/x")
+
+
+def test_an_unreachable_server_is_named_with_what_to_check() -> None:
+    with ScriptedApi(in_turn(Reply())) as api:
+        url = api.url
+    kube = Kube.connect({"host": url}, sleep=lambda _seconds: None)
+    with pytest.raises(ApiError, match=f"Cannot reach the Kubernetes API at {url} .*check kube"):
+        kube.get("/x")
+
+
+def test_a_server_that_speaks_no_tls_and_a_host_without_scheme_are_told_apart() -> None:
+    with ScriptedApi(in_turn(Reply())) as api:
+        kube = Kube.connect({"host": api.url.replace("http:", "https:")})
+        with pytest.raises(ApiError, match="not trusted"):
+            kube.get("/x")
+    with pytest.raises(InvalidInput, match="write host as https://address:port"):
+        Kube.connect({"host": "10.0.0.1:6443"})
+
+
+def test_find_tells_absence_from_failure() -> None:
+    with ScriptedApi(in_turn(status_reply(404, "no"), status_reply(500, "boom"))) as api:
+        kube, _ = connect(api)
+        assert kube.find("/x") is None
+        with pytest.raises(ApiError, match="boom"):
+            kube.find("/x")
+
+
+def test_kinds_are_found_by_discovery_which_can_be_renewed() -> None:
+    first = {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True}]}
+    second = {
+        "resources": [
+            {"name": "pods", "kind": "Pod", "namespaced": True},
+            {"name": "pods/status", "kind": "Pod", "namespaced": True},
+            {"name": "nodes", "kind": "Node", "namespaced": False},
+        ]
+    }
+    with ScriptedApi(in_turn(Reply(first), Reply(first), Reply(second))) as api:
+        kube, _ = connect(api)
+        assert kube.resource("v1", "Pod").path("a", "n") == "/api/v1/namespaces/n/pods/a"
+        with pytest.raises(UnknownKind, match="serves no Node of v1; install"):
+            kube.resource("v1", "Node")
+        kube.forget_resources()
+        assert kube.resource("v1", "Node").path("a", "ignored") == "/api/v1/nodes/a"
+        assert len(api.asked) == 3
+
+
+def test_secrets_are_decoded_and_come_with_their_version() -> None:
+    data = {"username": base64.b64encode(b"root").decode(), "blob": "/w==", "broken": "*"}
+    secret = {"metadata": {"resourceVersion": "7"}, "data": data}
+    with ScriptedApi(in_turn(Reply(secret), status_reply(404, "no"))) as api:
+        kube, _ = connect(api)
+        assert kube.read_secret("n", "s") == ({"username": "root"}, "7")
+        assert kube.read_secret("n", "s") is None
+
+
+def test_a_user_is_impersonated_with_one_group_at_the_most() -> None:
+    with ScriptedApi(in_turn(Reply())) as api:
+        Kube.connect(
+            {"host": api.url, "impersonate_user": "eve", "impersonate_groups": ["ops"]}
+        ).get("/x")
+        headers = api.asked[0].headers
+    assert (headers["Impersonate-User"], headers["Impersonate-Group"]) == ("eve", "ops")
+    with pytest.raises(InvalidInput, match="give one group"):
+        Kube.connect({"host": api.url, "impersonate_groups": ["a", "b"]})
+
+
+def test_kubeconfigs_are_taken_as_mapping_and_as_file_and_refused_with_a_remedy(
+    tmp_path: Path,
+) -> None:
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.9.8.7:6443"}}],
+        "users": [{"name": "u", "user": {"token": "x"}}],
+        "contexts": [{"name": "k", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "k",
+    }
+    assert Kube.connect({"kubeconfig": kubeconfig}).host == "https://10.9.8.7:6443"
+    for broken in ({"kind": "Config"}, str(tmp_path / "none"), {**kubeconfig, "clusters": []}):
+        with pytest.raises(InvalidInput, match="Cannot find out how to reach .* K8S_AUTH_KUBECON"):
+            Kube.connect({"kubeconfig": broken})
+    with pytest.raises(InvalidInput, match="Cannot find out"):
+        Kube.connect({"kubeconfig": kubeconfig, "context": "none"})
