@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from lab import faults, lifecycle
+from lab import demo, faults, lifecycle
 from lab.controlplane.programs import build_programs
 from lab.errors import LabError
 from lab.state import LabSettings, LabState
@@ -72,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PART",
         help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
     )
+    show = add("demo", _demo, "start a lab, place pods by the default scheduler and by wattwise")
+    show.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
+    show.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
+    show.add_argument("--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)")
     add("down", _down, "stop the lab and remove its folder")
     status = add("status", _status, "show the services; exit code 1 unless all are ready")
     status.add_argument("--json", action="store_true", help="a list of objects instead of a table")
@@ -89,6 +93,14 @@ def _up(chosen: argparse.Namespace) -> int:
     parts = tuple(part for part in lifecycle.PARTS if part in (chosen.only or lifecycle.PARTS))
     asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=parts)
     lifecycle.up(LabState.chosen(chosen.state), asked, _Progress())
+    return 0
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    state = LabState.chosen(chosen.state)
+    asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=lifecycle.PARTS)
+    result = demo.demo(state, asked, _Progress())
+    print(f"\n{demo.summary(result, state)}")
     return 0
 
 

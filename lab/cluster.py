@@ -146,7 +146,7 @@ def _node_info(machine: Machine) -> JsonObject:
 
 def _in_parallel(function: Callable[[T], None], items: Iterable[T]) -> None:
     with ThreadPoolExecutor(CONNECTIONS) as threads:
-        for _ in threads.map(function, items):
+        for _result in threads.map(function, items):
             pass
 
 

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `python -m lab` does: bring the parts of a lab up, look at them, reset them, take them down.
 
-A part is a module of this package with a function `services(state, settings)`.
+A part is a module of this package with a function `services(state, settings)`, which only
+describes them, and where there is work to do before they start, `prepare(state, settings, say)`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import controlplane, pki, process
+from lab import controlplane, faults, inventory, pki, process
 from lab.api import Api, ApiError, standalone_kubeconfig
 from lab.cluster import create_nodes, delete_nodes, wait_for_nodes
 from lab.errors import LabError
 from lab.locks import file_lock
+from lab.machines import build_machines
 from lab.process import Service, free_port
 from lab.state import LabSettings, LabState
 
@@ -55,6 +57,7 @@ class _ChosenPorts(dict[str, int]):
 
 def up(state: LabState, asked: LabSettings, say: Say) -> None:
     """Start what does not run yet of `asked.parts`; on failure stop what this call started."""
+    build_machines(asked.nodes, asked.racks, asked.seed)  # refuses what cannot be built
     with _locked(state, say):
         settings = _continued(state, asked) or _afresh(state, asked)
         before = _living(state)
@@ -73,11 +76,13 @@ def down(state: LabState, say: Say) -> None:
         say(f"there is no lab in {state.root}")
         return
     with _locked(state, say):
-        settings = state.read_settings()
-        if settings.existing_cluster and state.kubeconfig.exists():
-            with Api(state.kubeconfig) as api:
-                delete_nodes(api, owner=str(state.root))
         process.stop(state)
+        if state.kubeconfig.exists() and _uses_existing_cluster(state):
+            try:
+                with Api(state.kubeconfig) as api:
+                    delete_nodes(api, owner=str(state.root))
+            except LabError as error:
+                say(f"the lab's nodes stay in the existing cluster: {error}")
         shutil.rmtree(state.root)
     say("the lab is down")
 
@@ -92,8 +97,6 @@ def reset(state: LabState, say: Say) -> None:
                 " delete what you made, or `python -m lab fault clear` for the faults alone."
             )
         if set(settings.parts) - {CONTROL_PLANE}:
-            from lab import faults  # the simulators' own
-
             faults.clear(state, settings)
         say("emptying the cluster")
         controlplane.empty(state, settings)
@@ -167,10 +170,13 @@ def _bring_up(state: LabState, settings: LabSettings, say: Say) -> None:
         _make_nodes(state, settings, say)
     simulators = [part for part in settings.parts if part in SIMULATORS]
     if simulators:
+        for part in simulators:
+            if prepare := getattr(importlib.import_module(f"lab.{part}"), "prepare", None):
+                prepare(state, settings, say)
+        services = _compose(simulators, state, settings)
         say(f"starting {', '.join(simulators)}")
-        process.start(_compose(simulators, state, settings), state)
-    with contextlib.suppress(ModuleNotFoundError):
-        importlib.import_module("lab.inventory").write(state, settings)
+        process.start(services, state)
+    inventory.write(state, settings)
 
 
 def _prepare_cluster(state: LabState, settings: LabSettings, say: Say) -> None:
@@ -187,8 +193,6 @@ def _prepare_cluster(state: LabState, settings: LabSettings, say: Say) -> None:
 
 
 def _make_nodes(state: LabState, settings: LabSettings, say: Say) -> None:
-    from lab.machines import build_machines
-
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     say(f"creating {len(machines)} nodes")
     with Api(state.kubeconfig) as api:
@@ -210,6 +214,13 @@ def _services(part: str, state: LabState, settings: LabSettings) -> Sequence[Ser
 
 def _living(state: LabState) -> set[str]:
     return {name for name, lives in process.running(state).items() if lives}
+
+
+def _uses_existing_cluster(state: LabState) -> bool:
+    try:
+        return state.read_settings().existing_cluster
+    except LabError:  # broken settings must not keep a lab from being taken down
+        return False
 
 
 def _answers(kubeconfig: Path) -> bool:

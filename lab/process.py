@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LOG_LINES_SHOWN = 20
-STOP_TIMEOUT_SECONDS = 15.0
+STOP_TIMEOUT_SECONDS = 5.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

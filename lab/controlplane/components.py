@@ -164,8 +164,8 @@ def _all(conditions: Iterable[Callable[[], bool]]) -> Callable[[], bool]:
 
 def _answers(state: LabState, url: str) -> bool:
     """Whether a GET, as the administrator, is answered with 200."""
-    scheme, _, rest = url.partition("://")
-    host, _, path = rest.partition("/")
+    scheme, _separator, rest = url.partition("://")
+    host, _separator, path = rest.partition("/")
     try:
         connection: http.client.HTTPConnection
         if scheme == "https":

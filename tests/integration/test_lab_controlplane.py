@@ -97,7 +97,7 @@ def run_pod(api: Api, namespace: str, name: str = "one") -> dict[str, Any]:
 
 def listening_addresses(pid: int) -> set[str]:
     """Addresses, in hexadecimal, at which the process accepts TCP connections."""
-    own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    own = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -168,6 +168,23 @@ def test_a_lab_of_another_size_is_refused(state: LabState) -> None:
     refused = run(state, "up", "--nodes", "6", "--only", "controlplane")
     assert refused.returncode == 1
     assert refused.stderr.startswith("lab: A lab of 5 nodes in 2 racks (seed 1) runs in")
+
+
+def test_a_lab_that_cannot_be_built_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    own = LabState(tmp_path / "lab")
+    refused = run(own, "up", "--nodes", "0")
+    assert refused.returncode == 1
+    assert "A lab of 0 nodes" in refused.stderr
+    assert not own.root.exists()
+
+
+def test_broken_settings_do_not_keep_a_lab_up(tmp_path: Path) -> None:
+    own = LabState(tmp_path / "lab")
+    own.create()
+    own.settings_file.write_text("{")
+    assert run(own, "status").returncode == 1
+    assert run(own, "down").returncode == 0
+    assert not own.root.exists()
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:

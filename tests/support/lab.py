@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -30,10 +32,14 @@ from lab.state import LabSettings, LabState
 
 @dataclass(frozen=True)
 class RunningLab:
-    """A lab that is ready; `settings` tells its size and ports."""
+    """A lab that is ready; `settings` tells its size and ports.
+
+    Tests hold `in_use` shared, and those that disturb others exclusively.
+    """
 
     state: LabState
     settings: LabSettings
+    in_use: IO[str] = field(repr=False)
 
     @property
     def kubeconfig(self) -> str:
@@ -59,15 +65,17 @@ def lab_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabState]:
 
 
 @pytest.fixture(scope="session")
-def lab(lab_state: LabState) -> RunningLab:
+def lab(lab_state: LabState) -> Iterator[RunningLab]:
     """Control plane and nodes."""
-    return up(lab_state, (lifecycle.CONTROL_PLANE,))
+    settings = up(lab_state, (lifecycle.CONTROL_PLANE,))
+    with (lab_state.run / "in-use").open("w") as in_use:
+        yield RunningLab(lab_state, settings, in_use)
 
 
 @pytest.fixture(scope="session")
 def whole_lab(lab: RunningLab) -> RunningLab:
     """The same lab with all its simulators."""
-    return up(lab.state, lifecycle.PARTS)
+    return dataclasses.replace(lab, settings=up(lab.state, lifecycle.PARTS))
 
 
 @pytest.fixture(scope="session")
@@ -80,29 +88,33 @@ def kubeconfig(lab: RunningLab) -> str:
 def namespace(lab: RunningLab) -> Iterator[str]:
     """A namespace of the test's own, in which pods can be made."""
     name = f"test-{uuid.uuid4().hex[:10]}"
-    with Api(lab.state.kubeconfig) as api:
+    with _held(lab, fcntl.LOCK_SH), Api(lab.state.kubeconfig) as api:
         create_namespace(api, name)
-    yield name
+        yield name
     with Api(lab.state.kubeconfig) as api, contextlib.suppress(ApiError):
         api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture
-def restart_apiserver(lab: RunningLab) -> Callable[[], None]:
-    """Stops the API server and starts it again; returns when it is ready."""
+def restart_apiserver(lab: RunningLab, namespace: str) -> Iterator[Callable[[], None]]:
+    """Stops the API server and starts it again; returns when it is ready.
+
+    No test with a namespace runs meanwhile in another worker.
+    """
     if lab.settings.existing_cluster:
         pytest.skip("the API server of an existing cluster (LAB_KUBECONFIG) is not restarted")
-    return lambda: controlplane.restart_apiserver(lab.state)
+    with _held(lab, fcntl.LOCK_EX):
+        yield lambda: controlplane.restart_apiserver(lab.state)
 
 
-def up(state: LabState, parts: tuple[str, ...]) -> RunningLab:
+def up(state: LabState, parts: tuple[str, ...]) -> LabSettings:
     """Bring these parts up beside those that run already."""
     try:
         settings = state.read_settings()
     except LabError:
         settings = LabSettings()
     lifecycle.up(state, dataclasses.replace(settings, parts=parts), print)
-    return RunningLab(state, state.read_settings())
+    return state.read_settings()
 
 
 def create_namespace(api: Api, name: str) -> None:
@@ -122,6 +134,15 @@ def exists(api: Api, path: str) -> bool:
             return False
         raise
     return True
+
+
+@contextlib.contextmanager
+def _held(lab: RunningLab, mode: int) -> Iterator[None]:
+    fcntl.flock(lab.in_use, mode)
+    try:
+        yield
+    finally:
+        fcntl.flock(lab.in_use, fcntl.LOCK_UN)
 
 
 def _count_users(folder: Path, change: int) -> int:

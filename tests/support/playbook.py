@@ -32,7 +32,7 @@ class PlaybookRun:
             result
             for play in body["plays"]
             for entry in play["tasks"]
-            if entry["task"]["name"] == task
+            if entry["task"]["name"].endswith(task)
             for result in entry["hosts"].values()
         ]
 

@@ -51,7 +51,7 @@ def handshake(server: pki.KeyPair, trust: Path, client: pki.KeyPair | None = Non
         seen: list[str] = []
 
         def accept() -> None:
-            raw, _ = listener.accept()
+            raw, _address = listener.accept()
             with (
                 raw,
                 contextlib.suppress(ssl.SSLError),
@@ -177,7 +177,7 @@ def test_an_error_says_what_the_server_said(
     reply: Reply, status: int, text: str, tmp_path: Path
 ) -> None:
     with (
-        asking(lambda _: reply, tmp_path) as (_, api),
+        asking(lambda _asked: reply, tmp_path) as (_client, api),
         pytest.raises(ApiError, match=text) as caught,
     ):
         api.request("GET", "/version")

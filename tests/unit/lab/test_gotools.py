@@ -92,7 +92,7 @@ def test_another_pin_is_another_build(cache: Path, tools: GoTools, file: str) ->
 
 def test_two_builds_at_once_compile_once(cache: Path, tools: GoTools, tmp_path: Path) -> None:
     said: list[str] = []
-    threads = [threading.Thread(target=build, args=(tools, said.append)) for _ in range(2)]
+    threads = [threading.Thread(target=build, args=(tools, said.append)) for _index in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -91,7 +91,10 @@ def test_a_service_gets_its_own_environment_and_no_secrets_of_the_user(
     monkeypatch.setenv("SECRET_TOKEN", "x")
     code = "import json, os; json.dump([dict(os.environ), os.getcwd()], open('seen', 'w'))"
     seen = state.run / "seen"
-    ready = lambda: seen.exists() and seen.read_text().endswith("]")  # noqa: E731 - a condition
+
+    def ready() -> bool:
+        return seen.exists() and seen.read_text().endswith("]")
+
     process.start([python("env", f"{code}; {WAIT}", ready, MODE="lab")], state)
     environment, folder = json.loads(seen.read_text())
     assert environment["MODE"] == "lab"
@@ -229,7 +232,7 @@ def test_a_stop_without_a_lab_does_nothing(state: LabState) -> None:
 def test_free_ports_are_free_and_nobody_gets_them_by_chance() -> None:
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     with contextlib.ExitStack() as stack:
-        for _ in range(20):
+        for _index in range(20):
             port = process.free_port()
             assert 1024 < port < ephemeral
             stack.enter_context(socket.create_server(("127.0.0.1", port)))

@@ -1,0 +1,65 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulated BMCs: Redfish over TLS at an address for each machine, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+
+from lab import pki
+from lab.process import Service
+from lab.room import Room
+from lab.serving import answers
+from lab.state import LabSettings, LabState
+
+PORTS = ("bmc", "bmc_admin")
+
+
+def services(state: LabState, settings: LabSettings) -> list[Service]:
+    """One process for all machines; ready when every BMC listens."""
+    admin_port = settings.ports["bmc_admin"]
+    for other in ("bmc", "predictor"):  # asked for now, so that the process finds them chosen
+        settings.ports[other]
+    return [
+        Service(
+            name="bmc",
+            command=(sys.executable, "-m", "lab.bmc", "--state", str(state.root)),
+            ready=lambda: answers(admin_port, "/faults"),
+        )
+    ]
+
+
+@contextlib.asynccontextmanager
+async def serving(state: LabState, settings: LabSettings) -> AsyncIterator[None]:
+    """Serve the BMCs and their admin API; where there is a kubeconfig, pods make the load.
+
+    Raises LabError.
+    """
+    from lab.bmc.admin import Admin
+    from lab.bmc.certificates import folder
+    from lab.bmc.fleet import Fleet
+    from lab.bmc.pods import PodLoads, connection, follow
+
+    room = Room.of(state, settings)
+    predictor_url = f"http://127.0.0.1:{settings.ports['predictor']}"
+    authority = pki.load_authority(state.pki)
+    fleet = Fleet(room, authority, folder(state), settings.ports["bmc"], predictor_url)
+    loads = None
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(fleet.serving())
+        if state.kubeconfig.exists():
+            loads = PodLoads(room.load_cores)
+            follower = asyncio.create_task(follow(connection(state.kubeconfig), loads))
+            stack.push_async_callback(_cancel, follower)
+        await stack.enter_async_context(Admin(fleet, loads).serving(settings.ports["bmc_admin"]))
+        yield
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,166 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One machine's BMC: who may ask it, and what it answers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.bmc.accounts import Account
+from lab.bmc.errors import Refusal, missing, unauthorized, unavailable
+from lab.bmc.live import Live
+from lab.bmc.odata import ROOT, Json, link
+from lab.bmc.service import SESSIONS, session
+from lab.bmc.tree import Tree
+from lab.bmc.vendors import TREES
+from lab.conditions import NULL_READING, UNAUTHORIZED, UNAVAILABLE, Conditions
+from lab.machines import Machine
+from lab.physics import Truth
+
+OPEN_PATHS = frozenset({"/redfish", ROOT})
+TOKEN_HEADER = "X-Auth-Token"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a BMC reads of an HTTP request; header names are found in any case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Status, JSON body (None: empty) and headers."""
+
+    status: int
+    body: Json | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Traffic:
+    """What came in since the counters were reset."""
+
+    requests: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    in_flight: int = 0
+    peak_in_flight: int = 0
+
+    def begin(self) -> None:
+        self.requests += 1
+        self.in_flight += 1
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+
+    def end(self, status: int) -> None:
+        self.in_flight -= 1
+        self.statuses[status] += 1
+
+    def reset(self) -> None:
+        self.requests, self.peak_in_flight = 0, self.in_flight
+        self.statuses.clear()
+
+
+class Board:
+    """The BMC of one machine; knows nothing of sockets."""
+
+    def __init__(self, machine: Machine, predictor_url: str) -> None:
+        self.machine = machine
+        self.tree: Tree = TREES[machine.vendor]
+        self.account = Account(machine.bmc_username, machine.bmc_password)
+        self.traffic = Traffic()
+        self._predictor_url = predictor_url
+
+    def live(self, truth: Truth, blank: bool = False) -> Live:
+        return Live(self.machine, truth, self._predictor_url, blank)
+
+    def answer(self, request: Request, truth: Truth, conditions: Conditions) -> Reply:
+        """The reply to a request, also where it is an error."""
+        try:
+            return self._answer(request, truth, conditions)
+        except Refusal as refusal:
+            body = refusal.body(self.tree.registry)
+            return Reply(refusal.status, body, refusal.headers)
+
+    def _answer(self, request: Request, truth: Truth, conditions: Conditions) -> Reply:
+        name, now = self.machine.name, conditions.now()
+        busy = conditions.fault(UNAVAILABLE, name)
+        if busy is not None:
+            raise unavailable(busy.seconds)
+        path = request.path.rstrip("/")
+        refuses_all = conditions.fault(UNAUTHORIZED, name) is not None
+        if request.method == "POST" and path == SESSIONS:
+            return self._log_in(request, refuses_all, now)
+        if path not in OPEN_PATHS and (refuses_all or not self._is_known(request, now)):
+            raise unauthorized()
+        if request.method == "DELETE" and path.startswith(f"{SESSIONS}/"):
+            return self._log_out(path)
+        if request.method not in ("GET", "HEAD"):
+            raise Refusal(405, "OperationNotAllowed", (), {"Allow": "GET, HEAD"})
+        if path == SESSIONS or path.startswith(f"{SESSIONS}/"):
+            return Reply(200, self.tree.finish(self._sessions(path)))
+        live = self.live(truth, blank=conditions.fault(NULL_READING, name) is not None)
+        return Reply(200, self.tree.get(path, request.query, live))
+
+    def _is_known(self, request: Request, now: float) -> bool:
+        token = request.headers.get(TOKEN_HEADER)
+        if token is not None:
+            return self.account.session_of(token, now) is not None
+        scheme, _separator, encoded = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            decoded = base64.b64decode(encoded, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        username, colon, password = decoded.partition(":")
+        return bool(colon) and self.account.accepts(username, password, now)
+
+    def _log_in(self, request: Request, refuses_all: bool, now: float) -> Reply:
+        credential = _parse_object(request.body)
+        username, password = str(credential.get("UserName")), str(credential.get("Password"))
+        if refuses_all or not self.account.accepts(username, password, now):
+            raise unauthorized()
+        opened = self.account.open_session(now)
+        path = f"{SESSIONS}/{opened.id}"
+        headers = {TOKEN_HEADER: opened.token, "Location": path}
+        return Reply(201, self.tree.finish(session(path, username)), headers)
+
+    def _log_out(self, path: str) -> Reply:
+        if self.account.sessions.pop(path.rpartition("/")[2], None) is None:
+            raise missing(path)
+        return Reply(204, None)
+
+    def _sessions(self, path: str) -> Json:
+        if path != SESSIONS:
+            if path.rpartition("/")[2] not in self.account.sessions:
+                raise missing(path)
+            return session(path, self.account.username)
+        members = [link(f"{SESSIONS}/{name}") for name in self.account.sessions]
+        return {
+            "@odata.id": SESSIONS,
+            "@odata.type": "#SessionCollection.SessionCollection",
+            "Name": "Session Collection",
+            "Members": members,
+            "Members@odata.count": len(members),
+        }
+
+
+def _parse_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise Refusal(400, "MalformedJSON")
+    return document

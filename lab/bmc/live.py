@@ -1,0 +1,44 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a BMC's resources are made from: its machine and the physical state of the moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.machines import Machine
+from lab.physics import Truth
+
+MODEL_VERSION = "v0.1.0"
+
+
+@dataclass(frozen=True)
+class Live:
+    """One machine at one moment; `blank` means that no sensor of it gives a value."""
+
+    machine: Machine
+    truth: Truth
+    predictor_url: str
+    blank: bool = False
+
+    @property
+    def utilisation(self) -> float:
+        return self.truth.cpu_cores / self.machine.cores
+
+    def celsius(self, above_inlet: float = 0.0, with_load: float = 0.0) -> float | None:
+        """A temperature inside: so much above the inlet when idle, more under full load."""
+        if self.blank:
+            return None
+        return self.truth.inlet_celsius + above_inlet + with_load * self.utilisation
+
+    def watts(self, share: float = 1.0) -> float | None:
+        """A share of the machine's power."""
+        return None if self.blank else self.truth.power_watts * share
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """As a sensor with so many decimals shows it; whole numbers are integers in JSON."""
+    if value is None:
+        return None
+    return round(value, digits) if digits else round(value)

@@ -1,0 +1,307 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every BMC has beside its sensors: service root, system, manager, accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.bmc.live import MODEL_VERSION, Live
+from lab.bmc.odata import (
+    ABSENT,
+    HEALTHY,
+    ROOT,
+    Builder,
+    Json,
+    collection,
+    fixed,
+    link,
+    links,
+    resource,
+)
+from lab.machines import SERVER_TYPES
+
+SESSION_SERVICE = f"{ROOT}/SessionService"
+SESSIONS = f"{SESSION_SERVICE}/Sessions"
+ACCOUNTS = f"{ROOT}/AccountService/Accounts"
+ROLES = f"{ROOT}/AccountService/Roles"
+PROCESSORS = 2
+DIMMS = 8
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What differs from vendor to vendor.
+
+    `chassis` are the ids of the members of the Chassis collection as listed, `main` the one that
+    holds the system. `processor` and `dimm` are id formats that take a number from `first` on.
+    """
+
+    manufacturer: str
+    redfish_version: str
+    system: str
+    manager: str
+    firmware: str
+    main: str
+    chassis: tuple[str, ...]
+    first: int = 1
+    processor: str = "{}"
+    dimm: str = "DIMM{}"
+    root_properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def system_path(self) -> str:
+        return f"{ROOT}/Systems/{self.system}"
+
+    @property
+    def manager_path(self) -> str:
+        return f"{ROOT}/Managers/{self.manager}"
+
+    @property
+    def chassis_path(self) -> str:
+        return f"{ROOT}/Chassis/{self.main}"
+
+
+def service(identity: Identity) -> dict[str, Builder]:
+    """The tree except for what hangs below the Chassis collection."""
+    chassis = [f"{ROOT}/Chassis/{member}" for member in identity.chassis]
+    return {
+        **_service_root(identity),
+        **collection(f"{ROOT}/Systems", "ComputerSystem", [identity.system_path]),
+        identity.system_path: lambda live: _system(identity, live),
+        **_processors(identity),
+        **_memory(identity),
+        f"{identity.system_path}/MachineLearningModel": lambda live: _model(identity, live),
+        **_manager(identity),
+        **_accounts(),
+        **collection(f"{ROOT}/Chassis", "Chassis", chassis),
+    }
+
+
+def main_chassis(
+    identity: Identity, schema: str, name: str, **properties: Any
+) -> dict[str, Builder]:
+    """The chassis that holds the computer system."""
+    path = identity.chassis_path
+
+    def build(live: Live) -> Json:
+        return resource(
+            path,
+            schema,
+            name,
+            ChassisType="RackMount",
+            Manufacturer=identity.manufacturer,
+            Model=live.machine.model,
+            PowerState="On",
+            Status=dict(HEALTHY),
+            Links={
+                "ComputerSystems": [link(identity.system_path)],
+                "ManagedBy": [link(identity.manager_path)],
+            },
+            **properties,
+        )
+
+    return {path: build}
+
+
+def session(path: str, username: str) -> Json:
+    return resource(path, "Session.v1_3_0.Session", "User Session", UserName=username)
+
+
+def _service_root(identity: Identity) -> dict[str, Builder]:
+    names = ("Systems", "Chassis", "Managers", "SessionService", "AccountService")
+    return fixed(
+        ROOT,
+        "ServiceRoot.v1_11_0.ServiceRoot",
+        "Root Service",
+        RedfishVersion=identity.redfish_version,
+        Links={"Sessions": link(SESSIONS)},
+        **{name: link(f"{ROOT}/{name}") for name in names},
+        **identity.root_properties,
+    ) | {"/redfish": lambda live: {"v1": f"{ROOT}/"}}
+
+
+def _system(identity: Identity, live: Live) -> Json:
+    path = identity.system_path
+    kind = SERVER_TYPES[live.machine.server_type]
+    return resource(
+        path,
+        "ComputerSystem.v1_16_0.ComputerSystem",
+        "System",
+        SystemType="Physical",
+        Manufacturer=identity.manufacturer,
+        Model=live.machine.model,
+        HostName=live.machine.name,
+        PowerState="On",
+        ProcessorSummary={
+            "Count": kind.sockets,
+            "CoreCount": kind.cores,
+            "Model": kind.processor,
+            "Status": dict(HEALTHY),
+        },
+        MemorySummary={"TotalSystemMemoryGiB": kind.memory_gib, "Status": dict(HEALTHY)},
+        Status=dict(HEALTHY),
+        Processors=link(f"{path}/Processors"),
+        Memory=link(f"{path}/Memory"),
+        MachineLearningModel=link(f"{path}/MachineLearningModel"),
+        Links={
+            "Chassis": [link(identity.chassis_path)],
+            "ManagedBy": [link(identity.manager_path)],
+        },
+    )
+
+
+def _processors(identity: Identity) -> dict[str, Builder]:
+    folder = f"{identity.system_path}/Processors"
+    first = identity.first
+    ids = [identity.processor.format(number) for number in range(first, first + PROCESSORS)]
+
+    def builder(socket: int, path: str) -> Builder:
+        def build(live: Live) -> Json:
+            kind = SERVER_TYPES[live.machine.server_type]
+            body = resource(path, "Processor.v1_11_0.Processor", f"Processor {path[-1]}")
+            if socket >= kind.sockets:
+                return body | {"Status": dict(ABSENT)}
+            cores = kind.cores // kind.sockets
+            return body | {
+                "Model": kind.processor,
+                "TotalCores": cores,
+                "Status": dict(HEALTHY),
+            }
+
+        return build
+
+    paths = [f"{folder}/{name}" for name in ids]
+    entries = {path: builder(socket, path) for socket, path in enumerate(paths)}
+    return collection(folder, "Processor", paths) | entries
+
+
+def _memory(identity: Identity) -> dict[str, Builder]:
+    folder = f"{identity.system_path}/Memory"
+
+    def builder(path: str) -> Builder:
+        return lambda live: resource(
+            path,
+            "Memory.v1_12_0.Memory",
+            path.rpartition("/")[2],
+            CapacityMiB=live.machine.memory_gib * 1024 // DIMMS,
+            Status=dict(HEALTHY),
+        )
+
+    paths = [f"{folder}/{identity.dimm.format(number)}" for number in range(1, DIMMS + 1)]
+    return collection(folder, "Memory", paths) | {path: builder(path) for path in paths}
+
+
+def _model(identity: Identity, live: Live) -> Json:
+    """As the NEDO Machine Learning Model Management API 0.2.0 has it."""
+    path = f"{identity.system_path}/MachineLearningModel"
+    return {
+        "@odata.id": path,
+        "@odata.type": "#MachineLearningModel.v1_0_0.MachineLearningModel",
+        "@odata.context": f"{ROOT}/$metadata#Systems/{identity.system}/MachineLearningModel",
+        "Name": "Machine Learning Model",
+        "PowerConsumptionModel": {
+            "Name": live.machine.server_type,
+            "Url": live.predictor_url,
+            "Type": "V2InferenceProtocol",
+            "Version": MODEL_VERSION,
+        },
+    }
+
+
+def _manager(identity: Identity) -> dict[str, Builder]:
+    path = identity.manager_path
+    port = f"{path}/EthernetInterfaces/1"
+
+    def interface(live: Live) -> Json:
+        return resource(
+            port,
+            "EthernetInterface.v1_6_0.EthernetInterface",
+            "Manager Ethernet Interface",
+            HostName=f"{live.machine.name}-bmc",
+            IPv4Addresses=[{"Address": live.machine.bmc_address, "AddressOrigin": "Static"}],
+            Status=dict(HEALTHY),
+        )
+
+    return {
+        **collection(f"{ROOT}/Managers", "Manager", [path]),
+        **fixed(
+            path,
+            "Manager.v1_11_0.Manager",
+            "Manager",
+            ManagerType="BMC",
+            FirmwareVersion=identity.firmware,
+            Status=dict(HEALTHY),
+            EthernetInterfaces=link(f"{path}/EthernetInterfaces"),
+            Links={
+                "ManagerForServers": [link(identity.system_path)],
+                "ManagerForChassis": [link(identity.chassis_path)],
+            },
+        ),
+        **collection(f"{path}/EthernetInterfaces", "EthernetInterface", [port]),
+        port: interface,
+    }
+
+
+def _accounts() -> dict[str, Builder]:
+    account, role = f"{ACCOUNTS}/1", f"{ROLES}/ReadOnly"
+
+    def build_account(live: Live) -> Json:
+        return resource(
+            account,
+            "ManagerAccount.v1_8_0.ManagerAccount",
+            "User Account",
+            UserName=live.machine.bmc_username,
+            Password=None,
+            RoleId="ReadOnly",
+            Enabled=True,
+            Links={"Role": link(role)},
+        )
+
+    return {
+        **fixed(
+            SESSION_SERVICE,
+            "SessionService.v1_1_8.SessionService",
+            "Session Service",
+            ServiceEnabled=True,
+            SessionTimeout=1800,
+            Sessions=link(SESSIONS),
+        ),
+        **collection(SESSIONS, "Session", []),
+        **fixed(
+            f"{ROOT}/AccountService",
+            "AccountService.v1_10_0.AccountService",
+            "Account Service",
+            AccountLockoutThreshold=3,
+            AccountLockoutCounterResetAfter=300,
+            AccountLockoutDuration=1800,
+            Accounts=link(ACCOUNTS),
+            Roles=link(ROLES),
+        ),
+        **collection(ACCOUNTS, "ManagerAccount", [account]),
+        account: build_account,
+        **collection(ROLES, "Role", [role]),
+        **fixed(role, "Role.v1_3_0.Role", "Read Only", AssignedPrivileges=["Login"]),
+    }
+
+
+def storage_enclosure(
+    identity: Identity, member: str, name: str, **properties: Any
+) -> dict[str, Builder]:
+    """A backplane or drive enclosure: a chassis, but not one that air enters a server through."""
+    return fixed(
+        f"{ROOT}/Chassis/{member}",
+        "Chassis.v1_14_0.Chassis",
+        name,
+        ChassisType="StorageEnclosure",
+        Manufacturer=identity.manufacturer,
+        Status=dict(HEALTHY),
+        Links={
+            "ContainedBy": link(identity.chassis_path),
+            "ManagedBy": links([identity.manager_path]),
+        },
+        **properties,
+    )

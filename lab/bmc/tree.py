@@ -1,0 +1,116 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The resources of one vendor's BMC, and how it answers a GET."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.bmc.errors import Refusal, missing, unavailable
+from lab.bmc.live import Live, rounded
+from lab.bmc.odata import Builder, Json, link
+
+RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Where a careful reader finds the machine's values, and with how many decimals."""
+
+    inlet_uri: str
+    inlet_name: str
+    power_uri: str
+    celsius_digits: int = 0
+    watts_digits: int = 0
+
+    def shown(self, live: Live) -> dict[str, float | None]:
+        """The values as this BMC shows them."""
+        return {
+            "inlet_celsius": rounded(live.celsius(), self.celsius_digits),
+            "power_watts": rounded(live.watts(), self.watts_digits),
+        }
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One vendor's resources by path, without a slash at the end.
+
+    `missing` are paths that are linked but answer 404, `busy` those that answer 503. `expand` is
+    what happens to `$expand`: members are put in, it is ignored, or every query is refused.
+    Collections longer than `page_size` (0: no limit) come in pages. `finish` gives each answer
+    its last touch.
+    """
+
+    registry: str
+    answers: Answers
+    resources: Mapping[str, Builder]
+    missing: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+    expand: Literal["members", "ignored", "refused"] = "ignored"
+    page_size: int = 0
+    finish: Callable[[Json], Json] = lambda body: body
+
+    def get(self, path: str, query: Mapping[str, str], live: Live) -> Json:
+        """The document at the path; raises Refusal."""
+        return self.finish(self._body(path, query, live))
+
+    def _body(self, path: str, query: Mapping[str, str], live: Live) -> Json:
+        path = path.rstrip("/")
+        if path in self.busy:
+            raise unavailable(RETRY_SECONDS, retry_after=False)
+        build = self.resources.get(path)
+        if build is None:
+            raise missing(path)
+        if self.expand == "refused" and any(key.startswith("$") for key in query):
+            raise Refusal(501, "QueryNotSupported")
+        body = build(live)
+        if "Members" not in body:
+            return body
+        expand = query.get("$expand") if self.expand == "members" else None
+        body = self._page(path, query, body, expand)
+        if expand:
+            members = [self._expanded(member["@odata.id"], live) for member in body["Members"]]
+            body["Members"] = members
+        return body
+
+    def _page(self, path: str, query: Mapping[str, str], body: Json, expand: str | None) -> Json:
+        if not self.page_size:
+            return body
+        skip = int(query.get("$skip", "0")) if query.get("$skip", "0").isdecimal() else 0
+        end = skip + self.page_size
+        paged = {**body, "Members": body["Members"][skip:end]}
+        if end < len(body["Members"]):
+            kept = f"$expand={expand}&" if expand else ""
+            paged["Members@odata.nextLink"] = f"{path}?{kept}$skip={end}"
+        return paged
+
+    def _expanded(self, path: str, live: Live) -> Json:
+        try:
+            return self._body(path, {}, live)
+        except Refusal:
+            return link(path)
+
+
+def with_context(body: Json) -> Json:
+    """Add the `@odata.context` that older services carry."""
+    first, _separator, last = body.get("@odata.type", "").lstrip("#").partition(".")
+    context = f"/redfish/v1/$metadata#{first}.{last.rpartition('.')[2]}"
+    return {"@odata.context": context, **body} if first else body
+
+
+def with_slashes(value: Json) -> Json:
+    """Let each link end in a slash, as iLO does, except where it has a fragment."""
+    return {key: _slashed(key, item) for key, item in value.items()}
+
+
+def _slashed(key: str, item: object) -> object:
+    if isinstance(item, dict):
+        return with_slashes(item)
+    if isinstance(item, list):
+        return [with_slashes(entry) if isinstance(entry, dict) else entry for entry in item]
+    if key == "@odata.id" and isinstance(item, str) and "#" not in item:
+        return item.rstrip("/") + "/"
+    return item

@@ -1,0 +1,23 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tree of each vendor's BMC. Each file says in its docstring which traps its tree holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lab.bmc.tree import Tree
+from lab.bmc.vendors import dell_idrac9, dell_idrac10, hpe, lenovo, openbmc, supermicro
+
+TREES: Mapping[str, Tree] = MappingProxyType(
+    {
+        "idrac9": dell_idrac9.TREE,
+        "idrac10": dell_idrac10.TREE,
+        "hpe": hpe.TREE,
+        "lenovo": lenovo.TREE,
+        "supermicro": supermicro.TREE,
+        "openbmc": openbmc.TREE,
+    }
+)

@@ -1,0 +1,135 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`python -m lab fault …`: break one thing, or mend everything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lab import process
+from lab.conditions import MACHINE_FAULTS
+from lab.errors import LabError
+from lab.machines import build_machines, select
+from lab.state import LabSettings, LabState
+
+PREDICTOR_DOWN = "predictor-down"
+APISERVER_RESTART = "apiserver-restart"
+CLEAR = "clear"
+LAB_FAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        PREDICTOR_DOWN: "the inference server is stopped",
+        APISERVER_RESTART: "the API server is stopped and started again",
+        CLEAR: "all faults are taken back",
+    }
+)
+ADMIN_TIMEOUT_SECONDS = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `lab fault`; their result goes to `run`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    described = {**MACHINE_FAULTS, **LAB_FAULTS}
+    parser.description = "\n".join(f"{name:<20} {text}" for name, text in described.items())
+    parser.add_argument("fault", choices=list(described), metavar="FAULT", help="see above")
+    parser.add_argument("--node", action="append", default=[], help="a machine; may be repeated")
+    parser.add_argument(
+        "--count", type=int, default=0, help="the first COUNT machines by name without a fault"
+    )
+    parser.add_argument("--seconds", type=float, help="of slow-bmc and unavailable")
+    parser.add_argument(
+        "--silent", action="store_true", help="of dead-bmc: accept connections, never answer"
+    )
+
+
+def run(arguments: argparse.Namespace, state: LabState) -> int:
+    """Do what `add_arguments` let the user ask; print what was done. Raises LabError."""
+    settings = state.read_settings()
+    if arguments.fault == PREDICTOR_DOWN:
+        process.stop(state, ["predictor"])
+        print("The predictor is down until `lab fault clear`.")
+    elif arguments.fault == APISERVER_RESTART:
+        from lab import controlplane  # needed by this fault alone
+
+        controlplane.restart_apiserver(state)
+        print("The API server was restarted.")
+    elif arguments.fault == CLEAR:
+        clear(state, settings)
+        print("All faults are cleared.")
+    else:
+        nodes = inject(arguments, settings)
+        print(f"{arguments.fault}: {', '.join(nodes)}")
+    return 0
+
+
+def inject(arguments: argparse.Namespace, settings: LabSettings) -> list[str]:
+    """Break the machines that the arguments choose; return their names."""
+    present = call(settings, "GET", "/faults")
+    nodes = _chosen(arguments, settings, {fault["node"] for fault in present})
+    call(
+        settings,
+        "POST",
+        "/faults",
+        [
+            {
+                "kind": arguments.fault,
+                "node": node,
+                "seconds": arguments.seconds,
+                "silent": arguments.silent,
+            }
+            for node in nodes
+        ],
+    )
+    return nodes
+
+
+def clear(state: LabState, settings: LabSettings) -> None:
+    """Take back all faults; where this lab has a predictor, it runs afterwards."""
+    if "bmc" in settings.parts:
+        call(settings, "DELETE", "/faults")
+    if "predictor" in settings.parts and process.process_id(state, "predictor") is None:
+        from lab import predictor  # its services train models where none are cached
+
+        process.start(predictor.services(state, settings), state)
+
+
+def call(settings: LabSettings, method: str, path: str, body: Any = None) -> Any:
+    """Ask the admin API of the BMC simulator; JSON in and out. Raises LabError."""
+    port = settings.ports.get("bmc_admin")
+    if port is None:
+        raise LabError("This lab has no simulated BMCs; start one that has with `lab up`.")
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    if body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=ADMIN_TIMEOUT_SECONDS) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise LabError(json.load(error)["error"]) from None
+    except OSError as error:
+        raise LabError(
+            f"The BMC simulator does not answer on 127.0.0.1:{port} ({error});"
+            " see `lab status` and its log."
+        ) from error
+
+
+def _chosen(arguments: argparse.Namespace, settings: LabSettings, broken: set[str]) -> list[str]:
+    machines = build_machines(settings.nodes, settings.racks, settings.seed)
+    nodes = [machine.name for machine in select(machines, arguments.node)]
+    if not nodes and arguments.count < 1:
+        raise LabError(f"{arguments.fault} needs --node NAME (repeatable) or --count K.")
+    whole = sorted(machine.name for machine in machines if machine.name not in {*broken, *nodes})
+    if len(whole) < arguments.count:
+        raise LabError(
+            f"Only {len(whole)} machines are without a fault, {arguments.count} were asked for."
+        )
+    return nodes + whole[: arguments.count]

@@ -1,0 +1,112 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Ansible inventory of the lab: what an operator would write for such a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from lab.bmc import certificates
+from lab.machines import Machine, build_machines
+from lab.predictor import infer_url
+from lab.state import LabSettings, LabState
+
+JsonObject = dict[str, Any]
+
+CLUSTER = "lab"
+NAMESPACE = "wao-system"
+_TYPE_LABEL = 'index .Labels "node.kubernetes.io/instance-type"'
+
+
+class _Unsafe(str):
+    """A text that Ansible must not template: Go templates have its braces."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes such texts with their tag."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    _Unsafe, lambda dumper, text: dumper.represent_scalar("!unsafe", str(text), style='"')
+)
+
+
+def write(state: LabState, settings: LabSettings) -> None:
+    """Write the inventory of the lab's cluster, readable by the owner only (it has passwords)."""
+    machines = build_machines(settings.nodes, settings.racks, settings.seed)
+    state.inventory.touch(mode=0o600)
+    state.inventory.write_text(
+        "# What an operator would write for this cluster; made by `python -m lab up`.\n"
+        + yaml.dump(
+            inventory(state, settings, machines), Dumper=_Dumper, sort_keys=False, width=200
+        )
+    )
+
+
+def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine]) -> JsonObject:
+    """The inventory as data: one cluster, with the endpoints of the parts that run."""
+    variables: JsonObject = {
+        "wattwise_kubeconfig": str(state.kubeconfig),
+        "wattwise_run_dir": str(state.root / "runs"),
+    }
+    if {"bmc", "pressure", "predictor"} <= settings.ports.keys():
+        racks = {machine.rack: machine for machine in machines}
+        variables |= {
+            "node_configs_namespace": NAMESPACE,
+            "node_configs_secrets": [_secret(machine) for machine in racks.values()],
+            "node_configs_templates": [
+                _template(rack, settings, asks_machine=number == 0)
+                for number, rack in enumerate(racks)
+            ],
+            "observe_ca_path": str(state.ca_certificate),
+            # What playbook trust shows of the machines whose certificates nobody signed.
+            "node_configs_tls_fingerprints": {
+                machine.name: certificates.fingerprint(certificates.folder(state), machine)
+                for machine in machines
+                if machine.certificate == "self-signed"
+            },
+        }
+    return {"clusters": {"hosts": {CLUSTER: variables}}}
+
+
+def _secret(machine: Machine) -> JsonObject:
+    return {
+        "name": f"bmc-{machine.rack}",
+        "username": machine.bmc_username,
+        "password": _Unsafe(machine.bmc_password),
+    }
+
+
+def _template(rack: str, settings: LabSettings, asks_machine: bool) -> JsonObject:
+    """One template a rack; the machines of one rack name their power models themselves."""
+    octets = ".".join(f"{{{{ .IPv4.Octet{number} }}}}" for number in (2, 3, 4))
+    bmc = {
+        "type": "Redfish",
+        "endpoint": _Unsafe(f"https://127.{octets}:{settings.ports['bmc']}"),
+        "basicAuthSecret": {"name": f"bmc-{rack}"},
+    }
+    pressure = f"http://127.0.0.1:{settings.ports['pressure']}"
+    model = infer_url(settings.ports["predictor"], f"{{{{ {_TYPE_LABEL} }}}}")
+    predictor = (
+        {"powerConsumptionEndpointProvider": bmc}
+        if asks_machine
+        else {"powerConsumption": {"type": "V2InferenceProtocol", "endpoint": _Unsafe(model)}}
+    )
+    spec = {
+        "nodeSelector": {"matchLabels": {"topology.kubernetes.io/zone": rack}},
+        "template": {
+            "metricsCollector": {
+                "inletTemp": bmc,
+                "deltaP": {"type": "DifferentialPressureAPI", "endpoint": pressure},
+            },
+            "predictor": predictor,
+        },
+    }
+    return {"name": f"rack-{rack}", "spec": spec}

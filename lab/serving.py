@@ -1,0 +1,88 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a simulator runs: as a process until it is told to stop, or in a thread of a test."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import http.client
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.state import LabSettings, LabState
+
+Serving = Callable[[LabState, LabSettings], AbstractAsyncContextManager[None]]
+
+
+def run(serving: Serving, program: str, description: str | None) -> int:
+    """The main function of a simulator's process: serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
+    parser.add_argument("--state", type=Path, required=True, help="the lab's folder")
+    state = LabState.chosen(parser.parse_args().state)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    # A machine has a listening socket, and each of its clients another one.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        asyncio.run(_until_stopped(serving(state, state.read_settings())))
+    except LabError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+@contextlib.contextmanager
+def in_thread(serving: AbstractAsyncContextManager[None]) -> Iterator[None]:
+    """Serve in a thread with an event loop of its own, from when it is ready to the end."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        async with serving:
+            started.set_result((asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        finished = threads.submit(asyncio.run, serve())
+        futures: tuple[Future[Any], ...] = (started, finished)
+        wait(futures, return_when=FIRST_COMPLETED)
+        if not started.done():
+            finished.result()
+        loop, stop = started.result()
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            finished.result()
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether a simulator on loopback answers a GET of the path with 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+async def _until_stopped(serving: AbstractAsyncContextManager[None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with serving:
+        await stop.wait()

@@ -1,0 +1,142 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods that the demo and its test place: the same ones under either scheduler."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lab import faults
+from lab.api import CONNECTIONS, Api, ApiError
+from lab.process import wait_until
+from lab.state import LabSettings
+
+JsonObject = dict[str, Any]
+T = TypeVar("T")
+
+NAMESPACE = "demo"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Pods that ask for the same; `share` is their part of all pods."""
+
+    name: str
+    cpu: str
+    memory: str
+    share: int
+    architecture: str | None = None
+
+
+# From many small services to a few large jobs, as clusters have them.
+SHAPES = (
+    Shape("web", "500m", "1Gi", 8),
+    Shape("api", "1", "2Gi", 8),
+    Shape("cache", "1", "8Gi", 4),
+    Shape("worker", "2", "4Gi", 8),
+    Shape("queue", "3", "6Gi", 4),
+    Shape("stream", "4", "8Gi", 6),
+    Shape("database", "6", "24Gi", 3),
+    Shape("analytics", "8", "16Gi", 4, "amd64"),
+    Shape("batch", "12", "24Gi", 3),
+    Shape("training", "16", "48Gi", 2, "amd64"),
+)
+
+
+def demo_pods(count: int, seed: int) -> list[JsonObject]:
+    """So many pods of the shapes, without scheduler; equal arguments give equal pods."""
+    chance = random.Random(f"{seed} workload")
+    weights = [shape.share for shape in SHAPES]
+    chosen = chance.choices(SHAPES, weights, k=count)
+    return [_pod(f"{shape.name}-{number:03d}", shape) for number, shape in enumerate(chosen)]
+
+
+def _pod(name: str, shape: Shape) -> JsonObject:
+    requests = {"cpu": shape.cpu, "memory": shape.memory}
+    container = {"name": "main", "image": "example/none", "resources": {"requests": requests}}
+    spec: JsonObject = {"containers": [container]}
+    if shape.architecture:
+        spec["nodeSelector"] = {"kubernetes.io/arch": shape.architecture}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app": shape.name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def make_namespace(api: Api) -> None:
+    """Make the namespace of the demo and wait until pods can be made in it."""
+    try:
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
+    wait_until(lambda: _exists(api, account), 20.0, f"the namespace {NAMESPACE}")
+
+
+def create_pods(api: Api, pods: Sequence[JsonObject], scheduler: str) -> None:
+    """Make the pods, for this scheduler to place."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+    def create(pod: JsonObject) -> None:
+        spec = {**pod["spec"], "schedulerName": scheduler}
+        api.request("POST", path, {**pod, "spec": spec})
+
+    _in_parallel(create, pods)
+
+
+def delete_pods(api: Api, settings: LabSettings) -> None:
+    """Delete the demo's pods; return when they are gone and no machine has their load."""
+    names = [pod["metadata"]["name"] for pod in list_pods(api)]
+
+    def delete(name: str) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}?gracePeriodSeconds=0"
+        api.request("DELETE", path)
+
+    _in_parallel(delete, names)
+    wait_until(lambda: not list_pods(api), 60.0, "the demo's pods to go")
+    wait_for_load(settings, 0)
+
+
+def list_pods(api: Api) -> list[JsonObject]:
+    """The demo's pods."""
+    pods: list[JsonObject] = api.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
+    return pods
+
+
+def wait_until_bound(api: Api, count: int, settings: LabSettings) -> None:
+    """Return when so many pods have a node and the machines draw the power for them."""
+
+    def all_bound() -> bool:
+        return sum(bool(pod["spec"].get("nodeName")) for pod in list_pods(api)) == count
+
+    wait_until(all_bound, 60.0, f"{count} pods to be bound", interval=0.2)
+    wait_for_load(settings, count)
+
+
+def wait_for_load(settings: LabSettings, pods: int) -> None:
+    """Return when the machines carry exactly so many pods."""
+
+    def carried() -> bool:
+        loads = faults.call(settings, "GET", "/loads")
+        return bool(loads["synchronised"] and loads["pods"] == pods)
+
+    wait_until(carried, 30.0, f"the machines to carry {pods} pods")
+
+
+def _exists(api: Api, path: str) -> bool:
+    try:
+        api.request("GET", path)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+def _in_parallel(work: Callable[[T], None], items: Sequence[T]) -> None:
+    with ThreadPoolExecutor(CONNECTIONS) as executor:
+        list(executor.map(work, items))

@@ -1,0 +1,27 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A clock that moves only when somebody sleeps."""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Pace
+
+
+class FakeTime:
+    """``pace`` is what a visit takes; ``slept`` are the pauses that it made, in seconds."""
+
+    def __init__(self, wall: float = 1_800_000_000.0) -> None:
+        self.seconds = 0.0
+        self.wall = wall
+        self.slept: list[float] = []
+        self.pace = Pace(
+            clock=lambda: self.seconds,
+            wall=lambda: self.wall + self.seconds,
+            sleep=self._sleep,
+            jitter=lambda: 0.5,
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
