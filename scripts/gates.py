@@ -62,7 +62,14 @@ def summary(document: dict[str, list[dict[str, object]]], reports: Path) -> str:
         tests = str(counts) if counts != Counts() else ""
         seconds = float(str(session["duration"]))
         lines.append(f"{name:<14} {session['result']:<8} {seconds:>7.1f}  {tests}".rstrip())
-    closing = ["", str(total)] if total != Counts() else []
+    failed = [
+        str(item["name"])
+        for item in document["sessions"]
+        if item["result"] not in ("success", "skipped")
+    ]
+    closing = ["", f"failed: {', '.join(failed)}"] if failed else []
+    if total != Counts():
+        closing += ["", str(total)]
     return "\n".join(lines + closing)
 
 

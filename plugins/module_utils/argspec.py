@@ -104,7 +104,12 @@ def _complete_suboptions(option: t.Mapping[str, t.Any], value: t.Any, where: str
 
 KUBERNETES = ArgumentSpec(
     {
-        "kubeconfig": {"type": "raw", "environment": ["K8S_AUTH_KUBECONFIG"]},
+        "kubeconfig": {
+            "type": "raw",
+            "no_log": True,
+            "secret_keys": ["token", "password", "client-key-data", "auth-provider", "exec"],
+            "environment": ["K8S_AUTH_KUBECONFIG"],
+        },
         "context": {"type": "str", "environment": ["K8S_AUTH_CONTEXT"]},
         "host": {"type": "str", "environment": ["K8S_AUTH_HOST"]},
         "api_key": {"type": "str", "no_log": True, "environment": ["K8S_AUTH_API_KEY"]},

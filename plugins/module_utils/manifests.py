@@ -117,7 +117,16 @@ def _checked(item: t.Any, where: str) -> Manifest:
     ):
         if not isinstance(value, str) or not value:
             raise InvalidInput(f"{where}: {field} is missing; every manifest needs it")
-    return item
+    return {**item, "metadata": _without_empty_maps(item["metadata"])}
+
+
+def _without_empty_maps(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The API server stores no empty map, and would call every application of one a change."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if value or key not in ("labels", "annotations", "ownerReferences")
+    }
 
 
 def _refuse_twice(manifests: t.Sequence[Manifest], where: str) -> None:

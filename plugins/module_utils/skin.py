@@ -50,6 +50,8 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
             f"{type(error).__name__}: {error}",
             exception=traceback.format_exc(),
         )
+    for sentence in result.pop("warnings", []):
+        module.warn(sentence)
     module.exit_json(**result)
 
 

@@ -34,9 +34,14 @@ def test_last_line_sums_the_reports_of_all_sessions(tmp_path: Path) -> None:
     assert re.fullmatch(r"unit +success +1\.2  3 passed, 2 failed, 2 skipped", lines[2])
 
 
-def test_summary_without_tests_counts_none(tmp_path: Path) -> None:
-    sessions: list[dict[str, object]] = [{"name": "ruff", "result": "failed", "duration": 0.5}]
-    assert "passed" not in summary({"sessions": sessions}, tmp_path)
+def test_failed_sessions_are_named_and_no_tests_are_not_counted(tmp_path: Path) -> None:
+    sessions: list[dict[str, object]] = [
+        {"name": "ruff", "result": "failed", "duration": 0.5},
+        {"name": "mypy", "result": "aborted", "duration": 0.5},
+        {"name": "molecule", "result": "skipped", "duration": 0},
+    ]
+    lines = summary({"sessions": sessions}, tmp_path).splitlines()
+    assert lines[-1] == "failed: ruff, mypy"
 
 
 def test_pip_settings_come_from_files_variables_and_the_general_environment(tmp_path: Path) -> None:

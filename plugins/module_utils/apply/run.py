@@ -216,10 +216,12 @@ class ApplyRun:
         """In check mode, judge an object by the definition that is only about to be installed."""
         for validator in self.validators:
             if validator.serves(this.api_version, this.kind):
+                if self.options["status"]:
+                    return Change(this, "configured", None, manifest, is_change=False)
                 problem = validator.problem(manifest)
                 if problem:
                     raise WattwiseError(f"{this} would be refused: {problem}")
-                return Change(this, "created", None, manifest, is_change=not self.options["status"])
+                return Change(this, "created", None, manifest)
         raise UnknownKind(this.api_version, this.kind, self.kube.host)
 
     def _namespace_is_coming(self, error: ApiError, this: Identity) -> bool:

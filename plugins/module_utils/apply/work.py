@@ -57,7 +57,7 @@ SPEC = KUBERNETES.merge(
                 "default": [],
             },
             "src": {"type": "list", "elements": "path", "default": []},
-            "src_key": {"type": "str"},
+            "src_key": {"type": "str", "no_log": False},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
             "field_manager": {"type": "str", "default": "wattwise"},
             "force_conflicts": {"type": "bool", "default": False},

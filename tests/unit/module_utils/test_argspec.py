@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
 from ansible_collections.wattwise.kube.plugins.module_utils import argspec
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from support import ansible_yaml
 
 FRAGMENTS = {"kubernetes": argspec.KUBERNETES, "progress": argspec.PROGRESS, "fleet": argspec.FLEET}
 
@@ -36,7 +37,7 @@ def test_every_module_has_examples_and_says_what_it_returns(name: str) -> None:
     module = importlib.import_module(f"{modules.__name__}.{name}")
     documentation = yaml.safe_load(module.DOCUMENTATION)
     assert documentation["module"] == name
-    assert len(yaml.safe_load(module.EXAMPLES)) >= 3
+    assert len(ansible_yaml.load(module.EXAMPLES)) >= 3
     assert yaml.safe_load(module.RETURN)
 
 

@@ -29,7 +29,7 @@ def page(names: list[str], token: str = "") -> Reply:
 
 def test_the_token_is_sent_and_the_answer_decoded() -> None:
     with ScriptedApi(in_turn(Reply({"kind": "Pod"}))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         assert kube.get("/api/v1/pods/a", {"limit": 5}) == {"kind": "Pod"}
         assert api.asked[0].headers["authorization"] == "Bearer t0ken"
         assert api.asked[0].path == "/api/v1/pods/a?limit=5"
@@ -37,7 +37,7 @@ def test_the_token_is_sent_and_the_answer_decoded() -> None:
 
 def test_lists_follow_pages_and_give_each_item_its_kind() -> None:
     with ScriptedApi(in_turn(page(["a", "b"], "next"), page(["c"]))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         items = kube.list("/api/v1/pods")
     assert [item["metadata"]["name"] for item in items] == ["a", "b", "c"]
     assert {(item["apiVersion"], item["kind"]) for item in items} == {("v1", "Pod")}
@@ -47,7 +47,7 @@ def test_lists_follow_pages_and_give_each_item_its_kind() -> None:
 def test_a_list_that_expires_between_pages_begins_again_and_has_no_item_twice() -> None:
     expired = status_reply(410, "The provided continue parameter is too old")
     with ScriptedApi(in_turn(page(["a"], "x"), expired, page(["a"], "y"), page(["b"]))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         assert [item["metadata"]["name"] for item in kube.list("/api/v1/pods")] == ["a", "b"]
 
 
@@ -56,7 +56,7 @@ def test_a_list_that_never_completes_is_an_error_and_not_a_part() -> None:
         return status_reply(410, "old") if "continue" in asked.path else page(["a"], "x")
 
     with ScriptedApi(script) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         with pytest.raises(ApiError, match="expired three times"):
             kube.list("/api/v1/pods")
 
@@ -80,7 +80,7 @@ def test_a_server_that_restarts_is_waited_for_once_it_has_answered() -> None:
 
 def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
     with ScriptedApi(in_turn(Reply({}), Reply(drop=True))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         kube.get("/x")
         with pytest.raises(ApiError) as caught:
             kube.request("POST", "/x", {})
@@ -100,7 +100,7 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
 )
 def test_an_answer_that_is_no_success_becomes_one_sentence(reply: Reply, message: str) -> None:
     with ScriptedApi(in_turn(reply)) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         with pytest.raises(ApiError, match=message):
             kube.get("/x")
 
@@ -124,7 +124,7 @@ def test_a_server_that_speaks_no_tls_and_a_host_without_scheme_are_told_apart() 
 
 def test_find_tells_absence_from_failure() -> None:
     with ScriptedApi(in_turn(status_reply(404, "no"), status_reply(500, "boom"))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         assert kube.find("/x") is None
         with pytest.raises(ApiError, match="boom"):
             kube.find("/x")
@@ -140,7 +140,7 @@ def test_kinds_are_found_by_discovery_which_can_be_renewed() -> None:
         ]
     }
     with ScriptedApi(in_turn(Reply(first), Reply(first), Reply(second))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         assert kube.resource("v1", "Pod").path("a", "n") == "/api/v1/namespaces/n/pods/a"
         with pytest.raises(UnknownKind, match="serves no Node of v1; install"):
             kube.resource("v1", "Node")
@@ -153,7 +153,7 @@ def test_secrets_are_decoded_and_come_with_their_version() -> None:
     data = {"username": base64.b64encode(b"root").decode(), "blob": "/w==", "broken": "*"}
     secret = {"metadata": {"resourceVersion": "7"}, "data": data}
     with ScriptedApi(in_turn(Reply(secret), status_reply(404, "no"))) as api:
-        kube, _ = connect(api)
+        kube, _pauses = connect(api)
         assert kube.read_secret("n", "s") == ({"username": "root"}, "7")
         assert kube.read_secret("n", "s") is None
 

@@ -1,0 +1,356 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Binding pods to the nodes of a plan, after another look at both: the work of pod_binding."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    ApiError,
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+    NOT_READY,
+    UNSCHEDULABLE,
+    obstacle,
+    shortages,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+    Loads,
+    Occupancy,
+    occupancies,
+    read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+    is_finished,
+    read_pod,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    ArgumentSpec(
+        {
+            "plan": {"type": "path"},
+            "placements": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "namespace": {"type": "str", "default": "default"},
+                    "pod": {"type": "str", "required": True},
+                    "node": {"type": "str", "required": True},
+                    "uid": {"type": "str"},
+                    "resource_version": {"type": "str"},
+                },
+            },
+            "unplaced": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "namespace": {"type": "str", "default": "default"},
+                    "pod": {"type": "str", "required": True},
+                    "message": {"type": "str", "required": True},
+                    "uid": {"type": "str"},
+                    "reasons": {"type": "dict"},
+                },
+            },
+            "mark_unplaced": {"type": "bool", "default": True},
+        },
+        mutually_exclusive=(("plan", "placements"), ("plan", "unplaced")),
+        required_one_of=(("plan", "placements"),),
+    ),
+)
+
+_ATTEMPTS = 3
+_CURRENT_LOADS = Loads("requests", Decimal(1), {})
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One line of the plan. ``uid`` None stands for whichever pod has the name now."""
+
+    namespace: str
+    pod: str
+    node: str
+    uid: str | None = None
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {"namespace": self.namespace, "pod": self.pod, "node": self.node}
+
+
+Fate = t.Literal["bound", "unchanged", "skipped", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one placement; ``reason`` says why it was skipped or failed."""
+
+    placement: Placement
+    fate: Fate
+    reason: str = ""
+
+
+def bind(parameters: Parameters, context: Context = Context()) -> Result:
+    """Bind every pod of the plan that still can be; mark those that the plan leaves without a node.
+
+    Raises WattwiseError where not one of the bindings that were tried succeeded.
+    """
+    options = SPEC.complete(parameters)
+    placements, unplaced = _read_plan(options)
+    kube = Kube.connect(options)
+    by_node: dict[str, list[Placement]] = {}
+    for placement in placements:
+        by_node.setdefault(placement.node, []).append(placement)
+    binder = _Binder(kube, context, len(placements))
+    outcomes: dict[Placement, Outcome] = {}
+    for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
+        outcomes.update({outcome.placement: outcome for outcome in of_one_node})
+    in_order = [outcomes[placement] for placement in placements]
+    return _result(in_order, *_mark_all(kube, context, unplaced))
+
+
+def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
+    plan: t.Mapping[str, t.Any] = options
+    if options["plan"]:
+        plan = documents.load(options["plan"], "plan")
+    elif options["placements"] is None:
+        raise InvalidInput("give plan, the file that power_placement wrote, or placements")
+    placements = [
+        Placement(item["namespace"], item["pod"], item["node"], item.get("uid"))
+        for item in plan["placements"]
+    ]
+    seen: set[tuple[str, str]] = set()
+    for placement in placements:
+        key = (placement.namespace, placement.pod)
+        if key in seen:
+            raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
+        seen.add(key)
+    unplaced = [
+        Unplaced(item["namespace"], item["pod"], item["message"], item.get("uid"))
+        for item in (plan.get("unplaced") or [] if options["mark_unplaced"] else [])
+    ]
+    return placements, unplaced
+
+
+def judge(placement: Placement, pod: Object | None) -> Outcome | None:
+    """What the pod itself decides; None where it still waits for its node."""
+    if pod is None:
+        return Outcome(placement, "skipped", "the pod is gone")
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    if placement.uid not in (None, "", metadata["uid"]):
+        return Outcome(placement, "skipped", "the pod was replaced by another of the same name")
+    node = spec.get("nodeName")
+    if node == placement.node:
+        return Outcome(placement, "unchanged")
+    if node:
+        return Outcome(placement, "skipped", f"the pod is bound to node {node} already")
+    if metadata.get("deletionTimestamp"):
+        return Outcome(placement, "skipped", "the pod is being deleted")
+    if is_finished(pod):
+        return Outcome(placement, "skipped", "the pod has finished")
+    if spec.get("schedulingGates"):
+        return Outcome(placement, "skipped", "the pod has scheduling gates")
+    return None
+
+
+def refusal(shape: Shape, node: Node) -> str | None:
+    """Why the node does not take the pod now; None where it does."""
+    reason = obstacle(shape.constraints, node)
+    if reason == UNSCHEDULABLE:
+        return f"node {node.name} is cordoned"
+    if reason == NOT_READY:
+        return f"node {node.name} is not ready"
+    if reason is not None:
+        return reason.replace("node(s)", f"node {node.name}")
+    missing = shortages(shape.requests, node.free)
+    return f"node {node.name} is full: {', '.join(missing)}" if missing else None
+
+
+@dataclass
+class _OpenNode:
+    """A node as it was just read, less what this run has bound to it."""
+
+    node: Node
+    repulsion: Repulsion
+
+    @classmethod
+    def read(cls, kube: Kube, name: str) -> _OpenNode | None:
+        given = kube.find(f"/api/v1/nodes/{name}")
+        if given is None:
+            return None
+        selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+        pods = kube.list("/api/v1/pods", {"fieldSelector": selector})
+        occupancy = occupancies(pods).get(name, Occupancy())
+        node = read_node(given, occupancy, _CURRENT_LOADS, None)
+        return cls(node, Repulsion(pods, {name: node.labels}))
+
+    def shape_of(self, pod: Object) -> Shape:
+        closed = self.repulsion.nodes_closed_to(pod)
+        return read_pod(pod, _CURRENT_LOADS.assumption, closed).shape
+
+    def take(self, pod: Object) -> None:
+        free = dict(self.node.free)
+        for name, amount in self.shape_of(pod).requests:
+            free[name] = free.get(name, 0) - amount
+        self.node = replace(self.node, free=free)
+
+
+@dataclass
+class _Binder:
+    """Binds, node by node; several threads use one."""
+
+    kube: Kube
+    context: Context
+    total: int
+    _done: int = 0
+    _failed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def bind_all(self, of_one_node: tuple[str, list[Placement]]) -> list[Outcome]:
+        """Bind the pods of one node, in the order of the plan."""
+        name, placements = of_one_node
+        try:
+            node = _OpenNode.read(self.kube, name)
+        except WattwiseError as error:
+            return [self._count(Outcome(item, "failed", str(error))) for item in placements]
+        return [self._count(self._bind(item, node)) for item in placements]
+
+    def _count(self, outcome: Outcome) -> Outcome:
+        with self._lock:
+            self._done += 1
+            self._failed += outcome.fate == "failed"
+            self.context.progress(done=self._done, total=self.total, failed=self._failed)
+        return outcome
+
+    def _bind(self, placement: Placement, node: _OpenNode | None) -> Outcome:
+        problem = ""
+        try:
+            for attempt in range(_ATTEMPTS):
+                pod = self.kube.find(placement.path)
+                outcome = judge(placement, pod)
+                if outcome is None:
+                    problem = self._try(placement, t.cast(Object, pod), node)
+                elif outcome.fate == "unchanged" and attempt > 0:
+                    # The answer was lost, the attempt before was not.
+                    problem = ""
+                else:
+                    return outcome
+                if not problem and node is not None:
+                    node.take(t.cast(Object, pod))
+                    return Outcome(placement, "bound")
+        except _Refused as refused:
+            return Outcome(placement, "skipped", str(refused))
+        except WattwiseError as error:
+            problem = str(error)
+        return Outcome(placement, "failed", problem)
+
+    def _try(self, placement: Placement, pod: Object, node: _OpenNode | None) -> str:
+        """Send one Binding; what went wrong, where another look at the pod will tell more."""
+        if node is None:
+            raise _Refused(f"node {placement.node} is gone")
+        reason = refusal(node.shape_of(pod), node.node)
+        if reason is not None:
+            raise _Refused(reason)
+        if not self.context.check_mode:
+            try:
+                self.kube.request("POST", f"{placement.path}/binding", _binding(placement, pod))
+            except ApiError as error:
+                if error.status not in (0, 404, 409) and error.status < 500:
+                    raise
+                return str(error)
+        return ""
+
+
+class _Refused(Exception):
+    """The node does not take the pod; the text says why."""
+
+
+def _binding(placement: Placement, pod: Object) -> Object:
+    """The API server binds only the pod with this uid and resource version."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": placement.pod,
+            "namespace": placement.namespace,
+            "uid": pod["metadata"]["uid"],
+            "resourceVersion": pod["metadata"]["resourceVersion"],
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
+    }
+
+
+def _mark_all(
+    kube: Kube, context: Context, unplaced: t.Sequence[Unplaced]
+) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """Conditions that were written, and what could not be."""
+
+    def attempt(item: Unplaced) -> tuple[dict[str, t.Any] | None, dict[str, t.Any] | None]:
+        try:
+            return mark(kube, context, item), None
+        except ApiError as error:
+            return None, {"namespace": item.namespace, "pod": item.pod, "detail": str(error)}
+
+    outcomes = kube.in_parallel(attempt, unplaced)
+    return (
+        [marked for marked, _error in outcomes if marked is not None],
+        [error for _marked, error in outcomes if error is not None],
+    )
+
+
+def _result(
+    outcomes: t.Sequence[Outcome],
+    marked: list[dict[str, t.Any]],
+    errors: list[dict[str, t.Any]],
+) -> Result:
+    of_fate: dict[str, list[Outcome]] = {"bound": [], "unchanged": [], "skipped": [], "failed": []}
+    for outcome in outcomes:
+        of_fate[outcome.fate].append(outcome)
+    failed = [{**each.placement.as_dict(), "detail": each.reason} for each in of_fate["failed"]]
+    after = {
+        f"{each.placement.namespace}/{each.placement.pod}": each.placement.node
+        for each in of_fate["bound"]
+    }
+    after.update({f"{each['namespace']}/{each['pod']}": each["message"] for each in marked})
+    result: Result = {
+        "changed": bool(of_fate["bound"]) or any(each["transition"] for each in marked),
+        "bound": [each.placement.as_dict() for each in of_fate["bound"]],
+        "unchanged": [each.placement.as_dict() for each in of_fate["unchanged"]],
+        "skipped": [
+            {**each.placement.as_dict(), "reason": each.reason} for each in of_fate["skipped"]
+        ],
+        "marked": marked,
+        "errors": failed + errors,
+        "diff": {"before": dict.fromkeys(after, ""), "after": after},
+    }
+    if failed and not of_fate["bound"]:
+        raise WattwiseError(
+            f"Not one of {len(failed)} bindings succeeded; the first reason is: "
+            f"{failed[0]['detail']}",
+            **result,
+        )
+    return result

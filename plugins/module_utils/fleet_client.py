@@ -1,0 +1,356 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The HTTP client of one target: a deadline over all its requests, retries, JSON in and out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime
+import email.utils
+import json
+import random
+import re
+import ssl
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    TargetFailure,
+    TargetReason,
+    require,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.tls import Trust, unverified_context
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import Address, origin_text
+
+VERSION = "0.1.0"
+USER_AGENT = f"wattwise.kube/{VERSION}"
+CONNECT_TIMEOUT_SECONDS = 5.0
+LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
+_FIRST_PAUSE_SECONDS = 0.5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 3
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+
+_STATUS_MEANINGS: dict[int, tuple[TargetReason, str]] = {
+    401: (
+        "unauthorized",
+        "user name or password is missing or wrong; correct the credential",
+    ),
+    403: ("forbidden", "the account may not do this; give it a role that may, such as ReadOnly"),
+    404: ("not_found", "there is nothing at this address; check the endpoint"),
+    410: ("not_found", "there is nothing at this address any more; check the endpoint"),
+    429: ("throttled", "the server has too many requests; ask it less often"),
+}
+_OTHER_STATUS: tuple[TargetReason, str] = ("server_error", "look at the server's log")
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What a server is told by HTTP basic authentication."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One server to ask on behalf of ``name``; ``extra`` is for the caller's work."""
+
+    name: str
+    endpoint: str
+    credential: Credential | None = None
+    trust: Trust = field(default_factory=Trust)
+    extra: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """``timeout`` is the seconds that one target may take in all, from its first request on."""
+
+    timeout: float = 10.0
+    concurrency: int = 64
+    per_host: int = 1
+    retries: int = 2
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Where time and chance come from. ``clock`` is monotonic, ``wall`` the seconds since 1970."""
+
+    clock: t.Callable[[], float] = time.monotonic
+    wall: t.Callable[[], float] = time.time
+    sleep: t.Callable[[float], t.Awaitable[None]] = asyncio.sleep
+    jitter: t.Callable[[], float] = random.random
+
+
+class Answer(t.NamedTuple):
+    """A successful answer; ``body`` is its decoded JSON, header names are in lower case."""
+
+    status: int
+    headers: t.Mapping[str, str]
+    body: t.Any
+
+
+class _Received(t.NamedTuple):
+    status: int
+    headers: t.Mapping[str, str]
+    content: bytes
+
+
+class Client:
+    """Speaks with one target, one request at a time. Every failure is a TargetFailure."""
+
+    def __init__(
+        self, target: Target, address: Address, session: t.Any, options: FleetOptions, pace: Pace
+    ) -> None:
+        self._address = address
+        self._session = session
+        self._options = options
+        self._pace = pace
+        self._deadline = pace.clock() + options.timeout
+        self._one_at_a_time = asyncio.Lock()
+        self._headers = {"Accept": "application/json"}
+        if target.credential is not None:
+            self._headers["Authorization"] = _basic_authorization(target.credential)
+        self._is_connected = False
+
+    def mark_connected(self) -> None:
+        """Called by the session's trace when this client's request has its connection."""
+        self._is_connected = True
+
+    async def get_json(self, link: str, *, limit: float | None = None) -> Answer:
+        """GET a path or a URL of the target's own origin; ``limit`` is seconds for this one."""
+        return await self._send("GET", link, None, limit, repeatable=True)
+
+    async def post_json(self, link: str, body: t.Any, *, repeatable: bool = False) -> Answer:
+        """POST JSON: bytes as they are, other values encoded.
+
+        It is sent again after a failure only where the caller says that this does no harm.
+        """
+        if not isinstance(body, bytes):
+            body = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+        return await self._send("POST", link, body, None, repeatable=repeatable)
+
+    async def certificate(self) -> bytes:
+        """The server's certificate (DER), from a TLS handshake after which nothing is sent."""
+        if self._address.origin.scheme != "https":
+            raise TargetFailure("tls", "the endpoint is http://, which has no certificate")
+        _scheme, host, port = self._address.origin
+        try:
+            _reader, writer = await asyncio.wait_for(
+                asyncio.open_connection(host, port, ssl=unverified_context(), server_hostname=host),
+                self._remaining("the TLS handshake"),
+            )
+        except (OSError, asyncio.TimeoutError) as error:
+            raise self.failure_of(error, "the TLS handshake") from error
+        certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.transport.abort()
+        return t.cast("bytes", certificate)
+
+    async def _send(
+        self, method: str, link: str, content: bytes | None, limit: float | None, repeatable: bool
+    ) -> Answer:
+        url = self._address.url(link)
+        # Not the link itself: a server may write anything into it.
+        what = f"{method} {url[len(origin_text(self._address.origin)) :]}"
+        async with self._one_at_a_time:
+            attempt = 0
+            while True:
+                try:
+                    return _decoded(await self._follow(method, url, content, limit, what), what)
+                except TargetFailure as failure:
+                    pause = self._pause(failure, attempt) if repeatable else None
+                    if pause is None:
+                        raise
+                await self._pace.sleep(pause)
+                attempt += 1
+
+    async def _follow(
+        self, method: str, url: str, content: bytes | None, limit: float | None, what: str
+    ) -> _Received:
+        """One exchange, following redirects within the origin. Raises TargetFailure."""
+        for _redirect in range(_MOST_REDIRECTS + 1):
+            received = await self._exchange(method, url, content, limit, what)
+            location = received.headers.get("location")
+            if received.status not in _REDIRECTS or method != "GET" or not location:
+                break
+            url = self._address.url(location)
+        if not 200 <= received.status < 300:
+            raise self._failure_of_status(received, what)
+        return received
+
+    async def _exchange(
+        self, method: str, url: str, content: bytes | None, limit: float | None, what: str
+    ) -> _Received:
+        aiohttp = require("aiohttp")
+        seconds = min(self._remaining(what), limit or self._options.timeout)
+        headers = dict(self._headers)
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        self._is_connected = False
+        try:
+            async with self._session.request(
+                method,
+                require("yarl", "aiohttp").URL(url, encoded=True),
+                data=content,
+                headers=headers,
+                allow_redirects=False,
+                trace_request_ctx=self,
+                # aiohttp would round up what is over five seconds.
+                timeout=aiohttp.ClientTimeout(
+                    total=seconds, sock_connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=1e9
+                ),
+            ) as response:
+                names = {name.lower(): value for name, value in response.headers.items()}
+                return _Received(response.status, names, await _read(response, what))
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+            raise self.failure_of(error, what) from error
+
+    def _remaining(self, what: str) -> float:
+        seconds = self._deadline - self._pace.clock()
+        if seconds <= 0:
+            raise self._timeout(what)
+        return seconds
+
+    def _timeout(self, what: str) -> TargetFailure:
+        return TargetFailure(
+            "timeout",
+            f"no answer to {what} within {self._options.timeout:g} s for the whole target; "
+            "look whether it is overloaded, or raise timeout",
+        )
+
+    def _pause(self, failure: TargetFailure, attempt: int) -> float | None:
+        """Seconds to wait before the same request again; None where it is not sent again."""
+        if not failure.fields.get("passing") or attempt >= self._options.retries:
+            return None
+        pause = failure.fields.get("retry_after")
+        if pause is None:
+            pause = _FIRST_PAUSE_SECONDS * 2**attempt * (0.5 + self._pace.jitter())
+        return pause if self._pace.clock() + pause < self._deadline else None
+
+    def _failure_of_status(self, received: _Received, what: str) -> TargetFailure:
+        reason, meaning = _STATUS_MEANINGS.get(received.status, _OTHER_STATUS)
+        seconds = retry_after_seconds(received.headers.get("retry-after"), self._pace.wall())
+        if seconds is not None and received.status in (429, 503):
+            moment = _moment(self._pace.wall() + seconds)
+            reason, meaning = "throttled", f"the server asks to come back after {moment}"
+        return TargetFailure(
+            reason,
+            f"HTTP {received.status} to {what}: {meaning}",
+            passing=received.status in _RETRIED,
+            retry_after=seconds if reason == "throttled" else None,
+        )
+
+    def failure_of(self, error: Exception, what: str) -> TargetFailure:
+        """What an exception of aiohttp, ssl or a socket means for the target."""
+        aiohttp = require("aiohttp")
+        if isinstance(error, TargetFailure):
+            return error
+        certificate_errors = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+        if isinstance(error, certificate_errors):
+            cause = getattr(error, "certificate_error", error)
+            return TargetFailure("tls", f"{_certificate_trouble(cause)}; nothing was sent")
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+            cause = getattr(error, "os_error", error)
+            return TargetFailure(
+                "tls", f"the TLS handshake failed ({cause}); check that the port speaks TLS"
+            )
+        if isinstance(error, asyncio.TimeoutError):
+            return self._timeout(what) if self._is_connected else _unconnected()
+        return _failure_of_connection(error, what)
+
+
+def retry_after_seconds(value: str | None, now: float) -> float | None:
+    """Seconds to wait by a Retry-After header (RFC 9110, 10.2.3); None where it says nothing.
+
+    ``now`` is in seconds since 1970. A date in the past is no wait.
+    """
+    if value is None:
+        return None
+    if re.fullmatch(r"\s*\d{1,9}\s*", value, re.ASCII):
+        return float(value)
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.timezone.utc)
+        return max(0.0, moment.timestamp() - now)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def _moment(seconds: float) -> str:
+    return format_time(datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc))
+
+
+def _basic_authorization(credential: Credential) -> str:
+    token = f"{credential.username}:{credential.password}".encode()
+    return "Basic " + base64.b64encode(token).decode("ascii")
+
+
+async def _read(response: t.Any, what: str) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > LARGEST_ANSWER_BYTES:
+            raise TargetFailure(
+                "malformed",
+                f"the answer to {what} is larger than {LARGEST_ANSWER_BYTES // 2**20} MiB; "
+                "check the endpoint",
+            )
+    return bytes(content)
+
+
+def _decoded(received: _Received, what: str) -> Answer:
+    try:
+        body = json.loads(received.content)
+    except (ValueError, RecursionError) as error:
+        raise TargetFailure(
+            "malformed",
+            f"the answer to {what} is not JSON; check that the endpoint is the right service",
+        ) from error
+    return Answer(received.status, received.headers, body)
+
+
+def _certificate_trouble(cause: BaseException) -> str:
+    # Sentences of our own say all; OpenSSL's need the way out beside them.
+    text = getattr(cause, "verify_message", None)
+    if not text:
+        return f"{getattr(cause, 'strerror', None) or cause}; if that is right, pin the new one"
+    return (
+        f"its certificate is not trusted ({text}); give its authority as ca_path, or pin it by "
+        "tls_fingerprint"
+    )
+
+
+def _unconnected() -> TargetFailure:
+    return TargetFailure(
+        "unreachable",
+        "no connection came about in time; check address, power and network of the machine",
+    )
+
+
+def _failure_of_connection(error: Exception, what: str) -> TargetFailure:
+    aiohttp = require("aiohttp")
+    os_error = getattr(error, "os_error", error)
+    broken = (ConnectionResetError, BrokenPipeError, aiohttp.ServerDisconnectedError)
+    if isinstance(error, (*broken, aiohttp.ClientPayloadError)) or isinstance(os_error, broken):
+        return TargetFailure(
+            "unreachable",
+            f"the connection broke during {what}; look whether the server restarts",
+            passing=True,
+        )
+    if isinstance(error, (aiohttp.ClientConnectionError, OSError)):
+        strerror = getattr(os_error, "strerror", None) or str(os_error)
+        return TargetFailure(
+            "unreachable",
+            f"cannot connect ({strerror}); check address, power and network of the machine",
+        )
+    return TargetFailure(
+        "malformed",
+        f"the answer to {what} is not HTTP as it should be; check that the endpoint is the right "
+        "service",
+    )

@@ -1,0 +1,141 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Rows to inference servers and values back, in as few requests as the servers take."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    ProgressCallback,
+    ignore_progress,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    TargetError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+    Client,
+    Credential,
+    FleetOptions,
+    Pace,
+    Target,
+    Trust,
+    visit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
+
+# What a server may answer to more rows than it takes.
+_REFUSALS = ("server_error", "malformed")
+# Rows that a model may fail one by one before the rest of its rows is not asked any more.
+_MOST_FAILED_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Model:
+    """Where a model is asked, and how: the URL to POST to, who asks, and whom that trusts."""
+
+    url: str
+    credential: t.Optional[Credential] = None
+    trust: Trust = field(default_factory=Trust)
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+@dataclass
+class Inquiry:
+    """Distinct rows to ask of one model, and what came of each: a value as sent, or an error.
+
+    ``limit`` is how many rows a request may have; it falls where the server refuses.
+    """
+
+    model: Model
+    limit: int
+    rows: dict[str, None] = field(default_factory=dict)
+    outcomes: dict[str, t.Any] = field(default_factory=dict)
+    requests: int = 0
+    failed_rows: int = 0
+    given_up: t.Optional[TargetFailure] = None
+
+
+def ask(
+    inquiries: t.Sequence[Inquiry],
+    options: FleetOptions,
+    progress: ProgressCallback = ignore_progress,
+    pace: Pace = Pace(),  # noqa: B008 - frozen
+) -> None:
+    """Fill the outcomes of all inquiries; ``options.timeout`` is for one request with its retries.
+
+    A model that refuses many rows but answers a single one is asked with a tenth of them, down to
+    row by row. A server that cannot be reached for one model is not tried for its others.
+    """
+    unreachable: dict[str, TargetFailure] = {}
+
+    async def work(client: Client, target: Target) -> list[t.Any]:
+        return await _infer(client, target.extra["inquiry"], target.extra["rows"], unreachable)
+
+    while True:
+        targets = [target for inquiry in inquiries for target in _targets(inquiry)]
+        if not targets:
+            return
+        for target, result in zip(targets, visit(targets, work, options, progress, pace)):
+            rows = target.extra["rows"]
+            values = [result] * len(rows) if isinstance(result, TargetError) else result
+            target.extra["inquiry"].outcomes.update(zip(rows, values))
+
+
+def _targets(inquiry: Inquiry) -> t.Iterator[Target]:
+    """A target for each request that the rows without outcome need."""
+    model, waiting = inquiry.model, [row for row in inquiry.rows if row not in inquiry.outcomes]
+    for start in range(0, len(waiting), inquiry.limit):
+        rows = waiting[start : start + inquiry.limit]
+        extra = {"inquiry": inquiry, "rows": rows}
+        yield Target(model.url, model.url, model.credential, model.trust, extra)
+
+
+async def _infer(
+    client: Client, inquiry: Inquiry, rows: list[str], unreachable: dict[str, TargetFailure]
+) -> list[t.Any]:
+    """Values of the first of these rows: of all, of one, or of none where they are too many now."""
+    known = inquiry.given_up or unreachable.get(inquiry.model.origin)
+    if known is not None:
+        raise TargetFailure(known.reason, known.detail)
+    if len(rows) > inquiry.limit:
+        return []
+    try:
+        return await _values(client, inquiry, rows)
+    except TargetFailure as failure:
+        if failure.reason == "unreachable":
+            unreachable[inquiry.model.origin] = failure
+        inquiry.failed_rows += 1
+        if failure.reason not in _REFUSALS or inquiry.failed_rows > _MOST_FAILED_ROWS:
+            inquiry.given_up = failure
+        raise
+
+
+async def _values(client: Client, inquiry: Inquiry, rows: list[str]) -> list[t.Any]:
+    try:
+        return await _request(client, inquiry, rows)
+    except TargetFailure as failure:
+        refused = failure.reason in _REFUSALS or failure.fields.get("passing")
+        if len(rows) == 1 or not refused:
+            raise
+    # Was it the number of rows, or is the model out of order? Then one row fails as well.
+    values = await _request(client, inquiry, rows[:1])
+    inquiry.limit = min(inquiry.limit, max(1, len(rows) // 10))
+    return values
+
+
+async def _request(client: Client, inquiry: Inquiry, rows: list[str]) -> list[t.Any]:
+    inquiry.requests += 1
+    body = json.loads(wire.request_body(rows))  # post_json takes values and writes them again
+    # A prediction changes nothing, but a refused batch is better made smaller than sent again.
+    answer = await client.post_json(inquiry.model.url, body, repeatable=len(rows) == 1)
+    return wire.read_outputs(answer.body, len(rows))

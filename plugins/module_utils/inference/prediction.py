@@ -1,0 +1,237 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The work of power_prediction_info: the watts of every node over its CPU use."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+    FLEET,
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.credentials import (
+    Access,
+    Credentials,
+    Named,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import FleetOptions, Trust
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import asking, wire
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import (
+    FAKE,
+    FORMATS,
+    V2,
+    Query,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import (
+    Subject,
+    of_documents,
+    of_queries,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import FAKE_POWER_WATTS
+from ansible_collections.wattwise.kube.plugins.module_utils.readout import conclude
+from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
+
+REQUESTS_PER_HOST = 8
+
+_QUERY_OPTIONS: dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "endpoint": {"type": "str", "required": True},
+    "type": {"type": "str", "default": V2, "choices": [V2, FAKE]},
+    "cpu_usage": {"type": "list", "elements": "float"},
+    "cpu_capacity": {"type": "float"},
+    "inlet_celsius": {"type": "float"},
+    "delta_p_pascal": {"type": "float"},
+    "credential": {"type": "str", "no_log": False},
+    "username": {"type": "str"},
+    "password": {"type": "str", "no_log": True},
+}
+
+SPEC = ArgumentSpec(
+    {
+        "queries": {"type": "list", "elements": "dict", "options": _QUERY_OPTIONS},
+        "readings": {"type": "path"},
+        "models": {"type": "raw"},
+        "cpu_usage_format": {"type": "str", "default": "percent", "choices": list(FORMATS)},
+        "batch_rows": {"type": "int", "default": 10_000},
+        "path": {"type": "path"},
+    },
+    mutually_exclusive=(("queries", "snapshot"),),
+    required_one_of=(("queries", "snapshot"),),
+    required_by={"snapshot": ("readings",)},
+).merge(FLEET, KUBERNETES, PROGRESS)
+
+
+@dataclass(frozen=True)
+class _Points:
+    """The points of one query, and where their outcomes will be; nowhere for the type Fake."""
+
+    query: Query
+    cpu: tuple[float, ...]
+    rows: tuple[str, ...] = ()
+    inquiry: t.Optional[asking.Inquiry] = None
+
+
+def predict_power(parameters: Parameters, context: Context = Context()) -> Result:
+    """Predict, and write the curves where ``path`` asks for it.
+
+    Takes and returns what the module of the same name documents. Raises InvalidInput, and
+    WattwiseError with all results in its fields where fewer than ``min_success`` succeeded.
+    """
+    options = SPEC.complete(parameters)
+    fleet_options = _fleet_options(options)
+    own: Result = {}
+    if options["snapshot"]:
+        subjects, own["without_predictor"] = of_documents(options)
+    else:
+        subjects = of_queries(options)
+    inquiries: dict[asking.Model, asking.Inquiry] = {}
+    prepared = _prepare(subjects, inquiries, options, context)
+    _warn_of_unverified(inquiries, context)
+    asking.ask(list(inquiries.values()), fleet_options, context.progress)
+    answers = [_answer(points) for points in prepared]
+    own["predictions"] = [answer for answer in answers if not isinstance(answer, TargetError)]
+    own["requests"] = sum(inquiry.requests for inquiry in inquiries.values())
+    errors = [answer for answer in answers if isinstance(answer, TargetError)]
+    result = conclude(options, len(subjects), errors, own)
+    return {**result, **_write_curves(result, options["path"])}
+
+
+def _prepare(
+    subjects: t.Sequence[Subject],
+    inquiries: dict[asking.Model, asking.Inquiry],
+    options: Parameters,
+    context: Context,
+) -> list[_Points | TargetError]:
+    """The points of each subject, whose rows stand in one of the inquiries then."""
+    credentials = Credentials(
+        options["credentials"],
+        [subject.named for subject in subjects if _needs_credential(subject)],
+        lambda: Kube.connect(options),
+        context,
+    )
+    prepared: list[_Points | TargetError] = []
+    for subject in subjects:
+        try:
+            if subject.problem is not None:
+                raise subject.problem
+            prepared.append(_points(subject, credentials, inquiries, options))
+        except TargetFailure as failure:
+            prepared.append(_error(subject.query, failure))
+    return prepared
+
+
+def _needs_credential(subject: Subject) -> bool:
+    return subject.named != Named() and subject.query.type == V2 and subject.problem is None
+
+
+def _points(
+    subject: Subject,
+    credentials: Credentials,
+    inquiries: dict[asking.Model, asking.Inquiry],
+    options: Parameters,
+) -> _Points:
+    query = subject.query
+    cpu = query.cpu()
+    if query.type == FAKE:
+        return _Points(query, cpu)
+    rows = query.rows(cpu)
+    # What names no credential gets none: the entry `default` is that of the BMCs.
+    access = credentials.resolve(subject.named) if _needs_credential(subject) else Access()
+    trust = _trust(access, options)
+    model = asking.Model(wire.infer_url(query.endpoint), access.credential, trust)
+    inquiry = inquiries.setdefault(model, asking.Inquiry(model, options["batch_rows"]))
+    inquiry.rows.update(dict.fromkeys(rows))
+    return _Points(query, cpu, rows, inquiry)
+
+
+def _answer(points: _Points | TargetError) -> Result | TargetError:
+    if isinstance(points, TargetError):
+        return points
+    watts = [FAKE_POWER_WATTS] * len(points.cpu)
+    if points.inquiry is not None:
+        outcomes = [points.inquiry.outcomes[row] for row in points.rows]
+        failed = next((each for each in outcomes if isinstance(each, TargetError)), None)
+        if failed is not None:
+            return _error(points.query, TargetFailure(failed.reason, failed.detail))
+        try:
+            watts = [wire.check_watts(outcome) for outcome in outcomes]
+        except TargetFailure as failure:
+            return _error(points.query, failure)
+    return {"name": points.query.name, "cpu": list(points.cpu), "watts": watts}
+
+
+def _error(query: Query, failure: TargetFailure) -> TargetError:
+    return TargetError(query.name, redacted(query.endpoint), failure.reason, failure.detail)
+
+
+def _write_curves(result: Result, path: str | None) -> Result:
+    """Write the curves document: points by ascending CPU use, each once."""
+    if path is None:
+        return {}
+    curves = {}
+    for prediction in result["predictions"]:
+        points = sorted(dict(zip(prediction["cpu"], prediction["watts"])).items())
+        curves[prediction["name"]] = {
+            "cpu": [cpu for cpu, _watts in points],
+            "watts": [watts for _cpu, watts in points],
+        }
+    body = {"curves": curves, "errors": result["errors"]}
+    return {"path": path, "sha256": documents.write(path, "curves", body)}
+
+
+def _fleet_options(options: Parameters) -> FleetOptions:
+    if not options["timeout"] > 0 or min(options["concurrency"], options["batch_rows"]) < 1:
+        raise InvalidInput(
+            "timeout must be more than 0 seconds, concurrency and batch_rows 1 or more; they are"
+            f" {options['timeout']}, {options['concurrency']} and {options['batch_rows']}"
+        )
+    if not 0 <= options["min_success"] <= 1:
+        raise InvalidInput(f"min_success: {options['min_success']} is not between 0 and 1")
+    # What all models share is looked at once, not reported by each of them.
+    client_context(_shared_trust(options))
+    return FleetOptions(options["timeout"], options["concurrency"], REQUESTS_PER_HOST)
+
+
+def _shared_trust(options: Parameters) -> Trust:
+    return Trust(
+        options["validate_certs"],
+        ca_path=options["ca_path"],
+        fingerprints=tuple(options["tls_fingerprint"]),
+    )
+
+
+def _trust(access: Access, options: Parameters) -> Trust:
+    """What the credential says of its server, else what holds for all."""
+    try:
+        if access.fingerprints:
+            return Trust(fingerprints=access.fingerprints)
+    except InvalidInput as error:
+        raise TargetFailure("tls", str(error)) from error
+    return Trust(ca_content=access.ca) if access.ca else _shared_trust(options)
+
+
+def _warn_of_unverified(models: t.Iterable[asking.Model], context: Context) -> None:
+    count = sum(model.url.startswith("https:") and not model.trust.verifies for model in models)
+    if count:
+        context.warn(
+            f"The certificates of {count} power models' servers are not verified, because"
+            " validate_certs is false; pin them by tls_fingerprint"
+        )

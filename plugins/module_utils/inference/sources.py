@@ -1,0 +1,164 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which node is predicted by which model: from literal queries, or from the run's documents."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import (
+    parse_selector_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
+
+FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
+
+Object = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A query, what is said about its credential, and why it cannot be asked if it cannot."""
+
+    query: Query
+    named: Named = field(default_factory=Named)
+    problem: t.Optional[TargetFailure] = None
+
+
+class _Term(t.NamedTuple):
+    """A predictor of one node: type and endpoint, or why there is none."""
+
+    type: str
+    endpoint: str
+    problem: t.Optional[TargetFailure] = None
+
+
+def of_queries(options: Parameters) -> list[Subject]:
+    """The subjects of the option ``queries``. Raises InvalidInput where a name stands twice."""
+    if options["queries"] is None:
+        raise InvalidInput("Nothing to predict is given; give queries, or snapshot and readings")
+    counts = Counter(query["name"] for query in options["queries"])
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise InvalidInput(f"queries: node {twice[0]!r} stands there twice; make one query of it")
+    return [
+        Subject(
+            Query(
+                **{name: query[name] for name in ("name", "endpoint", "type", "cpu_capacity")},
+                cpu_usage=query["cpu_usage"],
+                cpu_usage_format=options["cpu_usage_format"],
+                inlet_celsius=query["inlet_celsius"],
+                delta_p_pascal=query["delta_p_pascal"],
+            ),
+            Named(query["username"], query["password"], query["credential"]),
+        )
+        for query in options["queries"]
+    ]
+
+
+def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
+    """The subjects of the options ``snapshot``, ``readings`` and ``models``, in node-name order,
+    and the configured nodes that have no predictor. Raises InvalidInput.
+    """
+    snapshot = documents.load(options["snapshot"], "snapshot")
+    if not options["readings"]:
+        raise InvalidInput("readings is missing; give the readings document beside the snapshot")
+    readings = documents.load(options["readings"], "readings")["readings"]
+    models = {model["name"]: model for model in _models(options["models"])}
+    nodes = _selected_nodes(snapshot, options["node_selector"])
+    configured = nodeconfig.effective(snapshot.get("node_configs") or []).by_node.keys()
+    direct = _by_node(snapshot, "power_consumption")
+    providers = _by_node(snapshot, "power_consumption_endpoint_provider")
+    subjects: list[Subject] = []
+    without_predictor: list[str] = []
+    for name in sorted(configured & nodes.keys()):
+        source = providers.get(name) or direct.get(name)
+        if source is None:
+            without_predictor.append(name)
+            continue
+        term = _term(source, models.get(name))
+        reading = readings.get(name) or {}
+        subjects.append(_subject(source, direct.get(name), term, nodes[name], reading, options))
+    return subjects, without_predictor
+
+
+def _selected_nodes(snapshot: Object, node_selector: str | None) -> dict[str, Object]:
+    selector = parse_selector_text(node_selector or "", "node_selector")
+    return {
+        node["metadata"]["name"]: node
+        for node in snapshot["nodes"]
+        if selector.matches(node["metadata"].get("labels") or {})
+    }
+
+
+def _by_node(snapshot: Object, kind: nodeconfig.EndpointKind) -> dict[str, nodeconfig.Endpoint]:
+    return {endpoint.node_name: endpoint for endpoint in nodeconfig.endpoints(snapshot, kind)}
+
+
+def _models(given: t.Any) -> list[Object]:
+    """The models as a list, also where the path of a document is given."""
+    if isinstance(given, str):
+        given = documents.load(str(Path(given).expanduser()), "models")["models"]
+    models: list[Object] = given or []
+    for index, model in enumerate(models):
+        if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+            raise InvalidInput(
+                f"models[{index}] has no name; give what redfish_ml_model_info returns as models"
+            )
+    return models
+
+
+def _term(source: nodeconfig.Endpoint, model: Object | None) -> _Term:
+    if source.kind == "power_consumption":
+        problem = TargetFailure("malformed", source.problem) if source.problem else None
+        return _Term(source.type, source.endpoint, problem)
+    if source.type == FAKE:
+        return _Term(FAKE, nodeconfig.FAKE_ENDPOINT)
+    named = (model or {}).get("power_consumption")
+    if not isinstance(named, dict):
+        why = source.problem or (
+            f"NodeConfig {source.node_config} takes the power model from the machine, but no model"
+            " was read there; give models, and see the errors of redfish_ml_model_info"
+        )
+        return _Term("", source.endpoint, TargetFailure("not_found", why))
+    endpoint = named.get("endpoint") or wire.model_url(
+        named.get("url") or "", named.get("name") or "", named.get("version")
+    )
+    return _Term(named.get("type") or "", endpoint)
+
+
+def _subject(
+    source: nodeconfig.Endpoint,
+    direct: nodeconfig.Endpoint | None,
+    term: _Term,
+    node: Object,
+    reading: Object,
+    options: Parameters,
+) -> Subject:
+    capacity = ((node.get("status") or {}).get("capacity") or {}).get("cpu")
+    usage_format = source.annotations.get(FORMAT_ANNOTATION, options["cpu_usage_format"])
+    query = Query(
+        name=source.node_name,
+        endpoint=term.endpoint,
+        type=term.type,
+        cpu_capacity=None if capacity is None else float(parse_quantity(capacity, "capacity.cpu")),
+        cpu_usage_format=usage_format.lower(),
+        inlet_celsius=reading.get("inlet_celsius"),
+        delta_p_pascal=reading.get("delta_p_pascal"),
+    )
+    # A provider gives type and endpoint; the Secret is still that of powerConsumption.
+    secret = (direct.namespace, direct.secret_name) if direct and direct.secret_name else None
+    return Subject(query, Named(secret=secret), term.problem)

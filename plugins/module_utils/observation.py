@@ -1,0 +1,286 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Readings of one observation: results of all gateways merged, gaps filled, statuses derived.
+
+The work of fleet_readings_info. A value that is missing is taken from the last observation while
+that is young enough, then from the NodeConfig's fallback, and is marked as what it is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig, textfile
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observation_status import status_of
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
+
+Object = t.Mapping[str, t.Any]
+
+QUANTITIES = ("inlet_celsius", "delta_p_pascal", "power_watts")
+FALLBACK_ANNOTATIONS = {
+    "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
+    "delta_p_pascal": "wattwise.github.io/fallback-delta-p-pascal",
+}
+
+SPEC = ArgumentSpec(
+    {
+        "snapshot": {"type": "path", "required": True},
+        "thermal": {"type": "list", "elements": "dict", "default": []},
+        "pressure": {"type": "list", "elements": "dict", "default": []},
+        "models": {"type": "list", "elements": "dict", "default": []},
+        "previous": {"type": "path"},
+        "max_age": {"type": "float", "default": 300.0},
+        "path": {"type": "path"},
+        "models_path": {"type": "path"},
+        "statuses_path": {"type": "path"},
+        "textfile": {"type": "path"},
+        "min_success": {"type": "float", "default": 0.0},
+    }
+)
+
+
+@dataclass
+class NodeReading:
+    """What is known of one node: value, time and source of each quantity, and what failed."""
+
+    node: str
+    values: dict[str, float] = field(default_factory=dict)
+    times: dict[str, datetime.datetime] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    errors: list[Object] = field(default_factory=list)
+
+    def put(self, quantity: str, value: float, moment: datetime.datetime, source: str) -> None:
+        self.values[quantity] = value
+        self.times[quantity] = moment
+        self.sources[quantity] = source
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether both readings that a prediction needs were read just now."""
+        return all(self.sources.get(name) == "read" for name in ("inlet_celsius", "delta_p_pascal"))
+
+    @property
+    def is_stale(self) -> bool:
+        return "last" in self.sources.values()
+
+    def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
+        """The entry in readings.json."""
+        return {
+            **{name: self.values.get(name) for name in QUANTITIES},
+            "time": format_time(min(self.times.values(), default=now)),
+            "times": {name: format_time(moment) for name, moment in self.times.items()},
+            "source": self.sources,
+            "stale": self.is_stale,
+        }
+
+
+def observe(parameters: Parameters, context: Context = Context()) -> Result:
+    """Merge results, write the documents that were asked for, and say how complete they are.
+
+    Raises WattwiseError, with all results in its fields, where fewer than ``min_success`` of the
+    configured nodes were read.
+    """
+    options = SPEC.complete(parameters)
+    snapshot = documents.load(options["snapshot"], "snapshot")
+    configs = nodeconfig.effective(snapshot.get("node_configs") or []).by_node
+    present = {node["metadata"]["name"] for node in snapshot["nodes"]}
+    configs = {node: config for node, config in sorted(configs.items()) if node in present}
+    now = context.now()
+    readings = {node: NodeReading(node) for node in configs}
+    _merge(readings, options["thermal"], {"inlet_celsius": "inlet_celsius"}, now)
+    _merge(readings, options["thermal"], {"power_watts": "power_watts"}, now)
+    _merge(readings, options["pressure"], {"pascals": "delta_p_pascal"}, now)
+    errors = _errors(readings, [*options["thermal"], *options["pressure"], *options["models"]])
+    _fill_gaps(readings, configs, _previous(options["previous"]), options["max_age"], now)
+    result = _result(readings, errors, now)
+    _write(options, readings, configs, result, now)
+    _judge(result, options["min_success"])
+    return result
+
+
+def _merge(
+    readings: dict[str, NodeReading],
+    results: t.Sequence[Object],
+    names: t.Mapping[str, str],
+    now: datetime.datetime,
+) -> None:
+    for result in results:
+        for entry in result.get("readings") or []:
+            reading = readings.get(entry["name"])
+            for given, quantity in names.items():
+                if reading is not None and entry.get(given) is not None:
+                    reading.put(quantity, float(entry[given]), now, "read")
+
+
+def _errors(readings: dict[str, NodeReading], results: t.Sequence[Object]) -> list[Object]:
+    """Every error once; a node that no result mentions failed with its gateway."""
+    errors: list[Object] = []
+    failures = [str(result.get("msg", "")) for result in results if _is_failure(result)]
+    for result in results:
+        for error in result.get("errors") or []:
+            if error["name"] in readings and error not in errors:
+                errors.append(error)
+                readings[error["name"]].errors.append(error)
+    for reading in readings.values():
+        if failures and not reading.errors and not reading.is_fresh:
+            detail = f"The gateway that reads this node failed: {failures[0]}"
+            error = {
+                "name": reading.node,
+                "endpoint": "",
+                "reason": "unreachable",
+                "detail": detail,
+            }
+            errors.append(error)
+            reading.errors.append(error)
+    return errors
+
+
+def _is_failure(result: Object) -> bool:
+    """Whether a module did not come to its end; its registered result has a message instead."""
+    return "readings" not in result and "models" not in result
+
+
+def _previous(path: str | None) -> Object:
+    """Readings of the last observation; none where there was none or its file is unusable."""
+    if path is None or not Path(path).exists():
+        return {}
+    try:
+        return t.cast("Object", documents.load(path, "readings")["readings"])
+    except InvalidInput:
+        return {}
+
+
+def _fill_gaps(
+    readings: dict[str, NodeReading],
+    configs: t.Mapping[str, Object],
+    previous: Object,
+    max_age: float,
+    now: datetime.datetime,
+) -> None:
+    for node, reading in readings.items():
+        for quantity in QUANTITIES:
+            if quantity in reading.values:
+                continue
+            last = _last_value(previous.get(node) or {}, quantity, max_age, now)
+            fallback = _fallback(configs[node], quantity)
+            if last is not None:
+                reading.put(quantity, *last, "last")
+            elif fallback is not None:
+                reading.put(quantity, fallback, now, "fallback")
+
+
+def _last_value(
+    entry: Object, quantity: str, max_age: float, now: datetime.datetime
+) -> tuple[float, datetime.datetime] | None:
+    value, moment = entry.get(quantity), (entry.get("times") or {}).get(quantity)
+    if value is None or moment is None or entry["source"].get(quantity) == "fallback":
+        return None
+    read_at = parse_time(moment)
+    return (value, read_at) if (now - read_at).total_seconds() <= max_age else None
+
+
+def _fallback(config: Object, quantity: str) -> float | None:
+    annotations = config["metadata"].get("annotations") or {}
+    text = annotations.get(FALLBACK_ANNOTATIONS.get(quantity, ""))
+    try:
+        return None if text is None else float(text)
+    except ValueError as error:
+        raise InvalidInput(
+            f"NodeConfig {config['metadata']['name']}: the annotation "
+            f"{FALLBACK_ANNOTATIONS[quantity]} is {text!r}; write a number"
+        ) from error
+
+
+def _result(
+    readings: dict[str, NodeReading], errors: list[Object], now: datetime.datetime
+) -> Result:
+    inlets = {
+        node: reading.values["inlet_celsius"]
+        for node, reading in readings.items()
+        if reading.sources.get("inlet_celsius") == "read"
+    }
+    hottest = max(inlets, key=lambda node: inlets[node], default=None)
+    powers = [
+        reading.values["power_watts"]
+        for reading in readings.values()
+        if reading.sources.get("power_watts") == "read"
+    ]
+    return {
+        "changed": False,
+        "readings": {node: reading.as_dict(now) for node, reading in readings.items()},
+        "errors": errors,
+        "summary": {
+            "configured": len(readings),
+            "fresh": sum(reading.is_fresh for reading in readings.values()),
+            "stale": sum(reading.is_stale for reading in readings.values()),
+            "failed": len({error["name"] for error in errors}),
+            "hottest_node": hottest,
+            "hottest_inlet_celsius": None if hottest is None else inlets[hottest],
+            "measured_nodes": len(powers),
+            "measured_watts": round(sum(powers), 1),
+        },
+    }
+
+
+def _write(
+    options: t.Mapping[str, t.Any],
+    readings: dict[str, NodeReading],
+    configs: t.Mapping[str, Object],
+    result: Result,
+    now: datetime.datetime,
+) -> None:
+    if options["path"]:
+        body = {"readings": result["readings"], "errors": result["errors"]}
+        documents.write(options["path"], "readings", {**body, "time": format_time(now)})
+    if options["models_path"]:
+        models = [entry for result in options["models"] for entry in result.get("models") or []]
+        documents.write(options["models_path"], "models", {"models": models})
+    if options["statuses_path"]:
+        details = _details(options["thermal"])
+        statuses = [
+            status
+            for node, reading in readings.items()
+            for status in [status_of(configs[node], reading, details.get(node, {}), now)]
+            if status is not None
+        ]
+        documents.write(
+            options["statuses_path"], "node_configs", {"node_configs": [], "statuses": statuses}
+        )
+        result["statuses"] = len(statuses)
+    if options["textfile"]:
+        textfile.write(options["textfile"], textfile.render(readings.values(), now))
+
+
+def _details(results: t.Sequence[Object]) -> dict[str, dict[str, t.Any]]:
+    """Sensors and authentication of each node, as redfish_thermal_info gave them."""
+    details: dict[str, dict[str, t.Any]] = {}
+    for result in results:
+        for part in ("sensors", "authentication"):
+            for entry in result.get(part) or []:
+                details.setdefault(entry["name"], {})[part] = entry
+    return details
+
+
+def _judge(result: Result, min_success: float) -> None:
+    summary = result["summary"]
+    if summary["configured"] and summary["fresh"] / summary["configured"] < min_success:
+        first = result["errors"][0]["detail"] if result["errors"] else "no reason is known"
+        raise WattwiseError(
+            f"Only {summary['fresh']} of {summary['configured']} nodes were read, less than "
+            f"min_success ({min_success:g}) asks for; the first that failed: {first}",
+            **result,
+        )

@@ -1,0 +1,152 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a NodeConfig after an observation; none where there is nothing new to write."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
+
+Object = t.Mapping[str, t.Any]
+
+
+class Reading(t.Protocol):
+    """What a status needs of a node's reading."""
+
+    values: dict[str, float]
+    times: dict[str, datetime.datetime]
+    sources: dict[str, str]
+    errors: list[Object]
+
+    @property
+    def is_fresh(self) -> bool: ...
+
+
+# A reading is written when it moved by this much, relative to its value for power, …
+_NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
+_NOTABLE_SHARE = {"power_watts": 0.02}
+# … or when what is written is this old.
+_REWRITE_SECONDS = 300.0
+_IN_STATUS = {
+    "inlet_celsius": ("inletTemp", "celsius"),
+    "delta_p_pascal": ("deltaP", "pascals"),
+    "power_watts": ("power", "watts"),
+}
+
+
+def status_of(
+    config: Object, reading: Reading, details: Object, now: datetime.datetime
+) -> dict[str, t.Any] | None:
+    """A manifest with the status to write, or None where the stored status says the same.
+
+    ``details`` has ``sensors`` and ``authentication`` as redfish_thermal_info returns them.
+    """
+    stored = config.get("status") or {}
+    status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
+    readings = _readings(stored.get("readings") or {}, reading, now)
+    if readings:
+        status["readings"] = readings
+    sensors = _sensors(details.get("sensors")) or stored.get("sensors")
+    if sensors:
+        status["sensors"] = sensors
+    authentication = _authentication(details.get("authentication"), stored)
+    if authentication:
+        status["authentication"] = authentication
+    if _says_the_same(stored, status):
+        return None
+    metadata = config["metadata"]
+    return {
+        "apiVersion": config["apiVersion"],
+        "kind": config["kind"],
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "status": status,
+    }
+
+
+def _ready(reading: Reading) -> dict[str, str]:
+    if reading.is_fresh:
+        return {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Read",
+            "message": "Inlet temperature and differential pressure were read.",
+        }
+    error = reading.errors[0] if reading.errors else {"reason": "missing", "detail": "Not read."}
+    return {
+        "type": "Ready",
+        "status": "False",
+        "reason": "".join(word.capitalize() for word in error["reason"].split("_")),
+        "message": error["detail"],
+    }
+
+
+def _readings(
+    stored: Object, reading: Reading, now: datetime.datetime
+) -> dict[str, dict[str, t.Any]]:
+    result: dict[str, dict[str, t.Any]] = {}
+    for quantity, (part, unit) in _IN_STATUS.items():
+        written = stored.get(part)
+        if reading.sources.get(quantity) != "read":
+            if written is not None and unit in written:
+                result[part] = dict(written)
+            continue
+        value = round(reading.values[quantity], 3)
+        if written is not None and not _is_notable(quantity, value, written, unit, now):
+            result[part] = dict(written)
+        else:
+            result[part] = {unit: value, "time": format_time(reading.times[quantity])}
+    return result
+
+
+def _is_notable(
+    quantity: str, value: float, written: Object, unit: str, now: datetime.datetime
+) -> bool:
+    if written.get(unit) is None or not written.get("time"):
+        return True
+    if (now - parse_time(written["time"])).total_seconds() > _REWRITE_SECONDS:
+        return True
+    threshold = _NOTABLE.get(quantity)
+    if threshold is None:
+        threshold = _NOTABLE_SHARE[quantity] * abs(written[unit])
+    return bool(abs(value - written[unit]) >= threshold)
+
+
+def _sensors(entry: Object | None) -> dict[str, t.Any]:
+    """``status.sensors`` from the entry that the Redfish modules give back and take again."""
+    if entry is None:
+        return {}
+    sensors: dict[str, t.Any] = {}
+    if entry.get("inlet_uri"):
+        sensors["inletTemp"] = {"uri": entry["inlet_uri"], "name": entry.get("inlet_name") or ""}
+    if entry.get("power_uri"):
+        sensors["power"] = {"uri": entry["power_uri"]}
+    if entry.get("vendor"):
+        sensors["vendor"] = entry["vendor"]
+    return sensors
+
+
+def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
+    """What is known of refused accounts; kept where nobody asked, as when a gateway failed."""
+    if entry is None:
+        return dict(stored.get("authentication") or {})
+    if not entry.get("failures"):
+        return {}
+    return {
+        "failures": entry["failures"],
+        "lastAttempt": entry["last_attempt"],
+        "secretResourceVersion": entry.get("secret_resource_version") or "",
+    }
+
+
+def _says_the_same(stored: Object, status: Object) -> bool:
+    """Whether writing would move nothing; conditions of other writers are left out of account."""
+    known = {item["type"]: item for item in stored.get("conditions") or []}
+    for condition in status["conditions"]:
+        before = known.get(condition["type"], {})
+        if any(before.get(key) != value for key, value in condition.items()):
+            return False
+    parts = ("readings", "sensors", "authentication")
+    return all((stored.get(part) or {}) == (status.get(part) or {}) for part in parts)

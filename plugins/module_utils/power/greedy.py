@@ -1,0 +1,121 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One pod at a time, to the node where it adds the fewest watts."""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+    Answer,
+    bound_with,
+    is_proof,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+
+
+def solve(problem: Problem, limits: Limits) -> Answer:
+    """The strategy ``greedy``: what choosing one pod at a time gives, with a bound beside it."""
+    assignment = Assignment(problem)
+    while fill(assignment):
+        pass
+    lower_bound = bound_with(LowerBounds(problem), assignment, None)
+    proven = is_proof(assignment, lower_bound)
+    return Answer(assignment, lower_bound, proven, "greedy", "proof" if proven else "completed")
+
+
+def fill(assignment: Assignment) -> bool:
+    """Place what is left: by descending priority, then the largest first; True if any pod was.
+
+    A pod that fits nowhere gets room where one other pod can move aside.
+    """
+    before = int(assignment.pods.sum())
+    for group in placing_order(assignment.problem):
+        left = int(assignment.left()[group])
+        placed = _place_cheapest(assignment, group, left)
+        for _pod in range(left - placed):
+            if not _make_room(assignment, group):
+                break
+    return int(assignment.pods.sum()) > before
+
+
+def placing_order(problem: Problem) -> list[int]:
+    """Groups by descending priority, then by the largest share that one pod takes of a resource.
+
+    Equal ones keep the order of the groups, which is canonical.
+    """
+    numpy = require("numpy")
+    total = numpy.maximum(problem.free, 0).sum(axis=0)
+    shares = (problem.request / numpy.maximum(total, 1)).max(axis=1, initial=0.0)
+    return sorted(
+        range(len(problem.groups)),
+        key=lambda group: (-problem.groups[group].shape.priority, -shares[group]),
+    )
+
+
+def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
+    numpy = require("numpy")
+    nodes = assignment.all_nodes
+    cost = numpy.where(
+        assignment.fits(group, nodes), assignment.added_cost(group, nodes), numpy.inf
+    )
+    for done in range(number):
+        node = int(cost.argmin()) if len(cost) else 0
+        if not len(cost) or cost[node] == numpy.inf:
+            return done
+        assignment.place(group, node)
+        at = nodes[node : node + 1]
+        open_to_next = assignment.fits(group, at)[0]
+        cost[node] = assignment.added_cost(group, at)[0] if open_to_next else numpy.inf
+    return number
+
+
+def _make_room(assignment: Assignment, group: int) -> bool:
+    """Move one pod aside so that one of ``group`` fits, at the least cost; False where none can."""
+    moves = [
+        move
+        for other in range(len(assignment.problem.groups))
+        if (move := _best_move_aside(assignment, group, other)) is not None
+    ]
+    if not moves:
+        return False
+    _cost, other, source, target = min(moves)
+    assignment.place(other, source, -1)
+    assignment.place(other, target)
+    assignment.place(group, source)
+    return True
+
+
+def _best_move_aside(
+    assignment: Assignment, group: int, other: int
+) -> tuple[float, int, int, int] | None:
+    """(cost, other, source, target) of the cheapest move of one pod of ``other``."""
+    numpy = require("numpy")
+    problem, nodes = assignment.problem, assignment.all_nodes
+    sources = assignment.fits_instead(group, other).nonzero()[0]
+    targets = assignment.fits(other, nodes).nonzero()[0]
+    if not len(sources) or not len(targets):
+        return None
+    arrival = assignment.added_cost(other, targets)
+    cheapest = targets[numpy.argsort(arrival, kind="stable")[:2]]
+    arrival = numpy.sort(arrival, kind="stable")[:2]
+    exchange = assignment.change(
+        sources,
+        problem.use[group] - problem.use[other],
+        0,
+        int(problem.is_workload[group]) - int(problem.is_workload[other]),
+    )
+    # A pod cannot move aside to where it is, so the second best target counts there.
+    other_target = int(len(cheapest) > 1)
+    at_home = sources == cheapest[0]
+    if at_home.all() and not other_target:
+        return None
+    total = exchange + numpy.where(at_home, arrival[other_target], arrival[0])
+    if not other_target:
+        total = numpy.where(at_home, numpy.inf, total)
+    best = int(total.argmin())
+    target = cheapest[other_target] if at_home[best] else cheapest[0]
+    return float(total[best]), other, int(sources[best]), int(target)

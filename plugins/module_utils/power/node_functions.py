@@ -1,0 +1,104 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each node's cost as a function of the CPU use that placing adds to it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    MICROCORES_PER_CORE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+
+# (added cores, watts), by ascending cores
+Points = list[tuple[float, float]]
+
+_SLOPE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class NodeFunctions:
+    """Breakpoints of all nodes' curves from their present use to the most that can be added.
+
+    ``added[n]`` in cores ascends and begins with 0; equal neighbours are padding. ``watts[n]``
+    belongs to it, for a node that is awake.
+    """
+
+    added: Floats
+    watts: Floats
+
+    def points(self, node: int) -> Points:
+        """The breakpoints of one node, each once."""
+        pairs = zip(self.added[node].tolist(), self.watts[node].tolist())
+        unique: Points = []
+        for cores, watts in pairs:
+            if not unique or cores > unique[-1][0]:
+                unique.append((cores, watts))
+        return unique
+
+
+def node_functions(problem: Problem) -> NodeFunctions:
+    """The functions of all nodes, unpriced ones (flat) included."""
+    numpy = require("numpy")
+    costs = problem.costs
+    nodes = numpy.arange(len(problem.instance.nodes))
+    most = _most_added_use(problem)
+    ends = numpy.stack([numpy.zeros_like(most), most], axis=1)
+    added = numpy.concatenate([ends, costs.knots - costs.base[:, None]], axis=1)
+    added = numpy.sort(numpy.clip(added, 0.0, most[:, None]), axis=1)
+    watts = costs.watts(nodes[:, None], costs.base[:, None] + added)
+    return NodeFunctions(added / MICROCORES_PER_CORE, watts)
+
+
+def _most_added_use(problem: Problem) -> Floats:
+    """Microcores that placing could add to each node at the most."""
+    numpy = require("numpy")
+    together = (problem.limit * problem.use[:, None]).sum(axis=0).astype(float)
+    if "cpu" not in problem.resources:
+        return t.cast("Floats", together)
+    cpu = problem.resources.index("cpu")
+    asked = problem.request[:, cpu]
+    # Pods use CPU only if they request it, so free CPU limits the use.
+    per_millicore = (problem.use / numpy.maximum(asked, 1)).max(initial=0.0)
+    within_free = numpy.maximum(problem.free[:, cpu], 0) * per_millicore
+    return t.cast("Floats", numpy.minimum(together, within_free))
+
+
+def lower_hull(points: Points) -> Points:
+    """The corners of the greatest convex function below the points, which ascend in cores."""
+    hull: Points = []
+    for point in points:
+        while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _turns_up(
+    first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]
+) -> bool:
+    rise, run = middle[1] - first[1], middle[0] - first[0]
+    return rise * (last[0] - first[0]) < (last[1] - first[1]) * run
+
+
+def convex_runs(points: Points) -> list[Points]:
+    """The points cut into the fewest runs on each of which the function is convex."""
+    runs: list[Points] = [points[:1]]
+    slope = float("-inf")
+    for left, right in zip(points, points[1:]):
+        next_slope = (right[1] - left[1]) / (right[0] - left[0])
+        if next_slope < slope - _SLOPE_TOLERANCE:
+            runs.append([left])
+        runs[-1].append(right)
+        slope = next_slope
+    return runs

@@ -1,0 +1,189 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The best placement that can be found, with a bound on how far from the optimum it may be.
+
+Two starts (greedy, and the linear relaxation rounded down) are improved by local search. Small
+tasks then go to HiGHS as a whole.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power import greedy, local_search
+from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+    PROOF_TOLERANCE_WATTS,
+    Answer,
+    StoppedBy,
+    bound_with,
+    ideal_pods,
+    is_proof,
+    pods_are_ideal,
+    watts_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import Solution, Terms
+from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import relax
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+_SEARCH_ROUNDS = 2000
+# HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
+# for each second of the time limit. On an idle core that takes a third of the limit at the most, so
+# the counted work ends before the clock on a busy machine too.
+_INTEGER_COLUMNS_PER_SECOND = 70
+_BRANCHING_WORK_PER_SECOND = 20_000
+_FEWEST_BRANCHING_NODES = 10
+# Solver tolerances may move a bound by so much.
+_MODEL_TOLERANCE_WATTS = 1e-5
+
+
+def solve(problem: Problem, limits: Limits) -> Answer:
+    """The strategy ``optimal``."""
+    bounds = LowerBounds(problem)
+    relaxation = relax(problem, bounds.functions, problem.count, limits)
+    starts = [None] if relaxation is None else [None, relaxation.counts]
+    best = max((_improved(problem, limits, start) for start in starts), key=Assignment.rank)
+    if best.left().any():
+        relaxation = relax(problem, bounds.functions, best.counts.sum(axis=1), limits)
+    lower_bound = bound_with(bounds, best, relaxation.prices if relaxation else None)
+    proven = is_proof(best, lower_bound)
+    if proven or not _is_small(bounds, limits):
+        stopped_by = _stopped_by(proven, limits, otherwise="completed")
+        return Answer(best, lower_bound, proven, "local_search", stopped_by)
+    return _solve_whole(bounds, best, lower_bound, limits)
+
+
+def _is_small(bounds: LowerBounds, limits: Limits) -> bool:
+    """Whether HiGHS can make something of the whole task in the time."""
+    most = limits.seconds * _INTEGER_COLUMNS_PER_SECOND
+    if int((bounds.problem.limit > 0).sum()) > most:
+        return False
+    model = _whole_model(bounds, bounds.problem.count)
+    model.minimize_watts()
+    return model.integer_columns <= most
+
+
+def _improved(problem: Problem, limits: Limits, start: Integers | None) -> Assignment:
+    assignment = Assignment(problem, start)
+    greedy.fill(assignment)
+    local_search.improve(assignment, limits, _SEARCH_ROUNDS)
+    # What the search moved may have left room.
+    while greedy.fill(assignment):
+        local_search.improve(assignment, limits, _SEARCH_ROUNDS)
+    return assignment
+
+
+def _solve_whole(
+    bounds: LowerBounds, best: Assignment, lower_bound: float, limits: Limits
+) -> Answer:
+    """One model of everything: first what is placed, as far as that is open, then the watts."""
+    problem = bounds.problem
+    pods_proven = pods_are_ideal(best)
+    settled = None if pods_proven else _settle_pods(bounds, best, limits)
+    if settled is None:
+        model = _whole_model(bounds, best.counts.sum(axis=1))
+        _keep_pods(model, best)
+    else:
+        model, best = settled
+        pods_proven = True
+    model.minimize_watts()
+    solution = model.solve(limits, _branching_nodes(model, limits))
+    best = _better(problem, best, model, solution, limits)
+    if settled is not None:
+        # Other pods may be placed now than those that the bound was for.
+        lower_bound = bound_with(bounds, best, None)
+    model_bound = model.bound_watts(solution) - _MODEL_TOLERANCE_WATTS
+    proven = pods_proven and watts_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
+    stopped_by = _stopped_by(proven, limits, otherwise="work_limit")
+    return Answer(best, max(lower_bound, model_bound), proven, "mip", stopped_by)
+
+
+def _whole_model(bounds: LowerBounds, most: Integers) -> PlacementModel:
+    nodes = range(len(bounds.problem.instance.nodes))
+    return PlacementModel(bounds.problem, bounds.functions, nodes, most)
+
+
+def _settle_pods(
+    bounds: LowerBounds, best: Assignment, limits: Limits
+) -> tuple[PlacementModel, Assignment] | None:
+    """A model with rows that hold the most pods by priority, and the fewest on unpriced nodes.
+
+    Beside it an assignment that does so. None where the optimum was not found within the limits.
+    """
+    problem = bounds.problem
+    model = _whole_model(bounds, problem.count)
+    placed, room = best.counts.sum(axis=1), ideal_pods(problem)
+    found = best
+    for level in problem.levels:
+        least = [(column, -1.0) for column, _one in model.placed_in(level)]
+        if found is best and placed[level].sum() == room[level].sum():
+            model.model.at_most(least, -int(room[level].sum()))
+            continue
+        solution = _optimum(model, least, limits)
+        if solution is None:
+            return None
+        found = Assignment(problem, model.counts(solution))
+    solution = _optimum(model, model.on_unpriced_nodes(), limits)
+    if solution is None:
+        return None
+    found = Assignment(problem, model.counts(solution))
+    better = _better(problem, best, model, solution, limits)
+    return (model, better) if better.rank()[:2] == found.rank()[:2] else None
+
+
+def _optimum(model: PlacementModel, objective: Terms, limits: Limits) -> Solution | None:
+    """The least of a sum of whole numbers, held by a row from now on; None without a proof."""
+    model.minimize(objective)
+    solution = model.solve(limits, _branching_nodes(model, limits))
+    if not solution.is_optimal:
+        return None
+    optimum = sum(weight * solution.values[column] for column, weight in objective)
+    model.model.at_most(objective, round(optimum))
+    return solution
+
+
+def _better(
+    problem: Problem,
+    best: Assignment,
+    model: PlacementModel,
+    solution: Solution,
+    limits: Limits,
+) -> Assignment:
+    """The better of an assignment and of what a solution becomes by local search."""
+    if not solution.values:
+        return best
+    found = Assignment(problem, model.counts(solution))
+    if not found.is_feasible():
+        return best
+    return max(best, _improved(problem, limits, found.counts), key=Assignment.rank)
+
+
+def _keep_pods(model: PlacementModel, best: Assignment) -> None:
+    """Add rows that place as many pods of each group as now, no more on unpriced nodes."""
+    placed = best.counts.sum(axis=1)
+    for group, number in enumerate(placed.tolist()):
+        if number:
+            model.model.at_least(model.placed_in([group]), number)
+    unpriced = ~model.problem.costs.priced
+    model.model.at_most(model.on_unpriced_nodes(), int(best.pods[unpriced].sum()))
+
+
+def _branching_nodes(model: PlacementModel, limits: Limits) -> int:
+    work = limits.seconds * _BRANCHING_WORK_PER_SECOND
+    return max(_FEWEST_BRANCHING_NODES, int(work / max(model.integer_columns, 1)))
+
+
+def _stopped_by(proven: bool, limits: Limits, otherwise: StoppedBy) -> StoppedBy:
+    if proven:
+        return "proof"
+    return "wall_clock" if limits.hit else otherwise

@@ -1,0 +1,132 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Finding nodes for pods so that the fleet draws the fewest watts: the work of power_placement."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    MICROCORES_PER_CORE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.results import describe_answer
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+
+SPEC = ArgumentSpec(
+    {
+        "snapshot": {"type": "path"},
+        "curves": {"type": "path"},
+        "src": {"type": "path"},
+        "nodes": {"type": "list", "elements": "dict"},
+        "pods": {"type": "list", "elements": "dict"},
+        "running": {"type": "list", "elements": "dict"},
+        "scheduler_name": {"type": "str", "default": "wattwise"},
+        "usage_source": {
+            "type": "str",
+            "default": "auto",
+            "choices": ["auto", "metrics", "requests"],
+        },
+        "pod_usage_assumption": {"type": "float", "default": 0.8},
+        "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
+        "time_limit": {"type": "float", "default": 10.0},
+        "seed": {"type": "int", "default": 0},
+        "allow_power_off": {"type": "bool", "default": False},
+        "standby_watts": {"type": "float", "default": 0.0},
+        "unpriced": {
+            "type": "str",
+            "default": "last_resort",
+            "choices": ["last_resort", "exclude"],
+        },
+        "path": {"type": "path"},
+    },
+    mutually_exclusive=(
+        ("snapshot", "nodes", "src"),
+        ("snapshot", "pods"),
+        ("snapshot", "running"),
+        ("src", "pods"),
+        ("src", "running"),
+    ),
+    required_one_of=(("snapshot", "nodes", "src"),),
+    required_by={"snapshot": ["curves"]},
+)
+
+_NODES_NAMED_IN_A_WARNING = 3
+
+
+def place(parameters: Parameters, context: Context = Context()) -> Result:
+    """Find a node for every pod that waits for one; change nothing in the cluster.
+
+    The result is that of the module; with ``path`` it is also written as a plan document. Raises
+    InvalidInput and MissingLibrary.
+    """
+    parameters = _checked(SPEC.complete(parameters))
+    problem = build_problem(read_instance(parameters))
+    limits = Limits(parameters["time_limit"], parameters["seed"])
+    answer = STRATEGIES[parameters["strategy"]](problem, limits)
+    _warn_of_short_curves(answer.assignment, context)
+    result: Result = describe_answer(answer)
+    if parameters["path"]:
+        digest = documents.write(parameters["path"], "plan", result)
+        result.update(path=parameters["path"], sha256=digest)
+    return {"changed": False, **result}
+
+
+def _checked(parameters: Parameters) -> Parameters:
+    given = [name for name in ("snapshot", "nodes", "src") if parameters[name] is not None]
+    if len(given) != 1:
+        raise InvalidInput("give one of snapshot (with curves), nodes (with pods) or src")
+    if parameters["snapshot"] and not parameters["curves"]:
+        raise InvalidInput("curves: give the file that power_prediction_info wrote")
+    if given != ["nodes"] and (parameters["pods"] or parameters["running"]):
+        raise InvalidInput(f"pods and running stand in {given[0]} already; leave them out")
+    for name in ("usage_source", "strategy", "unpriced"):
+        choices = SPEC.options[name]["choices"]
+        if parameters[name] not in choices:
+            raise InvalidInput(f"{name}: {parameters[name]!r} is not one of {', '.join(choices)}")
+    _check_range(parameters, "time_limit", "greater than 0 seconds", lambda value: value > 0)
+    _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
+    _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)
+    _check_range(parameters, "seed", "0 or more", lambda value: value >= 0)
+    return parameters
+
+
+def _check_range(
+    parameters: Parameters, name: str, meaning: str, is_valid: t.Callable[[float], bool]
+) -> None:
+    value = parameters[name]
+    if not math.isfinite(value) or not is_valid(value):
+        raise InvalidInput(f"{name}: {value} is not allowed; it must be {meaning}")
+
+
+def _warn_of_short_curves(assignment: Assignment, context: Context) -> None:
+    """A curve is never extrapolated; who reads the watts should know where it was not enough."""
+    outside = [
+        node.name
+        for node, added in zip(assignment.problem.instance.nodes, assignment.use.tolist())
+        if node.curve is not None
+        and not all(
+            node.curve.covers(use / MICROCORES_PER_CORE)
+            for use in (node.use_microcores, node.use_microcores + added)
+        )
+    ]
+    if outside:
+        named = ", ".join(outside[:_NODES_NAMED_IN_A_WARNING])
+        more = len(outside) - _NODES_NAMED_IN_A_WARNING
+        context.warn(
+            f"The CPU use of {named}{f' and {more} more nodes' if more > 0 else ''} is beyond the "
+            "ends of their power curves, which count as flat there; predict over a wider range"
+        )

@@ -1,0 +1,187 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The fields of a pod: which ones the placer understands, and which say nothing about nodes.
+
+An allow-list: a field that stands in no table is refused as those under ``refused`` are, so a pod
+of a newer Kubernetes waits rather than lands where it must not. The tests hold the tables against
+the whole PodSpec.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+Object = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Field names of one type: those that are read, the harmless and the refused ones."""
+
+    read: frozenset[str] = frozenset()
+    harmless: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+    def not_understood(self, given: Object, path: str) -> t.Iterator[str]:
+        """Dotted paths of the fields that are set and neither read nor harmless."""
+        for name in sorted(given.keys() - self.read - self.harmless):
+            if is_set(given[name]):
+                yield f"{path}.{name}"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# preemptionPolicy: nothing is ever preempted here. runtimeClassName: its overhead, node selector
+# and tolerations are merged into the pod at admission. os: kube-scheduler does not look at it.
+# hostNetwork matters through the ports that it opens on the host.
+POD = Fields(
+    read=_names(
+        "affinity containers initContainers nodeName nodeSelector overhead priority resources"
+        " schedulerName tolerations volumes hostNetwork"
+    ),
+    harmless=_names(
+        "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy"
+        " enableServiceLinks ephemeralContainers evictionResponders hostAliases hostIPC hostPID"
+        " hostUsers hostname hostnameOverride imagePullSecrets os preemptionPolicy"
+        " priorityClassName readinessGates restartPolicy runtimeClassName securityContext"
+        " serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain"
+        " terminationGracePeriodSeconds"
+    ),
+    refused=_names("resourceClaims schedulingGates schedulingGroup topologySpreadConstraints"),
+)
+CONTAINER = Fields(
+    read=_names("ports resources restartPolicy"),
+    harmless=_names(
+        "args command env envFrom image imagePullPolicy lifecycle livenessProbe name"
+        " readinessProbe resizePolicy restartPolicyRules securityContext startupProbe stdin"
+        " stdinOnce terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir"
+    ),
+    refused=_names("volumeDevices"),
+)
+PORT = Fields(
+    harmless=_names("containerPort hostIP name protocol"),
+    refused=_names("hostPort"),
+)
+RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
+# Of the volumes only those that any node can mount, without a limit of how many.
+VOLUME = Fields(
+    harmless=_names(
+        "configMap downwardAPI emptyDir gitRepo hostPath image name nfs projected secret"
+    ),
+    refused=_names(
+        "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume"
+        " flocker gcePersistentDisk glusterfs iscsi persistentVolumeClaim photonPersistentDisk"
+        " portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
+    ),
+)
+AFFINITY = Fields(read=_names("nodeAffinity"), refused=_names("podAffinity podAntiAffinity"))
+NODE_AFFINITY = Fields(
+    read=_names("requiredDuringSchedulingIgnoredDuringExecution"),
+    refused=_names("preferredDuringSchedulingIgnoredDuringExecution"),
+)
+TOLERATION = Fields(read=_names("effect key operator value"), harmless=_names("tolerationSeconds"))
+NODE_SELECTOR_TERM = Fields(read=_names("matchExpressions matchFields"))
+NODE_SELECTOR_REQUIREMENT = Fields(read=_names("key operator values"))
+
+TOLERATION_OPERATORS = ("Equal", "Exists")
+LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+FIELD_OPERATORS = ("In", "NotIn")
+
+# Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
+_REFUSED_METADATA = {
+    "labels": ("scheduling.x-k8s.io/pod-group",),
+    "annotations": (
+        "waok8s.github.io/podspread-rate",
+        "wao.bitmedia.co.jp/podspread-rate",
+    ),
+}
+
+
+def is_set(value: t.Any) -> bool:
+    """Whether a field says anything: empty values are as good as none, however deep."""
+    if isinstance(value, dict):
+        return any(map(is_set, value.values()))
+    return value not in (None, False, 0, "", [])
+
+
+def unsupported_fields(pod: Object) -> tuple[str, ...]:
+    """Dotted paths of everything in the pod that the placer does not understand, each once."""
+    spec = pod.get("spec") or {}
+    found = [
+        *_refused_metadata(pod.get("metadata") or {}),
+        *POD.not_understood(spec, "spec"),
+        *_container_fields(spec),
+        *_each(VOLUME, spec.get("volumes"), "spec.volumes"),
+        *_toleration_fields(spec),
+        *_affinity_fields(spec.get("affinity") or {}),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _refused_metadata(metadata: Object) -> t.Iterator[str]:
+    for part, keys in _REFUSED_METADATA.items():
+        present = metadata.get(part) or {}
+        yield from (f"metadata.{part}[{key}]" for key in keys if key in present)
+
+
+def _each(fields: Fields, items: t.Any, path: str) -> t.Iterator[str]:
+    for item in items or ():
+        if isinstance(item, dict):
+            yield from fields.not_understood(item, path)
+        else:
+            yield path
+
+
+def _container_fields(spec: Object) -> t.Iterator[str]:
+    yield from RESOURCES.not_understood(spec.get("resources") or {}, "spec.resources")
+    for part in ("containers", "initContainers"):
+        path = f"spec.{part}"
+        for container in spec.get(part) or ():
+            yield from CONTAINER.not_understood(container, path)
+            yield from RESOURCES.not_understood(
+                container.get("resources") or {}, f"{path}.resources"
+            )
+            yield from _each(PORT, container.get("ports"), f"{path}.ports")
+            # The API server copies the ports of a pod on the host's network to hostPort; a pod
+            # that has not been there yet does not show it.
+            if spec.get("hostNetwork") and container.get("ports"):
+                yield f"{path}.ports.hostPort"
+
+
+def _toleration_fields(spec: Object) -> t.Iterator[str]:
+    yield from _each(TOLERATION, spec.get("tolerations"), "spec.tolerations")
+    for toleration in spec.get("tolerations") or ():
+        if (toleration.get("operator") or "Equal") not in TOLERATION_OPERATORS:
+            yield "spec.tolerations.operator"
+
+
+def _affinity_fields(affinity: Object) -> t.Iterator[str]:
+    path = "spec.affinity"
+    yield from AFFINITY.not_understood(affinity, path)
+    node_affinity = affinity.get("nodeAffinity") or {}
+    path += ".nodeAffinity"
+    yield from NODE_AFFINITY.not_understood(node_affinity, path)
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    path += ".requiredDuringSchedulingIgnoredDuringExecution"
+    yield from Fields(read=_names("nodeSelectorTerms")).not_understood(required, path)
+    path += ".nodeSelectorTerms"
+    for term in required.get("nodeSelectorTerms") or ():
+        yield from NODE_SELECTOR_TERM.not_understood(term, path)
+        yield from _requirement_fields(term, "matchExpressions", LABEL_OPERATORS, path)
+        yield from _requirement_fields(term, "matchFields", FIELD_OPERATORS, path)
+        for requirement in term.get("matchFields") or ():
+            if requirement.get("key") != "metadata.name":
+                yield f"{path}.matchFields.key"
+
+
+def _requirement_fields(
+    term: Object, part: str, operators: t.Collection[str], path: str
+) -> t.Iterator[str]:
+    yield from _each(NODE_SELECTOR_REQUIREMENT, term.get(part), f"{path}.{part}")
+    for requirement in term.get(part) or ():
+        if requirement.get("operator") not in operators:
+            yield f"{path}.{part}.operator"

@@ -1,0 +1,143 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""An Instance as arrays: what every strategy computes with.
+
+Pods of equal shape form a group, and an assignment says how many of each group go to each node,
+so its size does not grow with the number of pods. Axes: G groups, N nodes, R resources.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.costs import NodeCosts
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import obstacle
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    UNLIMITED,
+    Constraints,
+    Instance,
+    Pod,
+    Shape,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pods of one shape, in canonical order."""
+
+    shape: Shape
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The arrays, all read-only by convention.
+
+    ``request[g, r]`` and ``free[n, r]`` are in whole units, ``use[g]`` in microcores.
+    ``limit[g, n]`` is how many pods of the group the node could take if it took nothing else.
+    """
+
+    instance: Instance
+    groups: tuple[Group, ...]
+    resources: tuple[str, ...]
+    request: Integers
+    free: Integers
+    use: Integers
+    count: Integers
+    is_workload: Booleans
+    limit: Integers
+    costs: NodeCosts
+
+    @property
+    def levels(self) -> list[list[int]]:
+        """Indices of the groups of each priority, highest first."""
+        by_priority: dict[int, list[int]] = defaultdict(list)
+        for index, group in enumerate(self.groups):
+            by_priority[group.shape.priority].append(index)
+        return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+
+
+def build_problem(instance: Instance) -> Problem:
+    """The arrays of an instance. Pods with unsupported fields are left out.
+
+    Raises MissingLibrary, and InvalidInput where quantities are beyond what can be counted.
+    """
+    numpy = require("numpy")
+    groups = _groups(instance)
+    names = sorted({name for group in groups for name, _amount in group.shape.requests})
+    request = _table(numpy, [dict(group.shape.requests) for group in groups], names)
+    free = _table(numpy, [dict(node.free) for node in instance.nodes], names)
+    count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
+    allowed = _allowed(numpy, instance, groups)
+    limit = _limits(numpy, request, free, count, allowed)
+    return Problem(
+        instance=instance,
+        groups=groups,
+        resources=tuple(names),
+        request=request,
+        free=free,
+        use=numpy.array([group.shape.use_microcores for group in groups], dtype=numpy.int64),
+        count=count,
+        is_workload=numpy.array([not group.shape.is_daemon for group in groups], dtype=bool),
+        limit=limit,
+        costs=NodeCosts(instance.nodes, instance.rules),
+    )
+
+
+def _groups(instance: Instance) -> tuple[Group, ...]:
+    members: dict[Shape, list[Pod]] = {}
+    for pod in instance.pods:
+        if not pod.shape.unsupported:
+            members.setdefault(pod.shape, []).append(pod)
+    return tuple(Group(shape, tuple(pods)) for shape, pods in members.items())
+
+
+def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str]) -> Integers:
+    table = numpy.zeros((len(rows), len(names)), dtype=numpy.int64)
+    for index, row in enumerate(rows):
+        for column, name in enumerate(names):
+            amount = row.get(name, 0)
+            if abs(amount) > UNLIMITED:
+                raise InvalidInput(f"{amount} of {name} is more than can be counted here")
+            table[index, column] = amount
+    return t.cast("Integers", table)
+
+
+def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Booleans:
+    """Whether each node is open to each group, resources aside."""
+    known: dict[Constraints, Booleans] = {}
+    usable = numpy.array(
+        [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
+        dtype=bool,
+    )
+    rows = []
+    for group in groups:
+        constraints = group.shape.constraints
+        if constraints not in known:
+            known[constraints] = usable & numpy.array(
+                [obstacle(constraints, node) is None for node in instance.nodes], dtype=bool
+            )
+        rows.append(known[constraints])
+    return t.cast("Booleans", numpy.array(rows, dtype=bool).reshape(len(rows), len(usable)))
+
+
+def _limits(
+    numpy: t.Any, request: Integers, free: Integers, count: Integers, allowed: Booleans
+) -> Integers:
+    limit = numpy.where(allowed, count[:, None], 0)
+    for resource in range(request.shape[1]):
+        asked = request[:, resource]
+        fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
+        limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
+    return t.cast("Integers", limit)

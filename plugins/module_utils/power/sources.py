@@ -1,0 +1,173 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From the module's options to an Instance: documents, a file with all of it, or literal lists."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import read_curve
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    Instance,
+    Node,
+    Pod,
+    Rules,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+    Loads,
+    Occupancy,
+    measured_use,
+    node_name,
+    occupancies,
+    read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+    as_kubernetes_pods,
+    describe,
+    identity,
+    is_pending,
+    read_pod,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
+    Object,
+    mapping,
+    mappings,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+
+Parameters = t.Mapping[str, t.Any]
+
+_FILE_KEYS = ("curves", "node_metrics", "nodes", "pods", "running")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of the cluster, still in the words in which it was given."""
+
+    nodes: t.Sequence[Object]
+    pods: t.Sequence[Object]
+    running: t.Sequence[Object]
+    curves: Object = field(default_factory=dict)
+    node_metrics: t.Sequence[Object] = ()
+
+
+def read_instance(parameters: Parameters) -> Instance:
+    """The task that the completed parameters describe. Raises InvalidInput."""
+    source = _source(parameters)
+    assumption = Decimal(str(parameters["pod_usage_assumption"]))
+    nodes = _read_nodes(source, parameters, assumption)
+    pods = _read_pods(source, assumption)
+    rules = Rules(
+        allow_power_off=parameters["allow_power_off"],
+        standby_watts=parameters["standby_watts"],
+        use_unpriced=parameters["unpriced"] == "last_resort",
+    )
+    return Instance(nodes, pods, rules)
+
+
+def _source(parameters: Parameters) -> Source:
+    curves: Object = {}
+    if parameters["curves"]:
+        curves = documents.load(parameters["curves"], "curves")["curves"]
+    if parameters["snapshot"]:
+        return _from_snapshot(parameters, curves)
+    given = parameters
+    if parameters["src"]:
+        given = _load_file(parameters["src"])
+        curves = curves or mapping(given.get("curves"), "curves")
+    return Source(
+        nodes=mappings(given.get("nodes"), "nodes"),
+        pods=as_kubernetes_pods(given.get("pods"), "pods"),
+        running=as_kubernetes_pods(given.get("running"), "running"),
+        curves=curves,
+        node_metrics=mappings(given.get("node_metrics"), "node_metrics"),
+    )
+
+
+def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
+    snapshot = documents.load(parameters["snapshot"], "snapshot")
+    pods = snapshot.get("pods", [])
+    return Source(
+        nodes=snapshot["nodes"],
+        pods=[pod for pod in pods if is_pending(pod, parameters["scheduler_name"])],
+        running=[pod for pod in pods if (pod.get("spec") or {}).get("nodeName")],
+        curves=curves,
+        node_metrics=snapshot.get("node_metrics", []),
+    )
+
+
+def _load_file(path: str) -> Parameters:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"src: cannot read {path}: {error}") from error
+    if path.endswith(".json"):
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise InvalidInput(f"src: {path} is not JSON: {error}") from error
+    else:
+        yaml = require("yaml", "PyYAML")
+        try:
+            content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError as error:
+            raise InvalidInput(f"src: {path} is not YAML: {error}") from error
+    unknown = sorted(mapping(content, f"src {path}").keys() - set(_FILE_KEYS))
+    if unknown or not content:
+        raise InvalidInput(
+            f"src {path}: {unknown[0]!r} is not known here; write {', '.join(_FILE_KEYS)}"
+            if unknown
+            else f"src {path} is empty; write {', '.join(_FILE_KEYS)}"
+        )
+    return t.cast(Parameters, content)
+
+
+def _read_nodes(source: Source, parameters: Parameters, assumption: Decimal) -> tuple[Node, ...]:
+    loads = Loads(
+        parameters["usage_source"], assumption, measured_use(source.node_metrics, "node_metrics")
+    )
+    occupied = occupancies(source.running)
+    curves = {name: read_curve(curve, f"curves.{name}") for name, curve in source.curves.items()}
+    nodes: dict[str, Node] = {}
+    for index, given in enumerate(source.nodes):
+        name = node_name(given, f"nodes[{index}]")
+        if name in nodes:
+            raise InvalidInput(f"nodes: the node {name} stands there twice; give each node once")
+        occupancy = occupied.get(name) or Occupancy()
+        nodes[name] = read_node(given, occupancy, loads, curves.get(name))
+    return tuple(nodes[name] for name in sorted(nodes))
+
+
+def _read_pods(source: Source, assumption: Decimal) -> tuple[Pod, ...]:
+    repulsion = Repulsion(
+        source.running,
+        {
+            node_name(node, "nodes"): node.get("metadata", node).get("labels") or {}
+            for node in source.nodes
+        },
+    )
+    seen = _unique_names(source.running, set(), "running")
+    _unique_names(source.pods, seen, "pods")
+    pods = [read_pod(pod, assumption, repulsion.nodes_closed_to(pod)) for pod in source.pods]
+    return tuple(sorted(pods, key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name)))
+
+
+def _unique_names(
+    pods: t.Sequence[Object], seen: set[tuple[str, str]], where: str
+) -> set[tuple[str, str]]:
+    for pod in pods:
+        key = identity(pod, where)
+        if key in seen:
+            raise InvalidInput(
+                f"{where}: the {describe(*key)} stands there twice; give each pod once, either "
+                "as one to be placed or as one that runs"
+            )
+        seen.add(key)
+    return seen

@@ -1,0 +1,229 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reading machines: one result or one error for each, in their order, and a module's result."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.authentication import (
+    Attempts,
+    Memory,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.credentials import (
+    Access,
+    Credentials,
+    Named,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetError,
+    TargetFailure,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+    Client,
+    FleetOptions,
+    Target,
+    Trust,
+    visit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.machines import Machine
+from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
+
+FAKE = "Fake"
+T = t.TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Readout(t.Generic[T]):
+    """One result or error for each machine, and what to remember about refused accounts."""
+
+    results: list[T | TargetError]
+    authentication: list[Result]
+
+
+class _Asked(t.NamedTuple):
+    machine: Machine
+    target: Target
+    access: Access
+
+
+def read_machines(
+    found: t.Sequence[Machine],
+    kind: str,
+    work: t.Callable[[Client, Target], t.Awaitable[T]],
+    fake: t.Callable[[Machine], T],
+    parameters: Parameters,
+    context: Context,
+    per_host: int = 1,
+) -> Readout[T]:
+    """Do ``work`` with every machine of that kind; those of type Fake answer without HTTP.
+
+    Refused accounts are remembered where the parameters have ``authentication``.
+    """
+    options = fleet_options(parameters, per_host)
+    # What all targets share is looked at once, not reported by each of them.
+    client_context(_shared_trust(parameters))
+    memory = Memory(_remembered(found, parameters))
+    credentials = Credentials(
+        parameters["credentials"],
+        [machine.named for machine in found if machine.kind == kind],
+        lambda: Kube.connect(parameters),
+        context,
+    )
+    results: dict[str, T | TargetError] = {}
+    asked: list[_Asked] = []
+    for machine in found:
+        try:
+            if _is_fake(machine, kind):
+                results[machine.name] = fake(machine)
+            else:
+                asked.append(_prepare(machine, credentials, memory, parameters, context))
+        except TargetFailure as failure:
+            results[machine.name] = _error(machine, failure)
+    targets = [item.target for item in asked]
+    _warn_of_unverified(targets, context)
+    for item, answer in zip(asked, visit(targets, work, options, context.progress)):
+        results[item.machine.name] = answer
+        _note(memory, item, answer, context)
+    names = [machine.name for machine in found]
+    return Readout([results[name] for name in names], memory.as_result(names))
+
+
+def _prepare(
+    machine: Machine,
+    credentials: Credentials,
+    memory: Memory,
+    parameters: Parameters,
+    context: Context,
+) -> _Asked:
+    """What to ask. Raises TargetFailure where the machine may not be asked now."""
+    # The entry `default` is the account of BMCs; no other server is to get it unasked.
+    is_bmc = machine.kind == "Redfish"
+    access = credentials.resolve(machine.named) if is_bmc or machine.named != Named() else Access()
+    if access.credential is not None:
+        memory.require_patience(machine.name, access.version, access.source, context.now())
+    return _Asked(machine, _target(machine, access, parameters), access)
+
+
+def conclude(
+    parameters: Parameters,
+    total: int,
+    errors: t.Sequence[TargetError],
+    result: Result,
+) -> Result:
+    """The module's result; raises WattwiseError with all of it where too few targets succeeded.
+
+    A target that has any error did not succeed.
+    """
+    complete = {**result, "errors": [error.as_dict() for error in errors], "changed": False}
+    needed = 1.0 if parameters["on_error"] == "fail" else parameters["min_success"]
+    succeeded = total - len({error.name for error in errors})
+    if total and succeeded / total < needed:
+        first = errors[0]
+        raise WattwiseError(
+            f"Only {succeeded} of {total} targets succeeded, {needed:.0%} must; the first that "
+            f"failed is {first.name} ({first.endpoint}), {first.reason}: {first.detail}",
+            **complete,
+        )
+    return complete
+
+
+def fleet_options(parameters: Parameters, per_host: int = 1) -> FleetOptions:
+    """How to visit, from a module's options. Raises InvalidInput."""
+    if not parameters["timeout"] > 0:
+        raise InvalidInput(f"timeout: {parameters['timeout']} is no time; give seconds above 0")
+    if parameters["concurrency"] < 1:
+        raise InvalidInput(f"concurrency: {parameters['concurrency']} asks nobody; give 1 or more")
+    if not 0 <= parameters["min_success"] <= 1:
+        raise InvalidInput(f"min_success: {parameters['min_success']} is not between 0 and 1")
+    return FleetOptions(parameters["timeout"], parameters["concurrency"], per_host)
+
+
+def _shared_trust(parameters: Parameters) -> Trust:
+    return Trust(
+        parameters["validate_certs"],
+        ca_path=parameters["ca_path"],
+        fingerprints=tuple(parameters["tls_fingerprint"]),
+    )
+
+
+def _remembered(found: t.Sequence[Machine], parameters: Parameters) -> dict[str, Attempts]:
+    if "authentication" not in parameters:
+        return {}
+    told = parameters["authentication"] or []
+    return {
+        **{machine.name: machine.attempts for machine in found},
+        **{entry["name"]: Attempts.from_result(entry) for entry in told},
+    }
+
+
+def _is_fake(machine: Machine, kind: str) -> bool:
+    """Raises TargetFailure where the machine is neither a fake nor of this kind."""
+    if machine.problem is not None:
+        raise TargetFailure("malformed", machine.problem)
+    if machine.kind not in (kind, FAKE):
+        raise TargetFailure(
+            "malformed",
+            f"{machine.where} has an endpoint of type {machine.kind!r}; write {kind} or {FAKE}",
+        )
+    return machine.kind == FAKE
+
+
+def _target(machine: Machine, access: Access, parameters: Parameters) -> Target:
+    try:
+        trust = _trust(machine.tls, access, parameters)
+    except InvalidInput as error:
+        raise TargetFailure("tls", str(error)) from error
+    return Target(machine.name, machine.endpoint, access.credential, trust, machine.extra)
+
+
+def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -> Trust:
+    """What the target says, else what its credential says, else what holds for all."""
+    if tls.get("tls_fingerprint"):
+        return Trust(fingerprints=tuple(tls["tls_fingerprint"]))
+    if tls.get("ca_path"):
+        return Trust(ca_path=tls["ca_path"])
+    if tls.get("validate_certs") is False:
+        return Trust(validate_certs=False)
+    if access.fingerprints:
+        return Trust(fingerprints=access.fingerprints)
+    if access.ca:
+        return Trust(ca_content=access.ca)
+    shared = _shared_trust(parameters)
+    if tls.get("validate_certs") and not shared.verifies:
+        return Trust(ca_path=shared.ca_path)
+    return shared
+
+
+def _note(memory: Memory, item: _Asked, answer: t.Any, context: Context) -> None:
+    if item.access.credential is None:
+        return
+    reason = answer.reason if isinstance(answer, TargetError) else None
+    if reason in (None, "unauthorized", "forbidden"):
+        memory.note(item.machine.name, reason is not None, item.access.version, context.now())
+
+
+def _error(machine: Machine, failure: TargetFailure) -> TargetError:
+    return TargetError(machine.name, redacted(machine.endpoint), failure.reason, failure.detail)
+
+
+def _warn_of_unverified(targets: t.Sequence[Target], context: Context) -> None:
+    count = sum(
+        not target.trust.verifies and target.endpoint.startswith("https:") for target in targets
+    )
+    if count:
+        context.warn(
+            f"The certificates of {count} targets are not verified, because validate_certs is "
+            "false; pin them by tls_fingerprint (the module tls_fingerprint_info shows them)"
+        )

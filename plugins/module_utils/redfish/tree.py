@@ -1,0 +1,122 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reading a BMC's tree: each resource once, and going on where one of them is out of order."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import Object
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import identity, link
+
+MOST_PAGES = 50
+MOST_MEMBERS = 500
+_EXPAND_SECONDS = 5.0
+
+# What concerns a resource; all other reasons concern the machine.
+_OF_ONE_RESOURCE = frozenset({"not_found", "malformed", "server_error", "throttled"})
+
+
+class Tree:
+    """One BMC. ``failures`` are those of resources that should have answered."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, Object | None] = {}
+        self._failed: dict[str, TargetFailure] = {}
+        self.can_expand = False
+
+    @property
+    def failures(self) -> list[TargetFailure]:
+        return list(self._failed.values())
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether any resource could be read."""
+        return any(body is not None for body in self._known.values())
+
+    async def read(self, uri: str) -> Object | None:
+        """The resource, or None where it is absent or out of order.
+
+        Raises TargetFailure where the machine does not answer or refuses the account.
+        """
+        place = identity(uri)
+        if not place:
+            return None
+        if place not in self._known:
+            self._known[place] = await self._get(uri)
+        return self._known[place]
+
+    async def require(self, uri: str) -> Object | None:
+        """As ``read``, but raises the failure of a resource that is there and out of order."""
+        body = await self.read(uri)
+        if identity(uri) in self._failed:
+            raise self._failed[identity(uri)]
+        return body
+
+    async def members(self, uri: str, *, required: bool = False) -> list[str] | None:
+        """The URIs of a collection's members over all its pages; None where there is none."""
+        entries = await self.entries(uri, "Members", required=required)
+        if entries is None:
+            return None
+        uris = {identity(found): found for found in map(link, entries) if found}
+        return list(uris.values())[:MOST_MEMBERS]
+
+    async def entries(
+        self, uri: str, name: str, *, required: bool = False, expand: bool = False
+    ) -> list[t.Any] | None:
+        """The items of a list that may go on in further pages; None where there is none.
+
+        With ``expand`` the BMC is asked for contents in place of links, if it says that it can;
+        what it leaves as links stays links. Circles and endless lists end.
+        """
+        body = await self._expanded(uri) if expand else None
+        if body is None:
+            body = await (self.require(uri) if required else self.read(uri))
+        if body is None:
+            return None
+        found: list[t.Any] = []
+        seen: set[str] = set()
+        while body is not None:
+            items = body.get(name)
+            found += items if isinstance(items, list) else []
+            following = link(body.get(f"{name}@odata.nextLink"))
+            if not following or following in seen or len(seen) >= MOST_PAGES - 1:
+                break
+            seen.add(following)
+            body = await self.read(following)
+        return found
+
+    async def _expanded(self, uri: str) -> Object | None:
+        """The first page of a collection with its members' contents; None where that fails."""
+        if not self.can_expand or "?" in uri:
+            return None
+        query = "?$expand=.($levels=1)"
+        try:
+            answer = await self._client.get_json(identity(uri) + query, limit=_EXPAND_SECONDS)
+        except TargetFailure as failure:
+            if failure.reason in _OF_ONE_RESOURCE or failure.reason == "timeout":
+                return None
+            raise
+        body = answer.body if isinstance(answer.body, dict) else {}
+        return body if isinstance(body.get("Members"), list) else None
+
+    async def _get(self, uri: str) -> Object | None:
+        try:
+            body = (await self._client.get_json(uri)).body
+        except TargetFailure as failure:
+            if failure.reason not in _OF_ONE_RESOURCE:
+                raise
+            if failure.reason != "not_found":
+                self._failed[identity(uri)] = failure
+            return None
+        if not isinstance(body, dict):
+            self._failed[identity(uri)] = TargetFailure(
+                "malformed", f"the resource {uri} is not a JSON object; look at the BMC's firmware"
+            )
+            return None
+        # Some firmware answers HTTP 200 with an error in the body.
+        return None if "error" in body and "@odata.id" not in body else body

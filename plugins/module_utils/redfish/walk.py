@@ -1,0 +1,243 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Finding the inlet temperature and the power of one BMC by walking its tree, or by what is known.
+
+A walk asks for no resource before it matters: the levels of ``sensors`` are tried in their order,
+and the first that yields a usable reading ends it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import Object, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish import power, sensors, words
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
+    Chassis,
+    Survey,
+    nothing_found,
+    survey,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
+    identity,
+    last_segment,
+    link,
+    natural_order,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors import (
+    Choice,
+    Temperature,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+
+MOST_SENSORS = 200
+
+
+@dataclass(frozen=True)
+class Known:
+    """Where an earlier walk found the readings; empty where none did.
+
+    ``is_doubtful`` says that the inlet sensor has not given a reading for long.
+    """
+
+    inlet_uri: str = ""
+    inlet_name: str = ""
+    power_uri: str = ""
+    vendor: str | None = None
+    is_doubtful: bool = False
+
+
+class Walk:
+    """One BMC's readings. Failures are TargetFailures: of the machine, or of one quantity."""
+
+    def __init__(self, tree: Tree, known: Known) -> None:
+        self._tree = tree
+        self._known = known
+        self._survey: Survey | None = None
+
+    @property
+    def vendor(self) -> str | None:
+        return self._survey.vendor if self._survey else self._known.vendor
+
+    async def read_inlet(self) -> Choice:
+        """The inlet temperature. Raises TargetFailure, no_sensor or implausible among others."""
+        known = await self._known_inlet()
+        if known is not None and known.celsius is not None:
+            return Choice(known, "known_sensor")
+        if known is not None and not self._known.is_doubtful:
+            raise _unusable([known])
+        return await self._search_inlet(await self._surveyed())
+
+    async def read_power(self) -> power.Power:
+        """The server's power. Raises TargetFailure; where 0 W was read, it has a field ``uri``."""
+        known = await self._known_power()
+        if known is not None:
+            if known.is_plausible:
+                return known
+            raise _implausible_power(known)
+        return await self._search_power(await self._surveyed())
+
+    async def _surveyed(self) -> Survey:
+        if self._survey is None:
+            self._survey = await survey(self._tree)
+        return self._survey
+
+    async def _known_inlet(self) -> Temperature | None:
+        uri, name = self._known.inlet_uri, self._known.inlet_name
+        if not uri or await self._tree.require(uri) is None:
+            return None
+        found = await self._temperatures_at(uri)
+        named = [item for item in found if item.name == name]
+        return min(
+            named,
+            key=lambda item: (item.source != "summary", natural_order(item.order)),
+            default=None,
+        )
+
+    async def _temperatures_at(self, uri: str) -> list[Temperature]:
+        body = await self._tree.read(uri) or {}
+        if "Temperatures" in body:
+            entries = await self._tree.entries(uri, "Temperatures")
+            return sensors.of_thermal(uri, {"Temperatures": entries})
+        if body.keys() & {"TemperatureSummaryCelsius", "TemperatureReadingsCelsius"}:
+            return sensors.of_metrics(uri, body)
+        return sensors.of_sensor(uri, body)
+
+    async def _known_power(self) -> power.Power | None:
+        uri = self._known.power_uri
+        body = await self._tree.require(uri) if uri else None
+        if body is None:
+            return None
+        return (
+            power.of_environment(uri, body)
+            or (power.of_power(uri, body) if "PowerControl" in body else None)
+            or (power.of_sensor(uri, body) if "Reading" in body else None)
+        )
+
+    async def _search_inlet(self, found: Survey) -> Choice:
+        seen: list[Temperature] = []
+        groups = (self._whole, found.inner, found.unreadable)
+        for group in groups:
+            temperatures, choice = await self._search_chassis(await group())
+            if choice is not None:
+                return choice
+            seen += temperatures
+            if sensors.candidates(sensors.ALL_LEVELS, seen):
+                break
+        hindered = sensors.candidates((*sensors.ALL_LEVELS, *sensors.ROOM_LEVELS), seen)
+        if hindered:
+            raise _unusable(hindered)
+        raise nothing_found(self._tree, "sensor of the air that enters the server")
+
+    async def _whole(self) -> list[Chassis]:
+        return (await self._surveyed()).whole
+
+    async def _search_chassis(
+        self, group: t.Sequence[Chassis]
+    ) -> tuple[list[Temperature], Choice | None]:
+        """All temperatures that had to be looked at, and the one that was chosen."""
+        seen: list[Temperature] = []
+        steps = (
+            (self._metrics, sensors.METRICS_LEVELS),
+            (self._sensors, sensors.SENSOR_LEVELS),
+            (self._thermal, sensors.THERMAL_LEVELS),
+        )
+        for read, levels in steps:
+            for chassis in group:
+                seen += await read(chassis)
+            choice = sensors.choose(levels, seen)
+            if choice is not None:
+                return seen, choice
+        if sensors.candidates(sensors.ALL_LEVELS, seen):
+            return seen, None
+        return seen, sensors.choose(sensors.ROOM_LEVELS, seen)
+
+    async def _metrics(self, chassis: Chassis) -> list[Temperature]:
+        uri = chassis.link("ThermalSubsystem")
+        if not uri:
+            return []
+        if chassis.body:
+            uri = link((await self._tree.read(uri) or {}).get("ThermalMetrics"))
+        else:
+            uri += "/ThermalMetrics"
+        body = await self._tree.read(uri)
+        return sensors.of_metrics(uri, body) if body else []
+
+    async def _thermal(self, chassis: Chassis) -> list[Temperature]:
+        uri = chassis.link("Thermal")
+        entries = await self._tree.entries(uri, "Temperatures") if uri else None
+        return sensors.of_thermal(uri, {"Temperatures": entries})
+
+    async def _sensors(self, chassis: Chassis) -> list[Temperature]:
+        uri = link(chassis.body.get("Sensors"))
+        members = objects(await self._tree.entries(uri, "Members", expand=True) if uri else None)
+        found: list[Temperature] = []
+        for place, body in _worthwhile(members):
+            content = body if len(body) > 1 else await self._tree.read(place)
+            found += sensors.of_sensor(place, content) if content else []
+        return found
+
+    async def _search_power(self, found: Survey) -> power.Power:
+        unbelieved: power.Power | None = None
+        for chassis in found.whole:
+            for reading in (self._environment_power, self._control_power):
+                watts = await reading(chassis)
+                if watts is not None and watts.is_plausible:
+                    return watts
+                unbelieved = unbelieved or watts
+        if unbelieved is not None and (found.is_on or unbelieved.watts):
+            raise _implausible_power(unbelieved)
+        if unbelieved is not None:
+            raise TargetFailure("no_sensor", "the server takes 0 W: it is off, or does not measure")
+        raise nothing_found(self._tree, "power reading of the whole server")
+
+    async def _environment_power(self, chassis: Chassis) -> power.Power | None:
+        uri = chassis.link("EnvironmentMetrics")
+        body = await self._tree.read(uri) or {}
+        watts = power.of_environment(uri, body)
+        if watts is not None:
+            return watts
+        sensor = power.sensor_of_environment(body)
+        return power.of_sensor(sensor, await self._tree.read(sensor) or {})
+
+    async def _control_power(self, chassis: Chassis) -> power.Power | None:
+        uri = chassis.link("Power")
+        return power.of_power(uri, await self._tree.read(uri) or {})
+
+
+def _worthwhile(members: t.Sequence[Object]) -> list[tuple[str, Object]]:
+    """Those members of a Sensors collection whose names do not say that they cannot matter."""
+    named = [(last_segment(identity(link(body))), link(body), body) for body in members]
+    chosen = [
+        (natural_order(name), uri, body)
+        for name, uri, body in named
+        if uri and not words.is_elsewhere(name) and not words.is_other_quantity(name)
+    ]
+    chosen.sort(key=lambda item: item[:2])
+    return [(uri, body) for _order, uri, body in chosen][:MOST_SENSORS]
+
+
+def _unusable(temperatures: t.Sequence[Temperature]) -> TargetFailure:
+    """The failure for sensors that are there but give nothing; an absurd reading says the most."""
+    absurd = [item for item in temperatures if item.problem.startswith("reads")]
+    item = (absurd or list(temperatures))[0]
+    place = f"the sensor {item.name!r} at {identity(item.uri)}"
+    if absurd:
+        return TargetFailure(
+            "implausible",
+            f"{place} {item.problem}, outside {sensors.COLDEST_CELSIUS:g} to "
+            f"{sensors.HOTTEST_CELSIUS:g} °C; have it checked",
+        )
+    return TargetFailure("no_sensor", f"{place} {item.problem}; look whether the server is on")
+
+
+def _implausible_power(reading: power.Power) -> TargetFailure:
+    return TargetFailure(
+        "implausible",
+        f"{identity(reading.uri)} says that the server takes {reading.watts:g} W; update the "
+        "BMC's firmware, or leave power out of gather",
+        uri=identity(reading.uri),
+    )

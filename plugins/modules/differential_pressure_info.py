@@ -1,0 +1,173 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module differential_pressure_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: differential_pressure_info
+short_description: Read the differential pressure of many nodes
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Reads the pressure difference over each node from differential pressure servers.
+  - One server usually knows all nodes. It gets at most four requests at once, and nodes that share
+    a sensor cost one request.
+  - A pressure that is null, absent, not a number, or beyond 10000 Pa is missing and becomes an
+    error; it is never 0.
+options:
+  targets:
+    description:
+      - The nodes to read. Either this or O(snapshot) is required.
+      - The sensor is looked up by the first of O(targets[].sensor), O(targets[].node_name) and
+        O(targets[].node_ip) that is given, else by O(targets[].name).
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: Name of the node, unique in the list.
+        type: str
+        required: true
+      endpoint:
+        description:
+          - URL of the pressure server, such as V(http://10.0.0.1:5000). A base path is kept.
+        type: str
+        required: true
+      sensor:
+        description: Identifier of a sensor.
+        type: str
+      node_name:
+        description: Name of the node, as the pressure server knows it.
+        type: str
+      node_ip:
+        description: Address of the node, as the pressure server knows it.
+        type: str
+      username:
+        description:
+          - User name, together with O(targets[].password). It goes before every other credential.
+        type: str
+      password:
+        description: Password, together with O(targets[].username).
+        type: str
+      credential:
+        description:
+          - Key of an entry in O(credentials), or C(<namespace>/<name>) of a Secret with the keys
+            C(username) and C(password), and optionally C(ca.crt) and C(tls_fingerprint).
+          - If it is given but not there, the target is an error and gets no request. A target that
+            names no credential gets the entry C(default) of O(credentials), if there is one.
+        type: str
+      validate_certs:
+        description: Whether this target's certificate is verified; O(validate_certs) by default.
+        type: bool
+      ca_path:
+        description: Path of certificates in PEM that this target is verified with.
+        type: path
+      tls_fingerprint:
+        description:
+          - SHA-256 fingerprints of the target's certificate or of its public key. If one fits,
+            nothing else is verified; if none does, nothing is sent.
+        type: list
+        elements: str
+extends_documentation_fragment:
+  - wattwise.kube.fleet
+  - wattwise.kube.kubernetes
+  - wattwise.kube.progress
+  - wattwise.kube.attributes
+  - wattwise.kube.attributes.info_module
+requirements:
+  - aiohttp >= 3.10
+"""
+
+EXAMPLES = r"""
+- name: Read the pressure over one node
+  wattwise.kube.differential_pressure_info:
+    targets:
+      - name: node-1
+        endpoint: http://10.0.0.1:5000
+
+- name: Read two nodes that share a sensor
+  wattwise.kube.differential_pressure_info:
+    targets:
+      - name: node-1
+        endpoint: http://10.0.0.1:5000
+        sensor: 101037B
+      - name: node-2
+        endpoint: http://10.0.0.1:5000
+        sensor: 101037B
+
+- name: Read all nodes by their NodeConfigs, with options that other modules share
+  module_defaults:
+    group/wattwise.kube.wattwise:
+      snapshot: /var/lib/wattwise/run/snapshot.json
+      timeout: 5
+  block:
+    - name: Read the pressures
+      wattwise.kube.differential_pressure_info:
+"""
+
+RETURN = r"""
+readings:
+  description:
+    - One entry for each node whose pressure was read, in the order of the input.
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the target.
+      type: str
+      sample: node-1
+    pascals:
+      description: Pressure difference, in Pa.
+      type: float
+      sample: 7.5
+    sensor_id:
+      description: Identifier of the sensor; null where the server gives none.
+      type: str
+      sample: 101037B
+    temperature_celsius:
+      description: Temperature at the sensor, in °C; null where the server gives none.
+      type: float
+      sample: 26.02
+errors:
+  description:
+    - Targets without a result, or without a part of it, in the order of the input.
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the target.
+      type: str
+      sample: node-7
+    endpoint:
+      description: Its endpoint.
+      type: str
+      sample: https://10.0.0.107
+    reason:
+      description:
+        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
+          V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
+      type: str
+      sample: timeout
+    detail:
+      description: What was wrong, where, and what to do.
+      type: str
+      sample: >-
+        no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; look
+        whether it is overloaded, or raise timeout
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.pressure import SPEC, read_pressure
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(SPEC, read_pressure)
+
+
+if __name__ == "__main__":
+    main()

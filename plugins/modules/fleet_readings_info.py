@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module fleet_readings_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_readings_info
+short_description: Merge what machines answered into one document of readings
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Merges the results of M(wattwise.kube.redfish_thermal_info) and
+    M(wattwise.kube.differential_pressure_info), which may come from several gateways.
+  - A value that is missing is taken from the last readings while these are young enough, and is
+    then marked as stale; else from the annotations C(wattwise.github.io/fallback-inlet-celsius)
+    and C(wattwise.github.io/fallback-delta-p-pascal) of the NodeConfig; else it stays missing. It
+    is never taken for zero.
+  - Writes the readings, the statuses of the NodeConfigs and a file for Prometheus. These are
+    observations, so the task is never changed.
+options:
+  snapshot:
+    description:
+      - Path of the snapshot document whose NodeConfigs say which nodes are expected.
+    type: path
+    required: true
+  thermal:
+    description:
+      - Results of M(wattwise.kube.redfish_thermal_info), one a gateway. A failed one stands for its
+        nodes.
+    type: list
+    elements: dict
+    default: []
+  pressure:
+    description:
+      - Results of M(wattwise.kube.differential_pressure_info), one a gateway.
+    type: list
+    elements: dict
+    default: []
+  models:
+    description:
+      - Results of M(wattwise.kube.redfish_ml_model_info), one a gateway.
+    type: list
+    elements: dict
+    default: []
+  previous:
+    description:
+      - Path of the readings document of the last observation; may be absent.
+    type: path
+  max_age:
+    description:
+      - Seconds for which a value of the last observation may stand in for a missing one.
+    type: float
+    default: 300.0
+  path:
+    description:
+      - Where to write the readings document.
+    type: path
+  models_path:
+    description:
+      - Where to write the models that BMCs name, for M(wattwise.kube.power_prediction_info).
+    type: path
+  statuses_path:
+    description:
+      - Where to write the statuses that are new, for M(wattwise.kube.kube_apply) with C(src_key)
+        set to V(statuses).
+      - A reading is new when it moved by 0.5 °C, 1 Pa or 2 % of the watts, or after five minutes.
+    type: path
+  textfile:
+    description:
+      - Where to write the readings in Prometheus' text format.
+    type: path
+  min_success:
+    description:
+      - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
+        differential pressure must have been read; the task fails below it, with all results in the
+        failure.
+    type: float
+    default: 0.0
+extends_documentation_fragment:
+  - wattwise.kube.attributes.info_module
+requirements:
+  - fastjsonschema >= 2.20
+"""
+
+EXAMPLES = r"""
+- name: Merge what was read
+  wattwise.kube.fleet_readings_info:
+    snapshot: /var/lib/wattwise/run/snapshot.json
+    thermal:
+      - "{{ thermal }}"
+    pressure:
+      - "{{ pressure }}"
+    path: /var/lib/wattwise/run/readings.json
+
+- name: Merge the shares of all gateways, and fill gaps from the last run
+  wattwise.kube.fleet_readings_info:
+    snapshot: /var/lib/wattwise/run/snapshot.json
+    thermal: "{{ thermal_of_gateways.results }}"
+    pressure: "{{ pressure_of_gateways.results }}"
+    previous: /var/lib/wattwise/run/last-readings.json
+    max_age: 600
+    min_success: 0.5
+
+- name: Write metrics for node_exporter
+  wattwise.kube.fleet_readings_info:
+    snapshot: /var/lib/wattwise/run/snapshot.json
+    thermal:
+      - "{{ thermal }}"
+    textfile: /var/lib/node_exporter/textfile/wattwise.prom
+"""
+
+RETURN = r"""
+readings:
+  description:
+    - Readings by node, in °C, Pa and W, null where missing. C(source) says of each whether it was
+      V(read), is the V(last) value or the V(fallback).
+  returned: always
+  type: dict
+  sample:
+    worker-0:
+      delta_p_pascal: 4.2
+      inlet_celsius: 22.5
+      power_watts: 187.0
+      source:
+        delta_p_pascal: read
+        inlet_celsius: read
+        power_watts: read
+      stale: false
+      time: "2026-01-31T12:00:00Z"
+      times:
+        delta_p_pascal: "2026-01-31T12:00:00Z"
+        inlet_celsius: "2026-01-31T12:00:00Z"
+        power_watts: "2026-01-31T12:00:00Z"
+errors:
+  description: What could not be read, and why.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - detail: "https://10.0.0.100 does not answer within 10 s"
+      endpoint: https://10.0.0.100
+      name: worker-1
+      reason: timeout
+summary:
+  description: How many nodes are configured, fresh, stale and failed; the hottest; watts in all.
+  returned: always
+  type: dict
+  sample:
+    configured: 50
+    failed: 2
+    fresh: 48
+    hottest_inlet_celsius: 27.5
+    hottest_node: r3-n12
+    measured_nodes: 50
+    measured_watts: 9120.5
+    stale: 1
+statuses:
+  description: How many statuses are new.
+  returned: when O(statuses_path) is given
+  type: int
+  sample: 2
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils import observation
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(observation.SPEC, observation.observe)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module node_config_template."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_config_template
+short_description: Render NodeConfigTemplates to a NodeConfig for every node
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Makes a NodeConfig for every node that a template selects, ready for
+    M(wattwise.kube.kube_apply), and the statuses of templates and NodeConfigs. Asks and changes
+    nothing itself.
+  - C(type), C(endpoint) and C(basicAuthSecret.name) may be Go templates. Variables are
+    C(.Hostname) (label C(kubernetes.io/hostname), else the node's name), C(.Name),
+    C(.IPv4.Address) and C(.IPv4.Octet1) to C(.IPv4.Octet4) (of the first internal IPv4 address;
+    without one the octets are empty), C(.Labels) and C(.Annotations).
+  - Pipelines, parentheses, trim markers, comments and literals work as in Go. The functions of Go
+    are C(and), C(or), C(not), C(eq), C(ne), C(lt), C(le), C(gt), C(ge), C(index), C(len) and
+    C(printf); those of sprig C(trim), C(trimAll), C(trimPrefix), C(trimSuffix), C(lower),
+    C(upper), C(replace), C(substr), C(trunc), C(repeat), C(nospace), C(contains), C(hasPrefix),
+    C(hasSuffix), C(quote), C(toString), C(split), C(splitList), C(first), C(last), C(int),
+    C(int64), C(atoi), C(add), C(add1), C(sub), C(mul), C(div), C(mod), C(max), C(min),
+    C(default), C(empty), C(coalesce) and C(ternary). Everything else, also C(if) and C(range), is
+    refused by name.
+  - A field that does not render, or not to something that a NodeConfig may hold, is an entry in
+    RV(errors) and a condition. Its NodeConfig is not made; one that an earlier run made keeps its
+    last good specification.
+  - Of several NodeConfigs for one node the first API group counts, then a hand-made one, then the
+    oldest, then the first by name. The others get the condition C(Shadowed).
+options:
+  templates:
+    description:
+      - NodeConfigTemplates, as the API gives them, of either shape.
+      - With O(snapshot) they come beside those of the snapshot; one that is also there replaces
+        its specification.
+      - Ansible takes C({{ }}) for its own, so write C(!unsafe) before texts in playbooks and
+        inventories.
+    type: list
+    elements: dict
+  nodes:
+    description:
+      - Nodes, as the API gives them.
+    type: list
+    elements: dict
+  snapshot:
+    description:
+      - Path of a snapshot document, with nodes, templates and the NodeConfigs that there are.
+      - Without it nothing is known of NodeConfigs that exist, hand-made ones among them.
+    type: path
+  tls_fingerprints:
+    description:
+      - SHA-256 fingerprints of certificates by node, each one text or a list. They become the
+        annotation C(wattwise.github.io/tls-fingerprint), and the node's BMC is then trusted by
+        these alone.
+    type: dict
+    default: {}
+  path:
+    description:
+      - Where to write RV(node_configs) and RV(statuses) as one document, instead of returning
+        them; M(wattwise.kube.kube_apply) reads it with C(src) and C(src_key).
+    type: path
+extends_documentation_fragment:
+  - wattwise.kube.attributes.info_module
+requirements:
+  - fastjsonschema >= 2.20 (where a document is read or written)
+"""
+
+EXAMPLES = r"""
+- name: Render one template for one node
+  wattwise.kube.node_config_template:
+    templates:
+      - apiVersion: wao.bitmedia.co.jp/v1beta1
+        kind: NodeConfigTemplate
+        metadata:
+          name: rack-1
+          namespace: wao-system
+        spec:
+          nodeSelector:
+            matchLabels:
+              rack: r1
+          template:
+            metricsCollector:
+              inletTemp:
+                type: Redfish
+                endpoint: !unsafe "https://10.0.100.{{ .IPv4.Octet4 }}"
+                basicAuthSecret:
+                  name: !unsafe "{{ .Hostname }}-bmc"
+              deltaP:
+                type: DifferentialPressureAPI
+                endpoint: http://10.0.0.1:5000
+            predictor: {}
+    nodes:
+      - metadata:
+          name: worker-1
+          labels:
+            kubernetes.io/hostname: worker-1
+            rack: r1
+        status:
+          addresses:
+            - type: InternalIP
+              address: 10.0.0.11
+  register: rendered
+
+- name: Render all templates of the cluster
+  wattwise.kube.node_config_template:
+    snapshot: /var/lib/wattwise/run/snapshot.json
+    path: /var/lib/wattwise/run/node_configs.json
+  register: rendered
+
+- name: Apply what was rendered, and remove what no template wants any more
+  wattwise.kube.kube_apply:
+    src:
+      - /var/lib/wattwise/run/node_configs.json
+    src_key: node_configs
+    prune: wattwise-node-configs
+    prune_owner_kinds:
+      - NodeConfigTemplate
+
+- name: Render all templates, and pin the certificate of one machine
+  wattwise.kube.node_config_template:
+    snapshot: /var/lib/wattwise/run/snapshot.json
+    tls_fingerprints:
+      worker-1: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
+    path: /var/lib/wattwise/run/node_configs.json
+"""
+
+RETURN = r"""
+node_configs:
+  description: NodeConfigs to apply, in the order of API group, namespace and name.
+  returned: when O(path) is not given
+  type: list
+  elements: dict
+  sample:
+    - apiVersion: wao.bitmedia.co.jp/v1beta1
+      kind: NodeConfig
+      metadata:
+        labels:
+          app.kubernetes.io/managed-by: wattwise.kube
+          applyset.kubernetes.io/part-of: wattwise-node-configs
+          wattwise.github.io/template: rack-1
+        name: rack-1-worker-1
+        namespace: wao-system
+      spec:
+        metricsCollector:
+          deltaP:
+            endpoint: http://10.0.0.1:5000
+            type: DifferentialPressureAPI
+          inletTemp:
+            basicAuthSecret:
+              name: worker-1-bmc
+            endpoint: https://10.0.100.11
+            type: Redfish
+        nodeName: worker-1
+        predictor: {}
+statuses:
+  description:
+    - Statuses to write with M(wattwise.kube.kube_apply), with the conditions C(Rendered) and
+      C(Shadowed).
+  returned: when O(path) is not given
+  type: list
+  elements: dict
+  sample:
+    - apiVersion: wao.bitmedia.co.jp/v1beta1
+      kind: NodeConfigTemplate
+      metadata:
+        name: rack-1
+        namespace: wao-system
+      status:
+        conditions:
+          - message: "NodeConfigs rendered: 1"
+            reason: Rendered
+            status: "True"
+            type: Rendered
+        matchedNodes: 1
+errors:
+  description: Fields that did not render. C(node) is null where it is so for all nodes.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - detail: "the template '{{ .Rack }}', column 4: there is no .Rack here; there are .Annotations,
+        .Hostname, .IPv4, .Labels, .Name"
+      field: spec.metricsCollector.inletTemp.basicAuthSecret.name
+      node: worker-1
+      template: wao-system/rack-1
+warnings:
+  description: What a person should know although it is no error, such as a template for no node.
+  returned: always
+  type: list
+  elements: str
+  sample:
+    - NodeConfigTemplate wao-system/rack-9 selects no node; check its nodeSelector
+counts:
+  description: How many templates, NodeConfigs, statuses and errors there are.
+  returned: always
+  type: dict
+  sample:
+    errors: 0
+    node_configs: 1
+    statuses: 2
+    templates: 1
+path:
+  description: Where the document is.
+  returned: when O(path) is given
+  type: str
+  sample: /var/lib/wattwise/run/node_configs.json
+sha256:
+  description: Checksum of the document.
+  returned: when O(path) is given
+  type: str
+  sample: 0d4a1185aa4a0e9cbb0cc1a3c7a4dbf1d1fee3d3e8c8ce92d8d1e4ff6ba6b2f7
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils import nodeconfig_templates
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(nodeconfig_templates.SPEC, nodeconfig_templates.render)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module power_placement."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: power_placement
+short_description: Find the nodes on which waiting pods cost the fewest watts
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Finds a node for all waiting pods at once so that the fleet draws the fewest watts, by each
+    node's power curve, and says how far from the optimum the answer can be at the most.
+  - First as many pods as possible are placed, those of the highest priority before all others;
+    then as few as possible on nodes without a power curve; then the watts decide.
+  - Respects what kube-scheduler respects about CPU, memory, ephemeral storage, pod slots and
+    extended resources, init containers and sidecars, C(nodeName), C(nodeSelector), required node
+    affinity, taints, cordoned nodes, nodes that are not ready, and the required anti-affinity of
+    the pods that run already. C(PreferNoSchedule) keeps nothing away.
+  - A pod with any other rule about where it may run, such as a volume claim, pod affinity or a
+    topology spread, stays unplaced with the reason C(unsupported:) and the field.
+  - Changes nothing in the cluster; M(wattwise.kube.pod_binding) carries the plan out.
+  - Equal input gives an equal answer, unless RV(stopped_by) is V(wall_clock).
+options:
+  snapshot:
+    description:
+      - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote. Placed are its pods
+        that wait for the scheduler O(scheduler_name).
+      - Exactly one of O(snapshot), O(nodes) and O(src) is needed.
+    type: path
+  curves:
+    description:
+      - Path of the document that M(wattwise.kube.power_prediction_info) wrote, with a power curve
+        for each node by name.
+      - Needed with O(snapshot). A curve that stands with a node in O(nodes) wins.
+    type: path
+  src:
+    description:
+      - Path of a JSON or YAML file with C(nodes), C(pods) and C(running) as the options of the same
+        names, and, if wanted, C(node_metrics) (objects of metrics.k8s.io) and C(curves) (power
+        curves by node name).
+    type: path
+  nodes:
+    description:
+      - Nodes, as the Kubernetes API gives them or in a short form.
+      - The short form has C(name), C(allocatable), C(used) (sum of the requests of what runs),
+        C(usage_cores) (CPU use, if measured), C(labels), C(taints), C(unschedulable), C(ready) and
+        C(curve) (C(cpu), a list of cores that ascends, and C(watts), as long a list). All but the
+        name and C(allocatable) can be left out; without C(pods) in C(allocatable) there is no limit
+        of pods.
+      - A power curve may have any shape. Beyond its ends it counts as flat, with a warning.
+    type: list
+    elements: dict
+  pods:
+    description:
+      - Pods to be placed, with O(nodes); all of them, whatever their scheduler. As the Kubernetes
+        API gives them or in a short form.
+      - The short form has C(name), C(namespace), C(requests), C(count) (so many pods, with C(-0),
+        C(-1) … at their names), C(priority), C(labels) and every field of a pod's C(spec) in
+        snake_case, such as C(node_selector).
+    type: list
+    elements: dict
+  running:
+    description:
+      - Pods that have a node, with O(nodes), in either form; the short form needs C(node_name).
+    type: list
+    elements: dict
+  scheduler_name:
+    description:
+      - The pods of O(snapshot) with this C(schedulerName) are placed.
+    type: str
+    default: wattwise
+  usage_source:
+    description:
+      - How the present CPU use of a node is known. V(metrics) is what metrics.k8s.io tells, plus
+        what pods that have not started yet are assumed to use; V(requests) is what all its pods
+        are assumed to use; V(auto) is metrics where there are any, else requests.
+      - With V(metrics), a node without metrics counts as one without a power curve.
+    type: str
+    default: auto
+    choices:
+      - auto
+      - metrics
+      - requests
+  pod_usage_assumption:
+    description:
+      - The share of its CPU request that a pod is assumed to use, from V(0) to V(1).
+    type: float
+    default: 0.8
+  strategy:
+    description:
+      - V(optimal) combines a greedy start, a linear relaxation, local search and, for small tasks,
+        mixed-integer programming. V(greedy) places one pod at a time, the largest first, where it
+        adds the fewest watts; it is there to compare.
+    type: str
+    default: optimal
+    choices:
+      - optimal
+      - greedy
+  time_limit:
+    description:
+      - Seconds that solving may take, more than 0. Work is counted so that it normally ends well
+        before that.
+    type: float
+    default: 10.0
+  seed:
+    description:
+      - Seed of the search, V(0) or more.
+    type: int
+    default: 0
+  allow_power_off:
+    description:
+      - Whether a node without workload (pods of DaemonSets aside) may be put to sleep. It then
+        counts with O(standby_watts) in place of its idle watts, and RV(asleep) names it.
+      - A node in short form with anything in C(used) stays awake.
+    type: bool
+    default: false
+  standby_watts:
+    description:
+      - Watts of a node that sleeps, with O(allow_power_off).
+    type: float
+    default: 0.0
+  unpriced:
+    description:
+      - What nodes without a power curve are good for. V(last_resort) uses them for pods that fit
+        nowhere else, V(exclude) not at all.
+    type: str
+    default: last_resort
+    choices:
+      - last_resort
+      - exclude
+  path:
+    description:
+      - Where to write the result as a plan document, also in check mode.
+    type: path
+extends_documentation_fragment:
+  - wattwise.kube.attributes
+  - wattwise.kube.attributes.info_module
+requirements:
+  - python >= 3.11
+  - ortools >= 9.15
+  - fastjsonschema >= 2.20 (for documents)
+"""
+
+EXAMPLES = r"""
+- name: Plan for the pods that wait
+  wattwise.kube.power_placement:
+    snapshot: /var/lib/wattwise/run/snapshot.json
+    curves: /var/lib/wattwise/run/curves.json
+    path: /var/lib/wattwise/run/plan.json
+  register: plan
+
+- name: Ask where ten pods would go, without a cluster
+  wattwise.kube.power_placement:
+    nodes:
+      - name: node-1
+        allocatable:
+          cpu: "16"
+          memory: 64Gi
+        used:
+          cpu: "4"
+        curve:
+          cpu: [0, 8, 16]
+          watts: [95, 160, 240]
+      - name: node-2
+        allocatable:
+          cpu: "32"
+          memory: 128Gi
+        curve:
+          cpu: [0, 16, 32]
+          watts: [140, 320, 410]
+    pods:
+      - name: worker
+        count: 10
+        requests:
+          cpu: 1500m
+          memory: 2Gi
+
+- name: Compare strategies on the same input
+  module_defaults:
+    wattwise.kube.power_placement:
+      src: fleet.yml
+      allow_power_off: true
+      standby_watts: 8
+  block:
+    - name: Place one pod at a time
+      wattwise.kube.power_placement:
+        strategy: greedy
+      register: greedy
+
+    - name: Place all at once
+      wattwise.kube.power_placement:
+        time_limit: 30
+      register: optimal
+
+    - name: Show the difference
+      ansible.builtin.debug:
+        msg: "{{ greedy.watts.after - optimal.watts.after }} W less"
+"""
+
+RETURN = r"""
+placements:
+  description: The node of each pod, in an order in which they can be bound.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: default
+      node: node-2
+      pod: worker-0
+      resource_version: "4711"
+      uid: 1c0b2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
+watts:
+  description:
+    - Watts of all nodes with a power curve before and after placing, and the least that any
+      placement of the same pods needs.
+  returned: success
+  type: dict
+  sample:
+    after: 512.5
+    before: 255.0
+    lower_bound: 512.4
+gap:
+  description:
+    - How far the added watts can be from the optimum, as a share of the added watts of the bound
+      (or of 1 W where that is more).
+  returned: success
+  type: float
+  sample: 0.00039
+proven:
+  description: Whether the answer is proven to be optimal, to a milliwatt.
+  returned: success
+  type: bool
+  sample: false
+method:
+  description: What found the answer; V(greedy), V(local_search) or V(mip).
+  returned: success
+  type: str
+  sample: mip
+stopped_by:
+  description:
+    - Why the work ended. V(proof) means that nothing better exists, V(completed) that the method
+      had no more to try, V(work_limit) that its counted work was done, V(wall_clock) that
+      O(time_limit) ended it.
+  returned: success
+  type: str
+  sample: work_limit
+asleep:
+  description: Names of the nodes that may sleep, with O(allow_power_off).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+unpriced:
+  description: Names of the nodes without a power curve, which no watts include.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+unplaced:
+  description:
+    - Pods without a node. C(reasons) counts the nodes for each reason, as they are when the plan is
+      carried out; C(message) says the same in kube-scheduler's words.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - message: "0/2 nodes are available: 2 Insufficient cpu."
+      namespace: default
+      pod: large-0
+      reasons:
+        Insufficient cpu: 2
+      uid: null
+nodes:
+  description:
+    - CPU use in cores and watts of each node before and after; no watts where there is no curve.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - cpu_after: 6.8
+      cpu_before: 3.2
+      name: node-1
+      watts_after: 150.25
+      watts_before: 121.0
+path:
+  description: Where the plan was written.
+  returned: when O(path) is given
+  type: str
+  sample: /var/lib/wattwise/run/plan.json
+sha256:
+  description: SHA-256 of the plan, in hexadecimal.
+  returned: when O(path) is given
+  type: str
+  sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(placement.SPEC, placement.place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answers against brute force and an independent checker; equal input, equal output."""
+
+from __future__ import annotations
+
+import json
+import random
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from support.brute_force_placement import optimum, optimum_of_the_same_pods
+from support.placement_checker import Json, value_of, violations
+from support.random_placements import random_fleet, random_parameters
+
+TOLERANCE_WATTS = 2e-6
+PROOF_WATTS = 1e-3
+
+
+@pytest.mark.parametrize("first_seed", range(0, 600, 50))
+def test_answers_lie_between_the_bound_and_the_optimum(first_seed: int) -> None:
+    proven = 0
+    for seed in range(first_seed, first_seed + 50):
+        parameters = random_parameters(seed)
+        result = place(parameters)
+        assert violations(parameters, result) == [], seed
+        best, found = optimum(parameters), value_of(parameters, result)
+        assert found <= best, seed
+        same_pods = optimum_of_the_same_pods(parameters, result)
+        assert result["watts"]["lower_bound"] <= -float(same_pods[2]) + TOLERANCE_WATTS, seed
+        if result["proven"]:
+            proven += 1
+            assert found[:2] == best[:2], seed
+            assert abs(float(found[2] - best[2])) <= PROOF_WATTS, seed
+            assert result["watts"]["lower_bound"] <= -float(best[2]) + TOLERANCE_WATTS, seed
+    assert proven >= 49
+
+
+@pytest.mark.parametrize("first_seed", [0, 50, 100])
+def test_greedy_answers_are_feasible_and_their_bounds_true(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 50):
+        parameters = {**random_parameters(seed), "strategy": "greedy"}
+        result = place(parameters)
+        assert violations(parameters, result) == [], seed
+        assert value_of(parameters, result) <= optimum(parameters), seed
+        same_pods = optimum_of_the_same_pods(parameters, result)
+        assert result["watts"]["lower_bound"] <= -float(same_pods[2]) + TOLERANCE_WATTS, seed
+
+
+FLEETS = [
+    {"seed": 1, "nodes": 12, "pods": 60, "groups": 6},
+    {"seed": 3, "nodes": 12, "pods": 100, "groups": 10, "allow_power_off": True},
+    {"seed": 4, "nodes": 80, "pods": 1500, "groups": 25, "time_limit": 5.0},
+]
+
+
+def fleet(*, seed: int, nodes: int, pods: int, groups: int, **options: t.Any) -> Json:
+    return {**random_fleet(seed, nodes, pods, groups), **options}
+
+
+@pytest.mark.parametrize("size", FLEETS, ids=lambda size: f"{size['nodes']}x{size['pods']}")
+def test_larger_answers_are_feasible_near_the_bound_and_no_worse_than_greedy(size: Json) -> None:
+    parameters = fleet(**size)
+    result, greedy = place(parameters), place({**parameters, "strategy": "greedy"})
+    assert violations(parameters, result) == []
+    assert value_of(parameters, result) >= value_of(parameters, greedy)
+    assert result["gap"] <= 0.01
+    assert result["method"] == ("mip" if size["nodes"] == 12 else "local_search")
+
+
+@pytest.mark.parametrize("size", FLEETS[1:], ids=["mip", "local search"])
+def test_the_same_input_gives_the_same_output_in_any_order(size: Json) -> None:
+    parameters = fleet(**size)
+    source = random.Random(0)
+    shuffled = {**parameters, **{key: parameters[key][:] for key in ("nodes", "pods")}}
+    source.shuffle(shuffled["nodes"])
+    source.shuffle(shuffled["pods"])
+    answers = [json.dumps(place(each)) for each in (parameters, parameters, shuffled)]
+    assert answers[0] == answers[1] == answers[2]
+    assert json.loads(answers[0])["stopped_by"] != "wall_clock"
+
+
+def test_splitting_a_group_into_two_entries_changes_no_watts() -> None:
+    parameters = fleet(seed=5, nodes=8, pods=20, groups=3)
+    entry = parameters["pods"][0]
+    half = entry["count"] // 2
+    split = [
+        {**entry, "name": "first", "count": half},
+        {**entry, "name": "second", "count": entry["count"] - half},
+        *parameters["pods"][1:],
+    ]
+    whole, parted = place(parameters), place({**parameters, "pods": split})
+    assert whole["proven"] and parted["proven"]
+    assert whole["watts"]["after"] == pytest.approx(parted["watts"]["after"], abs=PROOF_WATTS)
+
+
+def test_one_node_more_never_costs_more_added_watts() -> None:
+    parameters = fleet(seed=6, nodes=7, pods=20, groups=3)
+    fewer = {**parameters, "nodes": parameters["nodes"][1:]}
+    added = [
+        result["watts"]["after"] - result["watts"]["before"]
+        for result in (place(parameters), place(fewer))
+    ]
+    assert added[0] <= added[1] + PROOF_WATTS
+
+
+@pytest.mark.slow
+def test_many_more_answers_equal_the_optimum() -> None:
+    for seed in range(1000, 11000):
+        parameters = random_parameters(seed)
+        result = place(parameters)
+        assert violations(parameters, result) == [], seed
+        found, best = value_of(parameters, result), optimum(parameters)
+        assert found[:2] == best[:2] and abs(float(found[2] - best[2])) <= PROOF_WATTS, seed

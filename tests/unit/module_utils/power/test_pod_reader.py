@@ -1,0 +1,232 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power import pod_reader
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    Constraints,
+    Expression,
+    NodeTerm,
+    Toleration,
+)
+
+Json = dict[str, t.Any]
+MEBIBYTE = 2**20
+
+
+def container(cpu: str, memory: str = "0", **more: t.Any) -> Json:
+    return {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu", "memory"),
+    [
+        ({"containers": [container("100m", "64Mi"), container("0.2", "1Mi")]}, 300, 65),
+        (
+            {
+                "containers": [container("100m", "10Mi")],
+                "initContainers": [container("500m", "1Mi"), container("300m", "40Mi")],
+            },
+            500,
+            40,
+        ),
+        (
+            {
+                "containers": [container("200m", "10Mi")],
+                "initContainers": [
+                    container("100m", "5Mi", restartPolicy="Always"),
+                    container("150m", "20Mi"),
+                    container("50m", "1Mi", restartPolicy="Always"),
+                ],
+            },
+            350,
+            25,
+        ),
+        (
+            {
+                "containers": [container("100m", "10Mi")],
+                "initContainers": [
+                    container("400m", "0", restartPolicy="Always"),
+                    container("900m", "0"),
+                ],
+            },
+            1300,
+            10,
+        ),
+        (
+            {"containers": [container("1", "8Mi")], "overhead": {"cpu": "250m", "memory": "2Mi"}},
+            1250,
+            10,
+        ),
+        (
+            {
+                "containers": [container("100m", "10Mi")],
+                "resources": {"requests": {"cpu": "700m"}, "limits": {"memory": "99Mi"}},
+                "overhead": {"cpu": "50m"},
+            },
+            750,
+            10,
+        ),
+        (
+            {"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "2", "memory": "1Mi"}}},
+            2000,
+            1,
+        ),
+        ({"containers": [{"resources": {"limits": {"cpu": "2", "memory": "1Mi"}}}]}, 2000, 1),
+        ({"containers": []}, 0, 0),
+    ],
+    ids=[
+        "sum",
+        "largest init container",
+        "sidecars run beside",
+        "sidecar while starting",
+        "overhead",
+        "pod level",
+        "pod level limits",
+        "limit as request",
+        "nothing",
+    ],
+)
+def test_effective_requests_are_what_the_kubelet_reserves(
+    spec: Json, cpu: int, memory: int
+) -> None:
+    requests = pod_reader.effective_requests(spec, "pod a/b")
+    assert requests.get("cpu", 0) == cpu
+    assert requests.get("memory", 0) == memory * MEBIBYTE
+
+
+def read(pod: Json, assumption: str = "0.8") -> t.Any:
+    return pod_reader.read_pod(pod, Decimal(assumption), frozenset())
+
+
+def test_a_pod_is_read_from_its_short_form_as_from_kubernetes() -> None:
+    terms = [
+        {
+            "matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}],
+            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+        }
+    ]
+    required = {"nodeSelectorTerms": terms}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    tolerations = [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}]
+    kubernetes = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7"},
+        "spec": {
+            "affinity": affinity,
+            "containers": [container("500m", "1Gi")],
+            "nodeSelector": {"topology.kubernetes.io/zone": "a"},
+            "priority": 9,
+            "tolerations": tolerations,
+        },
+    }
+    short = {
+        "name": "web",
+        "namespace": "shop",
+        "uid": "u1",
+        "resource_version": "7",
+        "affinity": {
+            "node_affinity": {
+                "required_during_scheduling_ignored_during_execution": {
+                    "node_selector_terms": [
+                        {
+                            "match_expressions": terms[0]["matchExpressions"],
+                            "match_fields": terms[0]["matchFields"],
+                        }
+                    ]
+                }
+            }
+        },
+        "node_selector": {"topology.kubernetes.io/zone": "a"},
+        "priority": 9,
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "tolerations": tolerations,
+    }
+    (converted,) = pod_reader.as_kubernetes_pods([short], "pods")
+    pod = read(kubernetes)
+    assert read(dict(converted)) == pod
+    assert pod.shape.requests == (("cpu", 500), ("memory", 2**30), ("pods", 1))
+    assert (pod.shape.use_microcores, pod.shape.priority) == (400_000, 9)
+    assert pod.shape.constraints == Constraints(
+        node_selector=(("topology.kubernetes.io/zone", "a"),),
+        node_terms=(
+            NodeTerm(
+                (Expression("disk", "In", ("ssd",)),),
+                (Expression("metadata.name", "In", ("n1",)),),
+            ),
+        ),
+        tolerations=(Toleration("a", "Exists", "", "NoSchedule"),),
+    )
+
+
+def test_a_count_makes_numbered_pods() -> None:
+    pods = pod_reader.as_kubernetes_pods([{"name": "w", "count": 3}, {"name": "single"}], "pods")
+    assert [pod["metadata"]["name"] for pod in pods] == ["w-0", "w-1", "w-2", "single"]
+
+
+def test_a_field_of_a_short_form_that_is_not_understood_is_unsupported() -> None:
+    (pod,) = pod_reader.as_kubernetes_pods(
+        [{"name": "a", "topology_spread_constraints": [{"max_skew": 1}]}], "pods"
+    )
+    assert read(dict(pod)).shape.unsupported == ("spec.topologySpreadConstraints",)
+
+
+def test_use_is_exact_below_a_millicore() -> None:
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": [container("33m")]}}
+    assert read(pod).shape.use_microcores == 26_400
+    assert read(pod, "0.37").shape.use_microcores == 12_210
+
+
+@pytest.mark.parametrize(
+    ("pod", "pending"),
+    [
+        ({"spec": {"schedulerName": "wattwise"}}, True),
+        ({"spec": {}}, False),
+        ({"spec": {"schedulerName": "wattwise", "nodeName": "n"}}, False),
+        ({"spec": {"schedulerName": "wattwise", "schedulingGates": [{"name": "g"}]}}, False),
+        (
+            {
+                "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {"schedulerName": "wattwise"},
+            },
+            False,
+        ),
+        ({"spec": {"schedulerName": "wattwise"}, "status": {"phase": "Failed"}}, False),
+    ],
+)
+def test_only_pods_that_wait_for_our_scheduler_are_pending(pod: Json, pending: bool) -> None:
+    assert pod_reader.is_pending(pod, "wattwise") is pending
+
+
+@pytest.mark.parametrize(
+    ("pods", "message"),
+    [
+        ("web", "pods must be a list"),
+        (["web"], r"pods\[0\] must be a mapping"),
+        ([{"count": 2}], r"pods\[0\]\.name must be a text that is not empty"),
+        ([{"name": "a", "count": -1}], r"pods\[0\]\.count: -1 is not a number of pods"),
+        ([{"name": "a", "count": "2"}], r"pods\[0\]\.count: '2' is not a number of pods"),
+        ([{"metadata": {}}], r"pods\.metadata\.name must be a text"),
+        (
+            [{"name": "a", "requests": {"cpu": "-1"}}],
+            r"pod default/a: container main resources\.requests\.cpu: '-1' is negative",
+        ),
+        (
+            [{"name": "a", "requests": {"memory": "1 GB"}}],
+            r"pod default/a: .*requests\.memory: '1 GB' is not a Kubernetes quantity",
+        ),
+        ([{"name": "a", "priority": "high"}], r"spec\.priority: 'high' is not a whole number"),
+        ([{"name": "a", "tolerations": "all"}], r"spec\.tolerations must be a list"),
+        ([{"name": "a", "node_selector": ["ssd"]}], r"spec\.nodeSelector must be a mapping"),
+    ],
+)
+def test_bad_pods_are_refused_in_one_sentence(pods: t.Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        for pod in pod_reader.as_kubernetes_pods(pods, "pods"):
+            read(dict(pod))

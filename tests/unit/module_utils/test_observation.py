@@ -1,0 +1,278 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import datetime
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, observation
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+
+NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+Json = dict[str, t.Any]
+
+
+def later(seconds: float) -> Context:
+    return Context(now=lambda: NOON + datetime.timedelta(seconds=seconds))
+
+
+def node_config(node: str, annotations: Json | None = None, status: Json | None = None) -> Json:
+    return {
+        "apiVersion": "wao.bitmedia.co.jp/v1beta1",
+        "kind": "NodeConfig",
+        "metadata": {
+            "name": f"t-{node}",
+            "namespace": "wao-system",
+            "annotations": annotations or {},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"nodeName": node, "metricsCollector": {}, "predictor": {}},
+        "status": status or {},
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    snapshot(tmp_path, node_config("n1"), node_config("n2"))
+    return tmp_path
+
+
+def snapshot(folder: Path, *configs: Json) -> None:
+    nodes = [{"metadata": {"name": config["spec"]["nodeName"]}} for config in configs]
+    body = {"cluster": {}, "nodes": nodes, "node_configs": list(configs)}
+    documents.write(str(folder / "snapshot.json"), "snapshot", body)
+
+
+def thermal(**celsius: float | None) -> Json:
+    readings = [
+        {"name": node, "inlet_celsius": value, "power_watts": 100.0 if value else None}
+        for node, value in celsius.items()
+    ]
+    return {"readings": readings, "errors": []}
+
+
+def pressure(**pascals: float) -> Json:
+    return {"readings": [{"name": key, "pascals": value} for key, value in pascals.items()]}
+
+
+def failure(node: str, reason: str = "timeout", detail: str = "too slow") -> Json:
+    return {"name": node, "endpoint": "https://b", "reason": reason, "detail": detail}
+
+
+def observe(folder: Path, context: Context | None = None, **parameters: t.Any) -> Json:
+    given = {
+        "snapshot": str(folder / "snapshot.json"),
+        "previous": str(folder / "readings.json"),
+        "path": str(folder / "readings.json"),
+        "statuses_path": str(folder / "statuses.json"),
+        **parameters,
+    }
+    return observation.observe(given, context or later(0))
+
+
+def statuses(folder: Path) -> dict[str, Json]:
+    body = documents.load(str(folder / "statuses.json"), "node_configs")
+    return {item["metadata"]["name"]: item["status"] for item in body["statuses"]}
+
+
+def test_results_of_two_gateways_become_one_document(run: Path) -> None:
+    result = observe(
+        run, thermal=[thermal(n1=21.5), thermal(n2=24.0)], pressure=[pressure(n1=3.0, n2=-1.0)]
+    )
+    document = documents.load(str(run / "readings.json"), "readings")
+    assert document["readings"] == result["readings"]
+    assert result["readings"]["n2"]["inlet_celsius"] == 24.0
+    assert result["readings"]["n2"]["delta_p_pascal"] == -1.0
+    assert result["summary"] == {
+        "configured": 2,
+        "fresh": 2,
+        "stale": 0,
+        "failed": 0,
+        "hottest_node": "n2",
+        "hottest_inlet_celsius": 24.0,
+        "measured_nodes": 2,
+        "measured_watts": 200.0,
+    }
+    assert not result["changed"]
+
+
+def test_a_dead_gateway_is_named_for_its_nodes_and_the_others_are_read(run: Path) -> None:
+    dead = {"unreachable": True, "msg": "ssh: connect to host gw2 port 22: refused"}
+    result = observe(run, thermal=[thermal(n1=21.5), dead], pressure=[pressure(n1=3.0), dead])
+    assert result["readings"]["n1"]["inlet_celsius"] == 21.5
+    assert result["readings"]["n2"]["inlet_celsius"] is None
+    [error] = result["errors"]
+    assert (error["name"], error["reason"]) == ("n2", "unreachable")
+    assert "gw2 port 22" in error["detail"]
+
+
+def test_a_missing_value_is_the_last_one_while_that_is_young_and_never_zero(run: Path) -> None:
+    observe(run, thermal=[thermal(n1=21.5)], pressure=[pressure(n1=3.0)])
+    errors = {"readings": [], "errors": [failure("n1")]}
+    soon = observe(run, later(200), thermal=[errors], pressure=[pressure(n1=4.0)], max_age=300)
+    assert soon["readings"]["n1"] == {
+        "inlet_celsius": 21.5,
+        "delta_p_pascal": 4.0,
+        "power_watts": 100.0,
+        "time": "2026-01-31T12:00:00Z",
+        "times": {
+            "inlet_celsius": "2026-01-31T12:00:00Z",
+            "delta_p_pascal": "2026-01-31T12:03:20Z",
+            "power_watts": "2026-01-31T12:00:00Z",
+        },
+        "source": {"inlet_celsius": "last", "delta_p_pascal": "read", "power_watts": "last"},
+        "stale": True,
+    }
+    # A last value does not grow younger by being handed on.
+    too_late = observe(run, later(301), thermal=[errors], pressure=[pressure(n1=4.0)], max_age=300)
+    assert too_late["readings"]["n1"]["inlet_celsius"] is None
+    assert too_late["readings"]["n1"]["source"] == {"delta_p_pascal": "read"}
+
+
+def test_the_fallback_of_a_node_config_is_the_last_choice_and_is_not_kept(tmp_path: Path) -> None:
+    annotations = {"wattwise.github.io/fallback-inlet-celsius": "25"}
+    snapshot(tmp_path, node_config("n1", annotations))
+    first = observe(tmp_path, pressure=[pressure(n1=3.0)])
+    assert first["readings"]["n1"]["inlet_celsius"] == 25.0
+    assert first["readings"]["n1"]["source"]["inlet_celsius"] == "fallback"
+    second = observe(tmp_path, later(10), pressure=[pressure(n1=3.0)])
+    assert second["readings"]["n1"]["source"]["inlet_celsius"] == "fallback"
+    snapshot(tmp_path, node_config("n1", dict.fromkeys(annotations, "warm")))
+    with pytest.raises(InvalidInput, match="fallback-inlet-celsius is 'warm'; write a number"):
+        observe(tmp_path)
+
+
+def test_an_unreadable_last_document_is_as_good_as_none(run: Path) -> None:
+    (run / "readings.json").write_text("{")
+    assert observe(run, thermal=[thermal(n1=20.0)])["readings"]["n1"]["stale"] is False
+
+
+def test_below_min_success_it_fails_after_everything_is_written(run: Path) -> None:
+    errors = {"readings": [], "errors": [failure("n1"), failure("n2", "tls", "not trusted")]}
+    with pytest.raises(WattwiseError, match=r"Only 0 of 2 nodes .*\(0\.5\).*: too slow") as caught:
+        observe(run, thermal=[errors], min_success=0.5)
+    assert len(caught.value.fields["errors"]) == 2
+    assert statuses(run)["t-n2"]["conditions"][0] == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Tls",
+        "message": "not trusted",
+    }
+
+
+def stored_after(folder: Path, node: str = "n1") -> Json:
+    return statuses(folder)[f"t-{node}"]
+
+
+def test_a_status_is_written_when_a_reading_moved_or_is_old_and_not_else(tmp_path: Path) -> None:
+    snapshot(tmp_path, node_config("n1"))
+    observe(tmp_path, thermal=[thermal(n1=21.0)], pressure=[pressure(n1=3.0)])
+    written = stored_after(tmp_path)
+    assert written["readings"]["inletTemp"] == {"celsius": 21.0, "time": "2026-01-31T12:00:00Z"}
+    snapshot(tmp_path, node_config("n1", status=written))
+
+    def count(celsius: float, seconds: float, pascals: float = 3.0) -> int:
+        result = observe(
+            tmp_path,
+            later(seconds),
+            thermal=[thermal(n1=celsius)],
+            pressure=[pressure(n1=pascals)],
+        )
+        return int(result["statuses"])
+
+    assert count(21.4, 60) == 0
+    assert count(21.5, 60) == 1
+    assert count(21.0, 60, pascals=4.0) == 1
+    assert count(21.0, 299) == 0
+    assert count(21.0, 301) == 1
+
+
+def test_a_node_that_fails_keeps_its_last_reading_in_status_and_is_not_ready(
+    tmp_path: Path,
+) -> None:
+    snapshot(tmp_path, node_config("n1"))
+    observe(tmp_path, thermal=[thermal(n1=21.0)], pressure=[pressure(n1=3.0)])
+    written = stored_after(tmp_path)
+    snapshot(tmp_path, node_config("n1", status=written))
+    errors = {"readings": [], "errors": [failure("n1", "no_sensor", "no inlet")]}
+    observe(tmp_path, later(60), thermal=[errors], pressure=[pressure(n1=3.0)])
+    status = stored_after(tmp_path)
+    assert status["conditions"][0]["reason"] == "NoSensor"
+    assert status["readings"]["inletTemp"] == written["readings"]["inletTemp"]
+
+
+def test_sensors_and_authentication_go_to_the_status(tmp_path: Path) -> None:
+    snapshot(tmp_path, node_config("n1"))
+    result = thermal(n1=21.0)
+    result["sensors"] = [
+        {
+            "name": "n1",
+            "inlet_uri": "/r/1",
+            "inlet_name": "Inlet",
+            "power_uri": "/r/2",
+            "vendor": "X",
+        }
+    ]
+    result["authentication"] = [
+        {"name": "n1", "failures": 2, "last_attempt": "2026-01-31T12:00:00Z"}
+    ]
+    observe(tmp_path, thermal=[result], pressure=[pressure(n1=1.0)])
+    status = stored_after(tmp_path)
+    assert status["sensors"] == {
+        "inletTemp": {"uri": "/r/1", "name": "Inlet"},
+        "power": {"uri": "/r/2"},
+        "vendor": "X",
+    }
+    assert status["authentication"]["failures"] == 2
+
+
+def test_refusals_are_remembered_while_nobody_asks(tmp_path: Path) -> None:
+    refused = {"failures": 2, "lastAttempt": "2026-01-31T11:59:00Z", "secretResourceVersion": "7"}
+    snapshot(tmp_path, node_config("n1", status={"authentication": refused}))
+    observe(tmp_path, thermal=[{"msg": "gone"}], pressure=[pressure(n1=1.0)])
+    assert stored_after(tmp_path)["authentication"] == refused
+    accepted = {**thermal(n1=20.0), "authentication": [{"name": "n1", "failures": 0}]}
+    observe(tmp_path, thermal=[accepted], pressure=[pressure(n1=1.0)])
+    assert "authentication" not in stored_after(tmp_path)
+
+
+def test_the_models_of_all_gateways_are_kept(run: Path) -> None:
+    models = [{"models": [{"name": "n1"}], "errors": []}, {"models": [{"name": "n2"}]}]
+    observe(run, models=models, models_path=str(run / "models.json"))
+    assert json.loads((run / "models.json").read_text())["models"] == [
+        {"name": "n1"},
+        {"name": "n2"},
+    ]
+
+
+def test_the_textfile_is_in_prometheus_format_with_ages_and_errors(run: Path) -> None:
+    path = run / "wattwise.prom"
+    observe(run, thermal=[thermal(n1=21.5)], pressure=[pressure(n1=3.0)])
+    errors = {"readings": [], "errors": [failure("n1"), failure("n2", "tls")]}
+    observe(run, later(30), thermal=[errors], pressure=[], textfile=str(path))
+    text = path.read_text()
+    assert '# TYPE inlet_temp_celsius gauge\ninlet_temp_celsius{node="n1"} 21.5\n' in text
+    assert 'delta_p_pascal{node="n1"} 3\n' in text
+    assert 'node_power_watts{node="n1"} 100\n' in text
+    assert 'wattwise_reading_age_seconds{node="n1",quantity="inlet_temp_celsius"} 30\n' in text
+    assert 'wattwise_endpoint_failing{node="n2",reason="tls"} 1\n' in text
+    assert 'node="n2"' not in text.replace('wattwise_endpoint_failing{node="n2"', "")
+    assert path.stat().st_mode & 0o777 == 0o644
+    with pytest.raises(InvalidInput, match="is the folder there"):
+        observe(run, textfile=str(run / "none" / "x.prom"))
+
+
+def test_node_configs_of_nodes_that_are_gone_are_left_out(tmp_path: Path) -> None:
+    body = {"cluster": {}, "nodes": [], "node_configs": [node_config("n1")]}
+    documents.write(str(tmp_path / "snapshot.json"), "snapshot", body)
+    result = observe(tmp_path, thermal=[thermal(n1=20.0)], min_success=1.0)
+    assert result["summary"]["configured"] == 0

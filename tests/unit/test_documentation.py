@@ -1,0 +1,262 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the pages for people say is so: names, links, examples, tests and variables."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
+from lab.comparison import Comparison
+from lab.demo import summary
+from lab.state import LabState
+from support import ansible_yaml
+from support.wao import node
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+PAGES = [
+    str(path.relative_to(ROOT))
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *(ROOT / "roles" / role / "README.md" for role in ROLES),
+    )
+]
+# Of the playbooks themselves, not of a role.
+OTHER_VARIABLES = {
+    "wattwise_kubeconfig",
+    "wattwise_context",
+    "wattwise_run_dir",
+    "wattwise_gateway_selector",
+    "observe_trust_file",
+    "teardown_everything_of",
+}
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_NAME = re.compile(r"\bwattwise\.kube\.(\w+)")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
+
+
+@cache
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of this language."""
+    return [body for name, body in _BLOCK.findall(text_of(page)) if name == language]
+
+
+def examples() -> Iterator[Any]:
+    """What stands in the YAML blocks of all pages."""
+    for page in PAGES:
+        for body in blocks(page, "yaml"):
+            yield ansible_yaml.load(body)
+
+
+def values_of(value: Any, key: str) -> Iterator[Any]:
+    """Everything that stands under this key, however deep."""
+    for name, member in value.items() if isinstance(value, dict) else ():
+        if name == key:
+            yield member
+        yield from values_of(member, key)
+    for item in value if isinstance(value, list) else ():
+        yield from values_of(item, key)
+
+
+def role_options(role: str) -> dict[str, dict[str, Any]]:
+    """The variables of a role, of all its entry points, without those of the connection."""
+    specs = yaml.safe_load(text_of(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"]
+    options: dict[str, dict[str, Any]] = {}
+    for entry in specs.values():
+        options.update(entry.get("options") or {})
+    return {name: option for name, option in options.items() if name not in OTHER_VARIABLES}
+
+
+def section(page: str, heading: str) -> str:
+    """The text from a heading to the next one."""
+    _before, _heading, after = text_of(page).partition(f"\n{heading}\n")
+    return re.split(r"^#", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of each row of a table whose first cell is code."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def variables(text: str) -> list[str]:
+    return [row[0].strip("`| ") for row in rows(text)]
+
+
+def anchor(heading: str) -> str:
+    """The name under which a heading is linked to, as on GitHub."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_are_yaml(page: str) -> None:
+    assert all(ansible_yaml.load(body) is not None for body in blocks(page, "yaml"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_everything_of_the_collection_that_is_named_exists(page: str) -> None:
+    folders = {"playbooks": "*.yml", "plugins/modules": "*.py", "roles": "*"}
+    present = {
+        path.stem for folder, pattern in folders.items() for path in (ROOT / folder).glob(pattern)
+    }
+    # The name of the action group, in group/wattwise.kube.wattwise.
+    assert set(_NAME.findall(text_of(page))) - {"wattwise"} <= present
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_playbooks_that_are_run_exist(page: str) -> None:
+    named = set(re.findall(r"ansible-playbook wattwise\.kube\.(\w+)", text_of(page)))
+    assert named <= {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    broken = [
+        target
+        for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page))
+        if "://" not in target and not leads_somewhere(page, target)
+    ]
+    assert not broken
+
+
+def leads_somewhere(page: str, target: str) -> bool:
+    path, _hash, fragment = target.partition("#")
+    destination = (ROOT / page).parent / path if path else ROOT / page
+    if not destination.exists() or not fragment:
+        return destination.exists()
+    return fragment in map(anchor, _HEADING.findall(destination.read_text(encoding="utf-8")))
+
+
+def test_the_demo_s_figures_have_the_form_that_it_prints() -> None:
+    [shown] = blocks("README.md", "text")
+    result = Comparison(300, 50, 5747.0, 8515.0, 7246.0, 7244.0, 2.2, "r2-n12", 27.0, 0)
+    printed = summary(result, LabState(Path("lab/.state")))
+    numbers = re.compile(r"(?<!\w)[\s+-]*[\d,.]+(?!\w)")
+    assert numbers.sub(" 0", shown.rstrip()) == numbers.sub(" 0", printed)
+
+
+def test_every_part_of_the_collection_is_in_the_readme() -> None:
+    text = text_of("README.md")
+    parts = [path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")]
+    parts += [path.stem for path in (ROOT / "playbooks").glob("*.yml")]
+    assert not [name for name in parts if f"`wattwise.kube.{name}`" not in text]
+    assert not [role for role in ROLES if f"[`{role}`](roles/{role}/README.md)" not in text]
+
+
+def test_the_tests_that_show_a_deviation_exist() -> None:
+    named = _TEST.findall(text_of("docs/compatibility.md"))
+    assert len(named) > 30
+    missing = [f"{path}::{name}" for path, name in named if name not in defined_tests(path)]
+    assert not missing
+
+
+@cache
+def defined_tests(path: str) -> frozenset[str]:
+    """The tests of a file, those in classes as ``Class::test``; none where there is no file."""
+    if not (ROOT / path).exists():
+        return frozenset()
+    body = ast.parse(text_of(path)).body
+    found = [item.name for item in body if isinstance(item, ast.FunctionDef)]
+    found += [
+        f"{item.name}::{member.name}"
+        for item in body
+        if isinstance(item, ast.ClassDef)
+        for member in item.body
+        if isinstance(member, ast.FunctionDef)
+    ]
+    return frozenset(found)
+
+
+def test_every_numbered_defect_has_its_row() -> None:
+    table = section("docs/compatibility.md", "### Numbered defects")
+    assert re.findall(r"^\| (B\d+) \|", table, re.MULTILINE) == [f"B{n}" for n in range(1, 18)]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_inventory_reference_has_every_variable_with_its_type_and_default(role: str) -> None:
+    given = {
+        name.strip("`| "): (kind, default)
+        for name, kind, default, *_meaning in rows(section("docs/inventory.md", f"### {role}"))
+    }
+    options = role_options(role)
+    assert given.keys() == options.keys()
+    for name, (kind, default) in given.items():
+        assert kind == options[name]["type"], name
+        assert_default(options[name], default, name)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_readme_of_a_role_has_every_variable_with_its_default(role: str) -> None:
+    table = rows(section(f"roles/{role}/README.md", "## Variables"))
+    options = role_options(role)
+    assert [row[0].strip("`| ") for row in table] == list(options)
+    for name, default, *_meaning in table:
+        assert_default(options[name.strip("`| ")], default, name)
+
+
+def assert_default(option: dict[str, Any], shown: str, name: str) -> None:
+    """A default is shown as YAML between backticks; one that is computed, in words."""
+    if shown.startswith("`"):
+        assert yaml.safe_load(shown.strip("`")) == option["default"], name
+    else:
+        assert "default" not in option, name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_of_a_role_are_those_that_its_argument_specification_tells(role: str) -> None:
+    defaults = yaml.safe_load(text_of(f"roles/{role}/defaults/main.yml"))
+    options = role_options(role)
+    assert defaults.keys() == options.keys()
+    told = {name: option["default"] for name, option in options.items() if "default" in option}
+    assert {name: defaults[name] for name in told} == told
+
+
+def test_the_variables_of_the_playbooks_are_in_the_inventory_reference() -> None:
+    assert set(variables(text_of("docs/inventory.md"))) >= OTHER_VARIABLES
+
+
+def test_examples_of_inventories_use_only_variables_that_there_are() -> None:
+    known = OTHER_VARIABLES.union(*map(role_options, ROLES))
+    for example in examples():
+        for groups in ("clusters", "bmc_gateways", "all"):
+            for group in values_of(example, groups):
+                hosts = (group.get("hosts") or {}).values()
+                for given in (group.get("vars") or {}, *hosts):
+                    assert given.keys() <= known
+
+
+def test_templates_in_examples_render() -> None:
+    given = [
+        template
+        for example in examples()
+        for templates in values_of(example, "node_configs_templates")
+        for template in templates
+    ]
+    assert len(given) >= 4
+    labels = {"node.kubernetes.io/instance-type": "r650"}
+    for template in given:
+        selector = template["spec"]["nodeSelector"]
+        wanted = {**labels, **(selector.get("matchLabels") or {})}
+        for expression in selector.get("matchExpressions") or []:
+            wanted[expression["key"]] = expression["values"][0]
+        manifest = {"metadata": {"name": template["name"]}, "spec": template["spec"]}
+        result = render({"templates": [manifest], "nodes": [node("n1", "10.0.0.7", labels=wanted)]})
+        assert result["errors"] == [], template["name"]
+        assert len(result["node_configs"]) == 1, template["name"]
