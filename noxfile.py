@@ -227,8 +227,8 @@ def unit(session: nox.Session) -> None:
         stale.unlink()
     run_pytest(
         session,
-        *("-m", "not slow", "-o", "faulthandler_timeout=120"),
-        *("--numprocesses=2", "--dist=loadfile"),
+        *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=120"),
+        *("-m", "not slow"),
         *existing("tests/unit", "tests/conformance"),
         launcher=("coverage", "run", f"--data-file={data}", "-m"),
     )
@@ -243,7 +243,8 @@ def integration(session: nox.Session) -> None:
     if not folders:
         session.skip("there is no integration test yet")
     wait_for_lab_build(session)
-    run_pytest(session, "-m", "not slow", *folders)
+    # They share a lab, so one after the other; in a worker, so that one that hangs ends alone.
+    run_pytest(session, "--numprocesses=1", "-m", "not slow", *folders)
 
 
 @gate("test")
@@ -252,7 +253,13 @@ def molecule(session: nox.Session) -> None:
     if not existing("extensions/molecule", pattern="molecule.yml"):
         session.skip("there is no scenario yet")
     wait_for_lab_build(session)
-    run(session, "molecule", "test", "--all", "--report")
+    state = BUILD / "molecule-lab"
+    try:
+        command = ("molecule", "test", "--all", "--report")
+        run(session, *command, *session.posargs, WATTWISE_TEST_LAB_STATE=str(state))
+    finally:
+        if state.exists():
+            run(session, "python", "-m", "lab", "down", "--state", str(state))
 
 
 @gate("test-deep")

@@ -99,6 +99,16 @@ def test_a_namespace_without_any_field_is_unchanged_in_the_second_run(
     assert actions(gone) == ["deleted"]
 
 
+def test_empty_labels_and_annotations_are_unchanged_in_the_second_run(
+    kubeconfig: str, namespace: str
+) -> None:
+    kind = definition("Empty", namespace, a={"type": "string"})
+    one = custom("Empty", namespace, a="x")
+    one["metadata"] |= {"labels": {}, "annotations": {}}
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": [kind, one]})) == ["created"] * 2
+    assert actions(apply({"kubeconfig": kubeconfig, "manifests": [one]})) == ["unchanged"]
+
+
 def test_only_what_differs_is_configured_and_shown_in_the_diff(
     kubeconfig: str, namespace: str
 ) -> None:

@@ -1,0 +1,160 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbooks site, place, trust and teardown on the whole lab, as their users run them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from lab import workload
+from lab.api import Api
+from lab.comparison import compare
+from lab.inventory import CLUSTER
+from support import ansible_yaml
+from support.lab import RunningLab
+from support.playbook import PlaybookRun, run_playbook
+
+Json = dict[str, t.Any]
+
+NODE_CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"
+
+
+@pytest.fixture
+def api(whole_lab: RunningLab) -> Iterator[Api]:
+    """The lab's API with no pods of an earlier test."""
+    with Api(whole_lab.state.kubeconfig) as opened:
+        workload.make_namespace(opened)
+        workload.delete_pods(opened, whole_lab.settings)
+        yield opened
+        workload.delete_pods(opened, whole_lab.settings)
+
+
+def play(
+    name: str, lab: RunningLab, folder: Path, *arguments: str, **options: t.Any
+) -> PlaybookRun:
+    run_dir = ("-e", f"wattwise_run_dir={folder}")
+    inventory = ("-i", str(lab.state.inventory))
+    return run_playbook(
+        f"wattwise.kube.{name}", folder, *inventory, *run_dir, *arguments, **options
+    )
+
+
+def document(folder: Path, kind: str) -> Json:
+    return t.cast("Json", json.loads((folder / CLUSTER / f"{kind}.json").read_text()))
+
+
+def test_teardown_check_and_install_from_an_empty_cluster(
+    whole_lab: RunningLab, kube: Kube, api: Api, tmp_path: Path
+) -> None:
+    """One story, because each step needs the state that the one before left."""
+    assert play("site", whole_lab, tmp_path).returncode == 0
+    made_by_hand = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "by-hand", "namespace": "wao-system"},
+    }
+    kept = "/api/v1/namespaces/wao-system/configmaps/by-hand"
+    kube.request("POST", "/api/v1/namespaces/wao-system/configmaps", made_by_hand)
+    assert play("teardown", whole_lab, tmp_path).returncode == 0
+    assert kube.find(kept) is not None
+    assert kube.find(NODE_CONFIGS) is not None
+    everything = ("-e", f"teardown_everything_of={CLUSTER}")
+    assert play("teardown", whole_lab, tmp_path, *everything).returncode == 0
+    assert kube.find(NODE_CONFIGS) is None
+    kube.request("DELETE", kept)
+
+    workload.create_pods(api, workload.demo_pods(20, seed=3), "wattwise")
+    checked = play("site", whole_lab, tmp_path, "--check", "--diff")
+    assert checked.returncode == 0, checked.output
+    assert "20 pods placed, 0 left waiting" in checked.output
+    assert "W predicted after" in checked.output
+    assert kube.find(NODE_CONFIGS) is None
+    assert not any(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
+    planned = {item["pod"]: item["node"] for item in document(tmp_path, "plan")["placements"]}
+    assert planned.keys() == {pod["metadata"]["name"] for pod in workload.list_pods(api)}
+    assert all(name in checked.output for name in planned)
+
+    installed = play("site", whole_lab, tmp_path, as_json=True)
+    assert installed.returncode == 0, installed.output
+    assert len(kube.list(NODE_CONFIGS)) == whole_lab.settings.nodes
+    assert all(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
+    again = play("site", whole_lab, tmp_path, as_json=True)
+    assert again.stats()[CLUSTER]["changed"] == 0
+
+
+def test_a_pod_that_fits_nowhere_or_is_not_understood_waits_with_the_reason(
+    whole_lab: RunningLab, api: Api, tmp_path: Path
+) -> None:
+    pods = workload.demo_pods(3, seed=1)
+    pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
+    pods[1]["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        }
+    ]
+    workload.create_pods(api, pods, "wattwise")
+    assert play("site", whole_lab, tmp_path).returncode == 0
+    found = {pod["metadata"]["name"]: pod for pod in workload.list_pods(api)}
+    messages = []
+    for pod in pods[:2]:
+        conditions = found[pod["metadata"]["name"]]["status"]["conditions"]
+        [condition] = [item for item in conditions if item["type"] == "PodScheduled"]
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        messages.append(condition["message"])
+    assert messages[0].startswith("0/50 nodes are available: ")
+    assert "50 Insufficient cpu" in messages[0]
+    assert "unsupported: spec.topologySpreadConstraints" in messages[1]
+    assert found[pods[2]["metadata"]["name"]]["spec"]["nodeName"]
+    again = play("site", whole_lab, tmp_path, as_json=True)
+    assert again.stats()[CLUSTER]["changed"] == 0
+
+
+def test_trust_shows_certificates_and_writes_them_only_where_told(
+    whole_lab: RunningLab, tmp_path: Path
+) -> None:
+    assert play("site", whole_lab, tmp_path, "--tags", "crds,node_configs").returncode == 0
+    pinned = ansible_yaml.load(whole_lab.state.inventory.read_text())
+    pins = pinned["clusters"]["hosts"][CLUSTER]["node_configs_tls_fingerprints"]
+    shown = play("trust", whole_lab, tmp_path)
+    assert shown.returncode == 0, shown.output
+    path = tmp_path / "pins.yml"
+    assert not path.exists()
+    told = play("trust", whole_lab, tmp_path, "-e", f"observe_trust_file={path}")
+    assert told.returncode == 0, told.output
+    written = yaml.safe_load(path.read_text())["node_configs_tls_fingerprints"]
+    assert len(written) == whole_lab.settings.nodes
+    for node, fingerprint in pins.items():
+        assert written[node] == fingerprint
+        assert fingerprint in shown.output
+
+
+def test_the_fleet_draws_fewer_watts_than_under_the_default_scheduler(
+    whole_lab: RunningLab,
+) -> None:
+    result = compare(whole_lab.state, pods=150, seed=1, say=print)
+    assert result.wattwise_watts < result.default_watts
+    assert abs(result.fleet_error_percent) < 5
+    assert result.changed_again == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3, 4, 5])
+def test_it_does_so_for_other_workloads(whole_lab: RunningLab, seed: int) -> None:
+    result = compare(whole_lab.state, pods=300, seed=seed, say=print)
+    sys.stdout.write(
+        f"seed {seed}: {result.default_watts:.0f} W under the default scheduler, "
+        f"{result.wattwise_watts:.0f} W under wattwise, predicted {result.predicted_watts:.0f} W\n"
+    )
+    assert result.wattwise_watts < result.default_watts

@@ -1,0 +1,235 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Role and playbook observe on the whole lab: bad machines, gateways, secrets, second runs.
+
+Its library parts are redfish_thermal_info, redfish_ml_model_info, differential_pressure_info and
+fleet_readings_info.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from lab import faults
+from lab.inventory import CLUSTER
+from lab.machines import build_machines
+from support.lab import RunningLab
+from support.playbook import PlaybookRun, run_playbook
+
+Json = dict[str, t.Any]
+
+DEAD, SLOW, NULL = (
+    [f"{rack}-n{number:02d}" for number in range(1, 6)] for rack in ("r1", "r3", "r4")
+)
+TIMEOUT = 8
+
+
+@pytest.fixture(scope="module")
+def with_node_configs(
+    whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory
+) -> RunningLab:
+    """The lab with its NodeConfigs made."""
+    tags = ("--tags", "crds,node_configs")
+    folder = tmp_path_factory.mktemp("site")
+    run = run_playbook("wattwise.kube.site", folder, *inventory(whole_lab), *tags)
+    assert run.returncode == 0, run.output
+    return whole_lab
+
+
+@pytest.fixture
+def configured(with_node_configs: RunningLab) -> Iterator[RunningLab]:
+    """The same lab with time standing still, and well again afterwards."""
+    settings = with_node_configs.settings
+    faults.call(settings, "POST", "/clock", {"offset_seconds": 0, "frozen": True})
+    yield with_node_configs
+    faults.call(settings, "DELETE", "/faults")
+
+
+def inventory(lab: RunningLab) -> tuple[str, str]:
+    return ("-i", str(lab.state.inventory))
+
+
+def observe(lab: RunningLab, folder: Path, *arguments: str, **options: t.Any) -> PlaybookRun:
+    run_dir = ("-e", f"wattwise_run_dir={folder}")
+    name = "wattwise.kube.observe"
+    return run_playbook(name, folder, *inventory(lab), *run_dir, *arguments, **options)
+
+
+def document(folder: Path, kind: str) -> Json:
+    return t.cast("Json", json.loads((folder / CLUSTER / f"{kind}.json").read_text()))
+
+
+def ready(kube: Kube) -> dict[str, tuple[str, str]]:
+    """Node → status and reason of the condition Ready of its NodeConfig."""
+    found = {}
+    for config in kube.list("/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"):
+        [condition] = [item for item in config["status"]["conditions"] if item["type"] == "Ready"]
+        found[config["spec"]["nodeName"]] = (condition["status"], condition["reason"])
+    return found
+
+
+def break_machines(lab: RunningLab) -> None:
+    asked = [
+        *({"kind": "dead-bmc", "node": node} for node in DEAD),
+        *({"kind": "slow-bmc", "node": node, "seconds": 60} for node in SLOW),
+        *({"kind": "null-reading", "node": node} for node in NULL),
+    ]
+    faults.call(lab.settings, "POST", "/faults", asked)
+
+
+def test_bad_machines_are_named_and_all_others_read_as_they_are(
+    configured: RunningLab, kube: Kube, tmp_path: Path
+) -> None:
+    break_machines(configured)
+    run = observe(configured, tmp_path, "-e", f"observe_timeout={TIMEOUT}", as_json=True)
+    assert run.returncode == 0, run.output
+    readings = document(tmp_path, "readings")
+    reasons = {error["name"]: error["reason"] for error in readings["errors"]}
+    assert reasons == {
+        **dict.fromkeys(DEAD, "unreachable"),
+        **dict.fromkeys(SLOW, "timeout"),
+        **dict.fromkeys(NULL, "no_sensor"),
+    }
+    truth = faults.call(configured.settings, "GET", "/truth")
+    good = truth.keys() - reasons.keys()
+    assert len(good) == len(truth) - 15 >= 35
+    for node in good:
+        reading = readings["readings"][node]
+        assert reading["inlet_celsius"] == truth[node]["shown"]["inlet_celsius"], node
+        assert reading["power_watts"] == truth[node]["shown"]["power_watts"], node
+        assert reading["delta_p_pascal"] == pytest.approx(truth[node]["delta_p_pascal"], abs=0.01)
+    for node in reasons:
+        assert readings["readings"][node]["inlet_celsius"] is None
+    conditions = ready(kube)
+    assert {node for node in conditions if conditions[node][0] == "False"} == reasons.keys()
+    assert conditions[DEAD[0]] == ("False", "Unreachable")
+    assert seconds(run, "Read inlet temperature and power from the BMCs") <= TIMEOUT + 5
+
+
+def seconds(run: PlaybookRun, task: str) -> float:
+    """How long a task took, by Ansible's own clock."""
+    body = json.loads(run.output[run.output.index("{") :])
+    [duration] = [
+        entry["task"]["duration"]
+        for play in body["plays"]
+        for entry in play["tasks"]
+        if entry["task"]["name"].endswith(task)
+    ]
+    start, end = (yaml.safe_load(duration[key]) for key in ("start", "end"))
+    return float((end - start).total_seconds())
+
+
+def test_a_second_run_changes_nothing_and_writes_no_status(
+    configured: RunningLab, kube: Kube, tmp_path: Path
+) -> None:
+    first = observe(configured, tmp_path, as_json=True)
+    path = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"
+    before = [item["metadata"]["resourceVersion"] for item in kube.list(path)]
+    second = observe(configured, tmp_path, as_json=True)
+    assert first.returncode == second.returncode == 0
+    assert second.stats()[CLUSTER]["changed"] == 0
+    assert [item["metadata"]["resourceVersion"] for item in kube.list(path)] == before
+
+
+def test_known_sensors_make_a_steady_poll_of_two_requests_a_machine(
+    configured: RunningLab, tmp_path: Path
+) -> None:
+    observe(configured, tmp_path)
+    faults.call(configured.settings, "DELETE", "/requests")
+    assert observe(configured, tmp_path).returncode == 0
+    asked = faults.call(configured.settings, "GET", "/requests")["nodes"]
+    rack_with_models = {node for node in asked if node.startswith("r1-")}
+    steady = {node: asked[node]["requests"] for node in asked.keys() - rack_with_models}
+    assert set(steady.values()) <= {1, 2}
+    # A slow machine of an earlier test may still be busy with what it was asked then.
+    assert {asked[node]["peak_in_flight"] for node in asked.keys() - set(SLOW)} == {1}
+
+
+def test_below_min_success_the_run_fails_with_every_reading_kept(
+    configured: RunningLab, tmp_path: Path
+) -> None:
+    break_machines(configured)
+    run = observe(
+        configured, tmp_path, "-e", f"observe_timeout={TIMEOUT}", "-e", "observe_min_success=0.9"
+    )
+    assert run.returncode != 0
+    assert "Only 35 of 50 nodes were read, less than min_success (0.9)" in run.output
+    assert len(document(tmp_path, "readings")["readings"]) == 50
+
+
+def test_two_gateways_read_their_shares_and_a_dead_one_is_named(
+    configured: RunningLab, tmp_path: Path
+) -> None:
+    gateways = {
+        "gateway-1": {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+            "wattwise_gateway_selector": "topology.kubernetes.io/zone in (r1, r2)",
+        },
+        "gateway-2": {
+            "ansible_host": "127.0.0.1",
+            "ansible_port": 9,
+            "ansible_ssh_common_args": "-o ConnectTimeout=2",
+            "wattwise_gateway_selector": "topology.kubernetes.io/zone notin (r1, r2)",
+        },
+    }
+    hosts = tmp_path / "gateways.yml"
+    hosts.write_text(yaml.safe_dump({"bmc_gateways": {"hosts": gateways}}))
+    run = observe(configured, tmp_path, "-i", str(hosts), "-e", "observe_min_success=0.3")
+    assert run.returncode == 0, run.output
+    readings = document(tmp_path, "readings")
+    read = {
+        node for node, item in readings["readings"].items() if item["inlet_celsius"] is not None
+    }
+    assert read == {node for node in readings["readings"] if node.startswith(("r1-", "r2-"))}
+    missing = [error for error in readings["errors"] if error["name"] == "r3-n01"]
+    assert [error["reason"] for error in missing] == ["unreachable"]
+    assert "gateway" in missing[0]["detail"]
+
+
+def test_a_refused_password_is_not_tried_again_until_its_secret_changes(
+    configured: RunningLab, kube: Kube, tmp_path: Path
+) -> None:
+    fault = {"kind": "unauthorized", "node": "r2-n01"}
+    faults.call(configured.settings, "POST", "/faults", [fault])
+    faults.call(configured.settings, "DELETE", "/requests")
+    for _run in range(2):
+        assert observe(configured, tmp_path).returncode == 0
+    statuses = faults.call(configured.settings, "GET", "/requests")["nodes"]["r2-n01"]["statuses"]
+    assert statuses.get("401") == 1
+    assert ready(kube)["r2-n01"] == ("False", "Unauthorized")
+    assert not faults.call(configured.settings, "GET", "/accounts")["r2-n01"]["locked"]
+    faults.call(configured.settings, "DELETE", "/faults")
+    assert observe(configured, tmp_path).returncode == 0
+    assert ready(kube)["r2-n01"][0] == "False"
+    changed = {"metadata": {"annotations": {"example.org/rotated": "now"}}}
+    secret = "/api/v1/namespaces/wao-system/secrets/bmc-r2"
+    kube.request("PATCH", secret, changed, MERGE_CONTENT_TYPE)
+    assert observe(configured, tmp_path).returncode == 0
+    assert ready(kube)["r2-n01"] == ("True", "Read")
+
+
+def test_no_password_is_in_any_output_document_or_status(
+    configured: RunningLab, kube: Kube, tmp_path: Path
+) -> None:
+    run = observe(configured, tmp_path, "-vvvv", "--diff")
+    assert run.returncode == 0
+    settings = configured.settings
+    machines = build_machines(settings.nodes, settings.racks, settings.seed)
+    stored = json.dumps(kube.list("/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"))
+    written = "".join(path.read_text() for path in (tmp_path / CLUSTER).iterdir())
+    for password in {machine.bmc_password for machine in machines}:
+        assert password not in run.output
+        assert password not in stored
+        assert password not in written
