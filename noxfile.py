@@ -254,12 +254,13 @@ def molecule(session: nox.Session) -> None:
         session.skip("there is no scenario yet")
     wait_for_lab_build(session)
     state = BUILD / "molecule-lab"
+    lab = ("python", "-m", "lab")
     try:
+        run(session, *lab, "up", "--state", str(state), "--nodes", "12", "--racks", "2")
         command = ("molecule", "test", "--all", "--report")
         run(session, *command, *session.posargs, WATTWISE_TEST_LAB_STATE=str(state))
     finally:
-        if state.exists():
-            run(session, "python", "-m", "lab", "down", "--state", str(state))
+        run(session, *lab, "down", "--state", str(state))
 
 
 @gate("test-deep")

@@ -63,17 +63,8 @@ SPEC = KUBERNETES.merge(
                     "resource_version": {"type": "str"},
                 },
             },
-            "unplaced": {
-                "type": "list",
-                "elements": "dict",
-                "options": {
-                    "namespace": {"type": "str", "default": "default"},
-                    "pod": {"type": "str", "required": True},
-                    "message": {"type": "str", "required": True},
-                    "uid": {"type": "str"},
-                    "reasons": {"type": "dict"},
-                },
-            },
+            # No suboptions: Ansible reserves the name ``message``.
+            "unplaced": {"type": "list", "elements": "dict"},
             "mark_unplaced": {"type": "bool", "default": True},
         },
         mutually_exclusive=(("plan", "placements"), ("plan", "unplaced")),
@@ -149,11 +140,17 @@ def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
         if key in seen:
             raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
         seen.add(key)
-    unplaced = [
-        Unplaced(item["namespace"], item["pod"], item["message"], item.get("uid"))
-        for item in (plan.get("unplaced") or [] if options["mark_unplaced"] else [])
-    ]
-    return placements, unplaced
+    unplaced = plan.get("unplaced") or [] if options["mark_unplaced"] else []
+    return placements, [_read_unplaced(item) for item in unplaced]
+
+
+def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
+    for key in ("pod", "message"):
+        if not isinstance(item.get(key), str):
+            raise InvalidInput(f"unplaced: {key} is missing; give what power_placement returns")
+    return Unplaced(
+        item.get("namespace") or "default", item["pod"], item["message"], item.get("uid")
+    )
 
 
 def judge(placement: Placement, pod: Object | None) -> Outcome | None:

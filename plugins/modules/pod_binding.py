@@ -60,29 +60,11 @@ options:
     description:
       - Pods without a node, as M(wattwise.kube.power_placement) returns them; with O(plan), those
         of the plan.
+      - Needed of each are C(pod), the name, and C(message), which says why there is no node. With
+        C(uid), another pod that took the same name is left alone. C(namespace) is V(default) by
+        default.
     type: list
     elements: dict
-    suboptions:
-      namespace:
-        description: Namespace of the pod.
-        type: str
-        default: default
-      pod:
-        description: Name of the pod.
-        type: str
-        required: true
-      message:
-        description: Why there is no node for it.
-        type: str
-        required: true
-      uid:
-        description:
-          - The pod's uid. With it, another pod that took the same name is left alone.
-        type: str
-      reasons:
-        description:
-          - The reasons that make up the message; of no use here.
-        type: dict
   mark_unplaced:
     description:
       - Whether pods without a node get condition and event.

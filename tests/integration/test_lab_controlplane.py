@@ -57,6 +57,7 @@ def run(state: LabState, *arguments: str, **environment: str) -> subprocess.Comp
         capture_output=True,
         text=True,
         timeout=600,
+        check=False,
     )
 
 

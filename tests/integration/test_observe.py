@@ -22,8 +22,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     Kube,
 )
 from lab import faults
-from lab.inventory import CLUSTER
+from lab.inventory import CLUSTER, NAMESPACE
 from lab.machines import build_machines
+from lab.process import wait_until
 from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
 
@@ -39,12 +40,20 @@ TIMEOUT = 8
 def with_node_configs(
     whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory
 ) -> RunningLab:
-    """The lab with its NodeConfigs made."""
+    """The lab with its NodeConfigs made, once the templates of earlier tests are gone."""
+    kube = Kube.connect({"kubeconfig": whole_lab.kubeconfig})
+    wait_until(lambda: not foreign_templates(kube), 60.0, "the templates of other tests to go")
     tags = ("--tags", "crds,node_configs")
     folder = tmp_path_factory.mktemp("site")
     run = run_playbook("wattwise.kube.site", folder, *inventory(whole_lab), *tags)
     assert run.returncode == 0, run.output
     return whole_lab
+
+
+def foreign_templates(kube: Kube) -> list[Json]:
+    path = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigtemplates"
+    found = kube.list(path) if kube.find(path) else []
+    return [item for item in found if item["metadata"]["namespace"] != NAMESPACE]
 
 
 @pytest.fixture

@@ -36,9 +36,9 @@ def random_curve(source: random.Random, cores: int) -> Json:
     """Rising on the whole, or wild; sometimes it ends before the node does."""
     points = source.randint(2, 6)
     reach = cores * source.choice([1, 1, 1, 0.6])
-    cpu = sorted({0.0, *(round(source.uniform(0, reach), 2) for _ in range(points)), reach})
+    cpu = sorted({0.0, *(round(source.uniform(0, reach), 2) for _index in range(points)), reach})
     if source.random() < 0.3:
-        watts = [round(source.uniform(20, 300), 1) for _ in cpu]
+        watts = [round(source.uniform(20, 300), 1) for _point in cpu]
     else:
         bend = source.choice([0.5, 0.8, 1.0, 1.4, 2.0])
         idle, span = source.uniform(20, 120), source.uniform(20, 300)
@@ -93,7 +93,7 @@ def random_pod(source: random.Random, name: str, node_names: list[str], count: i
     if source.random() < 0.15:
         terms = [
             {"match_expressions": source.sample(DEMANDS, source.randint(1, 2))}
-            for _ in range(source.randint(1, 2))
+            for _index in range(source.randint(1, 2))
         ]
         required = {"node_selector_terms": terms}
         pod["affinity"] = {
@@ -131,7 +131,7 @@ def random_fleet(seed: int, nodes: int, pods: int, groups: int) -> Json:
     The curves are as uneven as those that a trained model predicts.
     """
     source = random.Random(seed)
-    kinds = [(source.choice([16, 32, 64]), source.uniform(0.5, 1.8)) for _ in range(4)]
+    kinds = [(source.choice([16, 32, 64]), source.uniform(0.5, 1.8)) for _index in range(4)]
     listed: list[Json] = []
     for index in range(nodes):
         cores, bend = source.choice(kinds)
@@ -148,7 +148,7 @@ def random_fleet(seed: int, nodes: int, pods: int, groups: int) -> Json:
             }
         )
     free = sum(int(node["allocatable"]["cpu"]) for node in listed) * 1000
-    weights = [source.choice([1, 2, 3, 5, 8]) for _ in range(groups)]
+    weights = [source.choice([1, 2, 3, 5, 8]) for _index in range(groups)]
     unit = free * 0.6 / (pods * sum(weights) / groups)
     counts = [pods // groups + int(index < pods % groups) for index in range(groups)]
     return {

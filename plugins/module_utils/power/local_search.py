@@ -24,8 +24,10 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 _LEAST_GAIN_WATTS = 1e-6
-# Entries of the table of exchanges (groups × groups × nodes): 32 MB.
+# Entries of the table of exchanges (groups × groups × nodes), 32 MB, and of the part of it that is
+# computed at once.
 _EXCHANGE_TABLE = 4_000_000
+_EXCHANGE_CHUNK = 250_000
 
 
 class Step(t.NamedTuple):
@@ -43,21 +45,24 @@ def improve(assignment: Assignment, limits: Limits, rounds: int) -> bool:
 
     The assignment stays feasible, and as many pods of each group are placed as before.
     """
-    numpy = require("numpy")
-    random = numpy.random.default_rng(limits.seed)
+    exchanges: _Exchanges | None = None
     for _round in range(rounds):
         if limits.expired():
             return False
         steps = _moves(assignment)
         if not steps:
-            steps = _exchanges(assignment, random)
+            exchanges = exchanges or _Exchanges(assignment, limits.seed)
+            steps = exchanges.steps()
         if not steps:
             return True
-        _carry_out(assignment, steps)
+        touched = _carry_out(assignment, steps)
+        if exchanges is not None:
+            exchanges.forget(touched)
     return False
 
 
-def _carry_out(assignment: Assignment, steps: list[Step]) -> None:
+def _carry_out(assignment: Assignment, steps: list[Step]) -> set[int]:
+    """Carry out the best steps that touch different nodes; return those nodes."""
     touched: set[int] = set()
     for step in sorted(steps):
         if step.source in touched or step.target in touched:
@@ -68,6 +73,7 @@ def _carry_out(assignment: Assignment, steps: list[Step]) -> None:
             assignment.place(step.back, step.target, -1)
             assignment.place(step.back, step.source)
         assignment.place(step.group, step.target)
+    return touched
 
 
 def _moves(assignment: Assignment) -> list[Step]:
@@ -116,37 +122,77 @@ def _two_cheapest(numpy: t.Any, nodes: Integers, costs: Floats) -> list[tuple[in
     return pairs
 
 
-def _exchanges(assignment: Assignment, random: t.Any) -> list[Step]:
-    """The best exchange of each pair of groups that has one; of many groups a random part."""
-    numpy = require("numpy")
-    groups = assignment.counts.sum(axis=1).nonzero()[0]
-    most = max(2, int((_EXCHANGE_TABLE / max(len(assignment.all_nodes), 1)) ** 0.5))
-    if len(groups) > most:
-        groups = numpy.sort(random.choice(groups, size=most, replace=False))
-    table = {
-        (int(leaving), int(entering)): _exchange_costs(assignment, int(entering), int(leaving))
-        for leaving in groups
-        for entering in groups
-        if leaving != entering
-    }
-    steps = []
-    for (group, back), departure in table.items():
-        arrival = table[back, group]
-        if group < back and len(departure[0]) and len(arrival[0]):
-            step = _best_pair(numpy, group, back, departure, arrival)
+class _Exchanges:
+    """What every node costs more when a pod of one group takes the place of one of another.
+
+    ``_costs[i, j, n]``: group ``j`` enters node ``n`` and ``i`` leaves it; infinite where that
+    cannot be. Of many groups a random part is looked at.
+    """
+
+    def __init__(self, assignment: Assignment, seed: int) -> None:
+        self._numpy = numpy = require("numpy")
+        self._assignment = assignment
+        nodes = assignment.all_nodes
+        groups = assignment.counts.sum(axis=1).nonzero()[0]
+        most = max(2, int((_EXCHANGE_TABLE / max(len(nodes), 1)) ** 0.5))
+        if len(groups) > most:
+            random = numpy.random.default_rng(seed)
+            groups = numpy.sort(random.choice(groups, size=most, replace=False))
+        self._groups: Integers = groups
+        self._costs: Floats = numpy.empty((len(groups), len(groups), len(nodes)))
+        self._stale: set[int] = set(nodes.tolist())
+
+    def forget(self, nodes: set[int]) -> None:
+        """The costs of these nodes have changed."""
+        self._stale |= nodes
+
+    def steps(self) -> list[Step]:
+        """The best exchange of each pair of groups that has one."""
+        numpy = self._numpy
+        self._refresh()
+        if not len(self._groups):
+            return []
+        cheapest = self._costs.min(axis=2)
+        promising = numpy.triu(cheapest + cheapest.T < -_LEAST_GAIN_WATTS, k=1)
+        steps = []
+        for leaving, entering in zip(*promising.nonzero()):
+            step = _best_pair(
+                numpy,
+                int(self._groups[leaving]),
+                int(self._groups[entering]),
+                (self._assignment.all_nodes, self._costs[leaving, entering]),
+                (self._assignment.all_nodes, self._costs[entering, leaving]),
+            )
             if step is not None:
                 steps.append(step)
-    return steps
+        return steps
 
+    def _refresh(self) -> None:
+        numpy = self._numpy
+        stale = numpy.array(sorted(self._stale), dtype=numpy.int64)
+        size = max(1, _EXCHANGE_CHUNK // max(1, len(self._groups) ** 2))
+        for start in range(0, len(stale), size):
+            nodes = stale[start : start + size]
+            self._costs[:, :, nodes] = self._costs_at(nodes)
+        self._stale.clear()
 
-def _exchange_costs(assignment: Assignment, entering: int, leaving: int) -> tuple[Integers, Floats]:
-    """Nodes where one pod of ``entering`` can take the place of one of ``leaving``; the costs."""
-    problem = assignment.problem
-    nodes = assignment.fits_instead(entering, leaving).nonzero()[0]
-    costs = assignment.change(
-        nodes,
-        problem.use[entering] - problem.use[leaving],
-        0,
-        int(problem.is_workload[entering]) - int(problem.is_workload[leaving]),
-    )
-    return nodes, costs
+    def _costs_at(self, nodes: Integers) -> Floats:
+        numpy, assignment, groups = self._numpy, self._assignment, self._groups
+        problem = assignment.problem
+        request, use = problem.request[groups], problem.use[groups]
+        workload = problem.is_workload[groups].astype(numpy.int64)
+        there = assignment.counts[numpy.ix_(groups, nodes)] > 0
+        allowed = problem.limit[numpy.ix_(groups, nodes)] > 0
+        possible = there[:, None, :] & allowed[None, :, :]
+        for resource in range(request.shape[1]):
+            asked = request[:, resource]
+            room = assignment.free[nodes, resource] + asked[:, None]
+            fits = room[:, None, :] >= asked[None, :, None]
+            possible &= fits | (asked == 0)[None, :, None]
+        costs = assignment.change(
+            nodes,
+            (use[None, :] - use[:, None])[:, :, None],
+            0,
+            (workload[None, :] - workload[:, None])[:, :, None],
+        )
+        return t.cast("Floats", numpy.where(possible, costs, numpy.inf))

@@ -37,7 +37,7 @@ MINUTE = datetime.timedelta(minutes=1)
 
 def test_the_waits_grow_from_5_to_60_minutes() -> None:
     attempts, waits = Attempts(), []
-    for _ in range(7):
+    for _index in range(7):
         changed = after_attempt(attempts, True, "1", START)
         assert changed is not None
         attempts = changed
@@ -189,7 +189,7 @@ def test_an_hour_of_runs_with_a_wrong_password_never_locks_the_account(
             now = START + step * datetime.timedelta(seconds=15)
             before = sum(server.seen.refused.values())
             errors = operator.run(now)
-            for _ in range(sum(server.seen.refused.values()) - before):
+            for _index in range(sum(server.seen.refused.values()) - before):
                 account.fail(now)
             assert {error["reason"] for error in errors} == {"unauthorized"}
         assert not account.is_locked

@@ -346,6 +346,8 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path: Path) -> None:
         run(Cluster())
     with pytest.raises(InvalidInput, match="the pod shop/a stands there twice"):
         run(Cluster(), placements=to("n1", "a") + to("n2", "a"))
+    with pytest.raises(InvalidInput, match="unplaced: message is missing"):
+        run(Cluster(), placements=[], unplaced=[{"pod": "a"}])
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({"document": "wattwise.kube/curves/v1"}))
     with pytest.raises(InvalidInput, match="is not a plan document"):

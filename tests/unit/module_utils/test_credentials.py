@@ -151,9 +151,9 @@ def test_each_secret_is_read_once() -> None:
 def test_trust_comes_with_the_credential() -> None:
     pins = f"{'ab' * 32}, {'cd' * 32}"
     stored = secret({**ADMIN, "ca.crt": "PEM", "tls_fingerprint": pins})
-    access, _ = resolve(Named(secret=("ns", "bmc")), ns__bmc=stored)
+    access, _asked = resolve(Named(secret=("ns", "bmc")), ns__bmc=stored)
     assert (access.ca, access.fingerprints) == ("PEM", ("ab" * 32, "cd" * 32))
-    access, _ = resolve(Named(key="a"), {"a": {**ADMIN, "tls_fingerprint": ["x", "y"]}})
+    access, _asked = resolve(Named(key="a"), {"a": {**ADMIN, "tls_fingerprint": ["x", "y"]}})
     assert access.fingerprints == ("x", "y")
 
 

@@ -69,7 +69,7 @@ def test_results_and_errors_come_in_the_order_of_the_targets() -> None:
         results = visit(targets, read_x, QUICK, progress)
     assert results[:2] == [{"v": 1}, {"v": 2}]
     assert results[2].reason == "malformed"
-    assert sorted(done for done, _, _ in steps) == [1, 2, 3]
+    assert sorted(done for done, _total, _failed in steps) == [1, 2, 3]
     assert steps[-1] == (3, 3, 1)
 
 
@@ -472,7 +472,7 @@ def test_an_answer_that_is_not_http_is_malformed() -> None:
     import threading
 
     def babble(listener: socket.socket) -> None:
-        connection, _ = listener.accept()
+        connection, _address = listener.accept()
         with connection:
             connection.recv(1000)
             connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
@@ -506,7 +506,7 @@ def test_a_defect_ends_the_visit(defect: Exception) -> None:
 
 def test_connections_are_kept_for_a_target_and_closed_after_it() -> None:
     async def thrice(client: Client, target: Target) -> None:
-        for _ in range(3):
+        for _index in range(3):
             await client.get_json("/x")
 
     with HttpsServer({"/x": {}}) as server:

@@ -47,13 +47,13 @@ def render_snapshot(tmp_path: Path) -> t.Callable[..., Object]:
     def run(
         present: list[Object],
         node_configs: list[Object],
-        nodes: list[Object] = NODES,
+        nodes: list[Object] | None = None,
         **more: t.Any,
     ) -> Object:
         path = str(tmp_path / "snapshot.json")
         body = {
             "cluster": {},
-            "nodes": nodes,
+            "nodes": NODES if nodes is None else nodes,
             "node_config_templates": present,
             "node_configs": node_configs,
         }

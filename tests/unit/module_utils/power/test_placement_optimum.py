@@ -83,6 +83,13 @@ def test_the_same_input_gives_the_same_output_in_any_order(size: Json) -> None:
     assert json.loads(answers[0])["stopped_by"] != "wall_clock"
 
 
+def test_an_answer_that_the_clock_ended_is_feasible_and_says_so() -> None:
+    parameters = fleet(seed=1, nodes=12, pods=60, groups=6, time_limit=1e-6)
+    result = place(parameters)
+    assert violations(parameters, result) == []
+    assert (result["stopped_by"], result["proven"]) == ("wall_clock", False)
+
+
 def test_splitting_a_group_into_two_entries_changes_no_watts() -> None:
     parameters = fleet(seed=5, nodes=8, pods=20, groups=3)
     entry = parameters["pods"][0]

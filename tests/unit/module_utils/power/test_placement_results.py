@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from types import MappingProxyType
 
 import pytest
 
@@ -13,13 +14,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import Conte
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 
 Json = dict[str, t.Any]
-STEEP = {"cpu": [0, 8], "watts": [50, 210]}
+STEEP = MappingProxyType({"cpu": [0, 8], "watts": [50, 210]})
 FLAT = {"cpu": [0, 8], "watts": [80, 120]}
 
 
-def node(name: str, curve: Json | None = STEEP, cpu: str = "8", **more: t.Any) -> Json:
+def node(
+    name: str, curve: t.Mapping[str, t.Any] | None = STEEP, cpu: str = "8", **more: t.Any
+) -> Json:
     given = {"name": name, "allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "20"}, **more}
-    return given if curve is None else {**given, "curve": curve}
+    return given if curve is None else {**given, "curve": dict(curve)}
 
 
 def pod(name: str, cpu: str = "1", **more: t.Any) -> Json:
@@ -186,7 +189,7 @@ def test_room_is_made_where_one_pod_can_move_aside() -> None:
     """The tall pod fits only once the wide one has moved; greedy alone does that too."""
     nodes = [
         {"name": "a", "allocatable": {"cpu": "4", "memory": "8Gi"}, "curve": FLAT},
-        {"name": "b", "allocatable": {"cpu": "3", "memory": "1Gi"}, "curve": STEEP},
+        {"name": "b", "allocatable": {"cpu": "3", "memory": "1Gi"}, "curve": dict(STEEP)},
     ]
     pods = [
         pod("wide", "3", priority=1),

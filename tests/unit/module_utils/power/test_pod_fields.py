@@ -32,7 +32,9 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "fields"), TABLES, ids=[kind.__name__ for kind, _ in TABLES])
+@pytest.mark.parametrize(
+    ("kind", "fields"), TABLES, ids=[kind.__name__ for kind, _fields in TABLES]
+)
 def test_every_field_of_the_api_stands_in_exactly_one_table(kind: t.Any, fields: Fields) -> None:
     listed = [*fields.read, *fields.harmless, *fields.refused]
     assert sorted(listed) == sorted(kind.attribute_map.values())

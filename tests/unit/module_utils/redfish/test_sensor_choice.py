@@ -77,7 +77,7 @@ class TestOrder:
         ],
     )
     def test_heated_air_and_water_are_never_the_inlet(self, name: str) -> None:
-        result, _ = read(one_server(thermal(temperature(name, 30))))
+        result, _server = read(one_server(thermal(temperature(name, 30))))
         assert result["readings"][0]["inlet_celsius"] is None
         assert only_error(result)["reason"] == "no_sensor"
 
@@ -118,7 +118,7 @@ class TestOrder:
 
     def test_the_room_does_not_stand_in_for_an_intake_without_reading(self) -> None:
         room, broken = temperature("Ambient", 18, "Room"), temperature("Inlet", None, "Intake")
-        result, _ = read(one_server(thermal(room, broken)))
+        result, _server = read(one_server(thermal(room, broken)))
         assert "'Inlet'" in only_error(result)["detail"]
         assert only_error(result)["reason"] == "no_sensor"
 
@@ -139,7 +139,7 @@ class TestUsable:
     @pytest.mark.parametrize("value", [None, "", "N/A", True, [], {}, "nan", "1e999", 10**400])
     def test_null_reading_is_missing_and_never_zero(self, value: t.Any) -> None:
         documents = one_server(thermal(temperature("Inlet", value, "Intake")))
-        result, _ = read(documents)
+        result, _server = read(documents)
         assert result["readings"][0]["inlet_celsius"] is None
         assert only_error(result)["reason"] == "no_sensor"
 

@@ -106,7 +106,7 @@ class TestPower:
 
     @pytest.mark.parametrize("watts", [0, -5, 200_000])
     def test_watts_that_cannot_be_are_implausible_and_named(self, watts: float) -> None:
-        result, _ = read(one_server(power(watts)), "power")
+        result, _server = read(one_server(power(watts)), "power")
         assert only_error(result)["reason"] == "implausible"
         assert f"{watts:g} W" in only_error(result)["detail"]
         reading = result["readings"][0]
@@ -115,7 +115,7 @@ class TestPower:
     def test_zero_watts_of_a_server_that_is_off_are_no_reading(self) -> None:
         documents = one_server(power(0), PowerState="Off")
         documents[f"{ROOT}/Systems/1"] = {"PowerState": "Off", "Links": {"Chassis": [ref(SERVER)]}}
-        result, _ = read(documents, "power")
+        result, _server = read(documents, "power")
         assert only_error(result)["reason"] == "no_sensor"
         assert result["readings"][0]["power_uri"] is None
 
@@ -153,12 +153,12 @@ class TestKnownSensors:
 
     def test_a_sensor_that_moved_is_found_again(self) -> None:
         known = {**self.known(), "inlet_uri": f"{SERVER}/Sensors/Gone"}
-        result, _ = read(self.documents(), target={"sensors": known})
+        result, _server = read(self.documents(), target={"sensors": known})
         assert result["readings"][0]["inlet_celsius"] == 22
         assert result["sensors"][0]["inlet_uri"] == f"{SERVER}/Thermal"
 
     def test_a_sensor_of_another_name_is_found_again(self) -> None:
-        result, _ = read(self.documents("Ambient"), target={"sensors": self.known()})
+        result, _server = read(self.documents("Ambient"), target={"sensors": self.known()})
         assert result["readings"][0]["sensor_name"] == "Ambient"
         assert result["sensors"][0]["inlet_name"] == "Ambient"
 
@@ -176,7 +176,7 @@ class TestKnownSensors:
     def test_of_two_sensors_of_one_name_the_same_is_read_again(self, first: int) -> None:
         entries = [temperature("Inlet", 30, MemberId="10"), temperature("Inlet", 20, MemberId="2")]
         documents = one_server(thermal(entries[first], entries[1 - first]))
-        result, _ = read(documents, target={"sensors": self.known()})
+        result, _server = read(documents, target={"sensors": self.known()})
         assert result["readings"][0]["inlet_celsius"] == 20
 
     def test_a_bmc_that_is_out_of_order_is_not_walked(self) -> None:
@@ -187,7 +187,7 @@ class TestKnownSensors:
 
     def test_a_power_resource_that_moved_is_found_again(self) -> None:
         known = {**self.known(), "power_uri": f"{SERVER}/Gone"}
-        result, _ = read(self.documents(), "power", target={"sensors": known})
+        result, _server = read(self.documents(), "power", target={"sensors": known})
         assert result["readings"][0]["power_watts"] == 100
 
     def test_known_power_of_zero_is_implausible(self) -> None:
@@ -216,7 +216,7 @@ class TestFailures:
     @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b"7"])
     def test_a_machine_that_answers_nonsense(self, body: bytes) -> None:
         documents: dict[str, Document] = dict.fromkeys(one_server(), Reply(body=body))
-        result, _ = read(documents, "inlet power")
+        result, _server = read(documents, "inlet power")
         assert only_error(result)["reason"] == "malformed"
         assert result["readings"] == []
 
@@ -244,12 +244,12 @@ class TestFailures:
     def test_what_was_read_before_the_deadline_is_kept(self) -> None:
         documents = one_server(thermal(temperature("Inlet", 22, "Intake")))
         documents[f"{SERVER}/EnvironmentMetrics"] = Reply(delay_seconds=5)
-        result, _ = read(documents, "inlet power", timeout=0.5)
+        result, _server = read(documents, "inlet power", timeout=0.5)
         assert result["readings"][0]["inlet_celsius"] == 22
         assert only_error(result)["reason"] == "timeout"
 
     def test_power_is_read_although_the_inlet_is_missing(self) -> None:
-        result, _ = read(one_server(power(100)), "inlet power")
+        result, _server = read(one_server(power(100)), "inlet power")
         assert result["readings"][0]["power_watts"] == 100
         assert only_error(result)["reason"] == "no_sensor"
 

@@ -51,7 +51,7 @@ class TestChassis:
         assert inlet(self.enclosure_and_server()) == (22, "FRONT")
 
     def test_the_power_of_an_enclosure_is_not_the_server_s(self) -> None:
-        result, _ = read(self.enclosure_and_server(), "power")
+        result, _server = read(self.enclosure_and_server(), "power")
         assert result["readings"][0]["power_watts"] is None
         assert only_error(result)["reason"] == "no_sensor"
 
@@ -108,7 +108,7 @@ class TestChassis:
 
     def test_the_system_s_own_link_saves_the_walk_over_all_chassis(self) -> None:
         documents = one_server(thermal(temperature("Inlet", 22, "Intake")))
-        _, server = read(documents)
+        _result, server = read(documents)
         assert f"{ROOT}/Chassis" not in server.requests
 
     def test_accelerators_that_a_system_links_to_are_not_read(self) -> None:
@@ -152,7 +152,7 @@ class TestLinks:
     def test_a_link_to_another_host_is_not_followed(self) -> None:
         with HttpsServer({}) as other:
             stray = {"Thermal": ref(f"{other.endpoint}{SERVER}/Thermal")}
-            result, _ = read(one_server(**stray))
+            result, _server = read(one_server(**stray))
             assert other.total == 0
         assert other.endpoint in only_error(result)["detail"]
 
@@ -179,7 +179,7 @@ class TestLinks:
         )
         first = t.cast("dict[str, t.Any]", documents[f"{SERVER}/Thermal"])
         first["Temperatures@odata.nextLink"] = f"{SERVER}/More"
-        result, _ = read(documents)
+        result, _server = read(documents)
         assert result["readings"][0]["inlet_celsius"] == 22
         again, server = read(documents, target={"sensors": result["sensors"][0]})
         assert again["readings"][0]["inlet_celsius"] == 22
@@ -197,13 +197,13 @@ class TestLinks:
             Reply(body={"Members": [], "Members@odata.nextLink": f"{SERVER}/Sensors?p={number}"})
             for number in range(200)
         ]
-        _, server = read(one_server({f"{SERVER}/Sensors": replies}))
+        _result, server = read(one_server({f"{SERVER}/Sensors": replies}))
         assert 40 <= server.total <= 60
 
     def test_sensors_that_cannot_matter_are_not_read(self) -> None:
         names = ["Fan1", "CPU1Temp", "PS1Voltage", "SystemBoardPwrConsumption", "InletTemp"]
         members = [sensor(f"{SERVER}/Sensors/{name}", name, 22) for name in names]
-        _, server = read(one_server(sensors(*members)))
+        _result, server = read(one_server(sensors(*members)))
         read_members = [path for path in server.requests if path.startswith(f"{SERVER}/Sensors/")]
         assert read_members == [f"{SERVER}/Sensors/InletTemp"]
 

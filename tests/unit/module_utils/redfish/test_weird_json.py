@@ -84,7 +84,7 @@ class Answers:
 def walk(documents: t.Mapping[str, t.Any], known: Known) -> int:
     """Read both quantities; how many requests that took."""
     answers = Answers(documents)
-    one = Walk(Tree(t.cast("Client", answers)), known)
+    one = Walk(Tree(t.cast(Client, answers)), known)
 
     async def both() -> None:
         for reading in (one.read_inlet, one.read_power):
