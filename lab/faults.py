@@ -94,7 +94,7 @@ def clear(state: LabState, settings: LabSettings) -> None:
     if "bmc" in settings.parts:
         call(settings, "DELETE", "/faults")
     if "predictor" in settings.parts and process.process_id(state, "predictor") is None:
-        from lab import predictor  # its services train models where none are cached
+        from lab import predictor  # only where it is needed: it looks for its environment
 
         process.start(predictor.services(state, settings), state)
 

@@ -73,7 +73,7 @@ def read_machines(
     """
     options = fleet_options(parameters, per_host)
     # What all targets share is looked at once, not reported by each of them.
-    client_context(_shared_trust(parameters))
+    client_context(shared_trust(parameters))
     memory = Memory(_remembered(found, parameters))
     credentials = Credentials(
         parameters["credentials"],
@@ -150,7 +150,8 @@ def fleet_options(parameters: Parameters, per_host: int = 1) -> FleetOptions:
     return FleetOptions(parameters["timeout"], parameters["concurrency"], per_host)
 
 
-def _shared_trust(parameters: Parameters) -> Trust:
+def shared_trust(parameters: Parameters) -> Trust:
+    """How targets are verified that say nothing of it themselves."""
     return Trust(
         parameters["validate_certs"],
         ca_path=parameters["ca_path"],
@@ -200,7 +201,7 @@ def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -
         return Trust(fingerprints=access.fingerprints)
     if access.ca:
         return Trust(ca_content=access.ca)
-    shared = _shared_trust(parameters)
+    shared = shared_trust(parameters)
     if tls.get("validate_certs") and not shared.verifies:
         return Trust(ca_path=shared.ca_path)
     return shared

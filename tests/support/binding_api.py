@@ -90,14 +90,20 @@ class Cluster:
         if url.path == "/api/v1/pods":
             return self._pods_of(urllib.parse.parse_qs(url.query)["fieldSelector"][0])
         if url.path.startswith("/apis/events.k8s.io/v1/namespaces/"):
-            self.events.append(asked.body)
-            return Reply(asked.body, 201)
+            return self._tell(asked.body)
         match = POD_PATH.fullmatch(url.path)
         assert match is not None, asked
         item = self.pods.get((match[1], match[2]))
         if item is None or match[3] is None:
             return found(item)
         return self._bind(item, asked) if match[3] == "/binding" else self._patch(item, asked)
+
+    def _tell(self, event: Json) -> Reply:
+        name = event["metadata"]["name"]
+        if name in [each["metadata"]["name"] for each in self.events]:
+            return status_reply(409, f"events {name} already exists", reason="AlreadyExists")
+        self.events.append(event)
+        return Reply(event, 201)
 
     def _pods_of(self, selector: str) -> Reply:
         name = selector.split(",")[0].removeprefix("spec.nodeName=")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -135,7 +134,7 @@ async def _values(client: Client, inquiry: Inquiry, rows: list[str]) -> list[t.A
 
 async def _request(client: Client, inquiry: Inquiry, rows: list[str]) -> list[t.Any]:
     inquiry.requests += 1
-    body = json.loads(wire.request_body(rows))  # post_json takes values and writes them again
+    body = wire.request_body(rows)
     # A prediction changes nothing, but a refused batch is better made smaller than sent again.
     answer = await client.post_json(inquiry.model.url, body, repeatable=len(rows) == 1)
     return wire.read_outputs(answer.body, len(rows))

@@ -45,7 +45,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import FAKE_POWER_WATTS
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import conclude
+from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+    conclude,
+    fleet_options,
+    shared_trust,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
 from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
 
@@ -96,7 +100,7 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     WattwiseError with all results in its fields where fewer than ``min_success`` succeeded.
     """
     options = SPEC.complete(parameters)
-    fleet_options = _fleet_options(options)
+    visiting = _fleet_options(options)
     own: Result = {}
     if options["snapshot"]:
         subjects, own["without_predictor"] = of_documents(options)
@@ -105,7 +109,7 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     inquiries: dict[asking.Model, asking.Inquiry] = {}
     prepared = _prepare(subjects, inquiries, options, context)
     _warn_of_unverified(inquiries, context)
-    asking.ask(list(inquiries.values()), fleet_options, context.progress)
+    asking.ask(list(inquiries.values()), visiting, context.progress)
     answers = [_answer(points) for points in prepared]
     own["predictions"] = [answer for answer in answers if not isinstance(answer, TargetError)]
     own["requests"] = sum(inquiry.requests for inquiry in inquiries.values())
@@ -198,24 +202,11 @@ def _write_curves(result: Result, path: str | None) -> Result:
 
 
 def _fleet_options(options: Parameters) -> FleetOptions:
-    if not options["timeout"] > 0 or min(options["concurrency"], options["batch_rows"]) < 1:
-        raise InvalidInput(
-            "timeout must be more than 0 seconds, concurrency and batch_rows 1 or more; they are"
-            f" {options['timeout']}, {options['concurrency']} and {options['batch_rows']}"
-        )
-    if not 0 <= options["min_success"] <= 1:
-        raise InvalidInput(f"min_success: {options['min_success']} is not between 0 and 1")
+    if options["batch_rows"] < 1:
+        raise InvalidInput(f"batch_rows: {options['batch_rows']} asks nothing; give 1 or more")
     # What all models share is looked at once, not reported by each of them.
-    client_context(_shared_trust(options))
-    return FleetOptions(options["timeout"], options["concurrency"], REQUESTS_PER_HOST)
-
-
-def _shared_trust(options: Parameters) -> Trust:
-    return Trust(
-        options["validate_certs"],
-        ca_path=options["ca_path"],
-        fingerprints=tuple(options["tls_fingerprint"]),
-    )
+    client_context(shared_trust(options))
+    return fleet_options(options, REQUESTS_PER_HOST)
 
 
 def _trust(access: Access, options: Parameters) -> Trust:
@@ -225,7 +216,7 @@ def _trust(access: Access, options: Parameters) -> Trust:
             return Trust(fingerprints=access.fingerprints)
     except InvalidInput as error:
         raise TargetFailure("tls", str(error)) from error
-    return Trust(ca_content=access.ca) if access.ca else _shared_trust(options)
+    return Trust(ca_content=access.ca) if access.ca else shared_trust(options)
 
 
 def _warn_of_unverified(models: t.Iterable[asking.Model], context: Context) -> None:

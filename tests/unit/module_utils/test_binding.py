@@ -318,6 +318,26 @@ def test_a_mark_that_is_not_allowed_is_reported() -> None:
     assert result["errors"][0]["pod"] == "big" and "forbidden" in result["errors"][0]["detail"]
 
 
+def test_a_run_that_was_interrupted_before_the_condition_is_made_good_with_one_event() -> None:
+    left = [status_reply(403, "not yet")]
+
+    def hook(asked: Asked, _cluster: Cluster) -> Reply | None:
+        return left.pop() if asked.method == "PATCH" and left else None
+
+    cluster = Cluster(hook=hook).add(pod("big"))
+    first, second = (run(cluster, placements=[], unplaced=UNPLACED) for _run in range(2))
+    assert (len(first["errors"]), first["marked"]) == (1, [])
+    assert (second["errors"], len(second["marked"]), len(cluster.events)) == ([], 1, 1)
+
+
+def test_an_event_that_is_not_allowed_is_reported() -> None:
+    def hook(asked: Asked, _cluster: Cluster) -> Reply | None:
+        return status_reply(403, "events is forbidden") if "/events" in asked.path else None
+
+    result = run(Cluster(hook=hook).add(pod("big")), placements=[], unplaced=UNPLACED)
+    assert "forbidden" in result["errors"][0]["detail"]
+
+
 def test_check_mode_does_not_mark() -> None:
     cluster = Cluster().add(pod("big"))
     result = run(cluster, CHECK, placements=[], unplaced=UNPLACED)
