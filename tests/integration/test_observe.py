@@ -195,8 +195,11 @@ def test_two_gateways_read_their_shares_and_a_dead_one_is_named(
     }
     hosts = tmp_path / "gateways.yml"
     hosts.write_text(yaml.safe_dump({"bmc_gateways": {"hosts": gateways}}))
-    run = observe(configured, tmp_path, "-i", str(hosts), "-e", "observe_min_success=0.3")
+    arguments = ("-i", str(hosts), "-e", "observe_min_success=0.3", "-vvv")
+    run = observe(configured, tmp_path, *arguments)
     assert run.returncode == 0, run.output
+    kubeconfig = yaml.safe_load(configured.state.kubeconfig.read_text())
+    assert kubeconfig["users"][0]["user"]["client-key-data"] not in run.output
     readings = document(tmp_path, "readings")
     read = {
         node for node, item in readings["readings"].items() if item["inlet_celsius"] is not None

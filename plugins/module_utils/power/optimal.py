@@ -38,8 +38,8 @@ if t.TYPE_CHECKING:
 
 _SEARCH_ROUNDS = 2000
 # HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
-# for each second of the time limit. On an idle core that takes a third of the limit at the most, so
-# the counted work ends before the clock on a busy machine too.
+# for each second of the time limit. On an idle core that takes less than half of the limit, so that
+# the counted work ends before the clock on all but a very busy machine.
 _INTEGER_COLUMNS_PER_SECOND = 70
 _BRANCHING_WORK_PER_SECOND = 20_000
 _FEWEST_BRANCHING_NODES = 10
