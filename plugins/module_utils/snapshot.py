@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
@@ -172,11 +173,13 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     names = list(dict.fromkeys(["nodes", *options["include"]]))
     _check_selectors(options["selectors"], names)
     done: list[str] = []
+    counting = threading.Lock()
 
     def read(name: str) -> list[Object]:
         items = _read_part(kube, SOURCES[name], options["selectors"].get(name))
-        done.append(name)
-        context.progress(done=len(done), total=len(names), failed=0)
+        with counting:
+            done.append(name)
+            context.progress(done=len(done), total=len(names), failed=0)
         return items
 
     body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))

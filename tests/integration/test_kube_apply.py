@@ -89,6 +89,17 @@ def test_a_second_run_moves_no_resource_version(
     assert versions(kube, namespace) == before
 
 
+def test_progress_counts_up_to_the_last_object(kubeconfig: str, namespace: str) -> None:
+    told: list[int] = []
+
+    def progress(done: int, total: int, failed: int) -> None:
+        told.append(done)
+
+    manifests = [config_map(f"c{number}", namespace) for number in range(60)]
+    apply({"kubeconfig": kubeconfig, "manifests": manifests}, Context(progress=progress))
+    assert told == list(range(1, 61))
+
+
 def test_a_namespace_without_any_field_is_unchanged_in_the_second_run(
     kubeconfig: str, namespace: str
 ) -> None:

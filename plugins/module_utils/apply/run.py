@@ -8,6 +8,7 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 
 from __future__ import annotations
 
+import threading
 import time
 import typing as t
 from dataclasses import dataclass, field
@@ -65,6 +66,7 @@ class ApplyRun:
     failed: int = 0
     total: int = 0
     changes: list[Change] = field(default_factory=list)
+    counting: threading.Lock = field(default_factory=threading.Lock)
 
     def run_phase(self, manifests: t.Sequence[Manifest]) -> list[Change]:
         """Bring one phase's objects to their state, in parallel; a failure stops no other."""
@@ -77,9 +79,11 @@ class ApplyRun:
                 change = work(manifest, current.get(this))
             except WattwiseError as error:
                 change = Change(this, "failed", current.get(this), None, str(error))
-            self.done += 1
-            self.failed += change.action == "failed"
-            self.context.progress(done=self.done, total=self.total, failed=self.failed)
+            # One at a time, or a lower number could be told after a higher one.
+            with self.counting:
+                self.done += 1
+                self.failed += change.action == "failed"
+                self.context.progress(done=self.done, total=self.total, failed=self.failed)
             return change
 
         changes = self.kube.in_parallel(one, manifests, self.options["concurrency"])
