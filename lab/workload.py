@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from lab import faults
 from lab.api import CONNECTIONS, Api, ApiError
+from lab.bmc.pods import FINISHED_PHASES
 from lab.process import wait_until
 from lab.state import LabSettings
 
@@ -98,7 +99,7 @@ def delete_pods(api: Api, settings: LabSettings) -> None:
 
     _in_parallel(delete, names)
     wait_until(lambda: not list_pods(api), 60.0, "the demo's pods to go")
-    wait_for_load(settings, 0)
+    wait_for_load(api, settings)
 
 
 def list_pods(api: Api) -> list[JsonObject]:
@@ -114,17 +115,26 @@ def wait_until_bound(api: Api, count: int, settings: LabSettings) -> None:
         return sum(bool(pod["spec"].get("nodeName")) for pod in list_pods(api)) == count
 
     wait_until(all_bound, 60.0, f"{count} pods to be bound", interval=0.2)
-    wait_for_load(settings, count)
+    wait_for_load(api, settings)
 
 
-def wait_for_load(settings: LabSettings, pods: int) -> None:
-    """Return when the machines carry exactly so many pods."""
+def wait_for_load(api: Api, settings: LabSettings) -> None:
+    """Return when the machines carry exactly the pods that the cluster has bound to them."""
 
     def carried() -> bool:
         loads = faults.call(settings, "GET", "/loads")
-        return bool(loads["synchronised"] and loads["pods"] == pods)
+        return bool(loads["synchronised"] and loads["pods"] == _bound(api))
 
-    wait_until(carried, 30.0, f"the machines to carry {pods} pods")
+    wait_until(carried, 60.0, "the machines to carry what the cluster bound to them", interval=0.2)
+
+
+def _bound(api: Api) -> int:
+    """How many pods of the whole cluster have a node and are not finished."""
+    pods: list[JsonObject] = api.request("GET", "/api/v1/pods")["items"]
+    return sum(
+        bool(pod["spec"].get("nodeName")) and pod["status"].get("phase") not in FINISHED_PHASES
+        for pod in pods
+    )
 
 
 def _exists(api: Api, path: str) -> bool:
