@@ -254,11 +254,15 @@ def molecule(session: nox.Session) -> None:
         session.skip("there is no scenario yet")
     wait_for_lab_build(session)
     state = BUILD / "molecule-lab"
+    # Molecule remembers there which scenarios it prepared; their lab is a new one each time.
+    home = BUILD / "molecule-home"
+    shutil.rmtree(home, ignore_errors=True)
+    variables = {"WATTWISE_TEST_LAB_STATE": str(state), "ANSIBLE_HOME": str(home)}
     lab = ("python", "-m", "lab")
     try:
         run(session, *lab, "up", "--state", str(state), "--nodes", "12", "--racks", "2")
         command = ("molecule", "test", "--all", "--report")
-        run(session, *command, *session.posargs, WATTWISE_TEST_LAB_STATE=str(state))
+        run(session, *command, *session.posargs, **variables)
     finally:
         run(session, *lab, "down", "--state", str(state))
 
