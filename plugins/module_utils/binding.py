@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils import binding_record, documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     KUBERNETES,
     PROGRESS,
@@ -66,6 +66,8 @@ SPEC = KUBERNETES.merge(
             # No suboptions: Ansible reserves the name ``message``.
             "unplaced": {"type": "list", "elements": "dict"},
             "mark_unplaced": {"type": "bool", "default": True},
+            "path": {"type": "path"},
+            "keep": {"type": "list", "elements": "path", "default": []},
         },
         mutually_exclusive=(("plan", "placements"), ("plan", "unplaced")),
         required_one_of=(("plan", "placements"),),
@@ -121,7 +123,10 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
         outcomes.update({outcome.placement: outcome for outcome in of_one_node})
     in_order = [outcomes[placement] for placement in placements]
-    return _result(in_order, *_mark_all(kube, context, unplaced))
+    result = _result(in_order, *_mark_all(kube, context, unplaced))
+    if options["path"] and result["bound"] and not context.check_mode:
+        binding_record.write(options, result, context.now())
+    return result
 
 
 def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:

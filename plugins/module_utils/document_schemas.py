@@ -31,6 +31,20 @@ _ERRORS: Schema = {
 }
 
 
+_PLACEMENTS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["namespace", "pod", "node"],
+        "properties": {
+            "namespace": {"type": "string"},
+            "pod": {"type": "string"},
+            "node": {"type": "string"},
+        },
+    },
+}
+
+
 def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -131,5 +145,11 @@ SCHEMAS: dict[str, Schema] = {
             "unpriced": {"type": "array", "items": {"type": "string"}},
             "nodes": {"type": "array", "items": {"type": "object"}},
         },
+    ),
+    # ``time`` is the moment after the last binding; ``plan_time`` the time of the plan.
+    "bindings": _schema(
+        "bindings",
+        {"bound": _PLACEMENTS, "skipped": _PLACEMENTS},
+        {"plan_time": _TIME, "errors": {"type": "array", "items": {"type": "object"}}},
     ),
 }

@@ -17,7 +17,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas imp
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
 
-DocumentKind = t.Literal["snapshot", "node_configs", "readings", "models", "curves", "plan"]
+DocumentKind = t.Literal[
+    "snapshot", "node_configs", "readings", "models", "curves", "plan", "bindings"
+]
 
 
 KEPT_DOCUMENTS = 3
@@ -103,3 +105,24 @@ def _keep_former(destination: Path) -> None:
         if newer.exists():
             older.unlink(missing_ok=True)
             os.link(newer, older)
+
+
+def keep(paths: t.Iterable[str], folder: str) -> None:
+    """Keep these documents in ``folder`` as they are now, under their names, as hard links.
+
+    The folder is made where it is missing. A document is only ever replaced, never changed, so a
+    link holds what it held. One that is not there is left out, and so is its namesake in the
+    folder. Raises InvalidInput.
+    """
+    try:
+        Path(folder).mkdir(mode=0o700, exist_ok=True)
+        for path in map(Path, paths):
+            kept = Path(folder) / path.name
+            kept.unlink(missing_ok=True)
+            if path.exists():
+                os.link(path, kept)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot keep documents in {folder}: {error.strerror} ({error.filename}); it must be a "
+            "folder on their file system in which this user may write"
+        ) from error

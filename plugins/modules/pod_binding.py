@@ -70,6 +70,18 @@ options:
       - Whether pods without a node get condition and event.
     type: bool
     default: true
+  path:
+    description:
+      - Where to write the bindings document, which says what was bound, and when. It is written
+        when something was bound, and not in check mode; its folder is made where it is missing.
+    type: path
+  keep:
+    description:
+      - Documents to keep beside O(path), with the one of O(plan), as they are now. A report reads
+        them there when later runs have replaced them. They are hard links, so they cost no space.
+    type: list
+    elements: path
+    default: []
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
   - wattwise.kube.progress
@@ -83,6 +95,14 @@ EXAMPLES = r"""
 - name: Carry a plan out
   wattwise.kube.pod_binding:
     plan: /var/lib/wattwise/run/plan.json
+
+- name: Carry it out, and keep what a later report compares readings with
+  wattwise.kube.pod_binding:
+    plan: /var/lib/wattwise/run/plan.json
+    path: /var/lib/wattwise/run/bound/bindings.json
+    keep:
+      - /var/lib/wattwise/run/readings.json
+      - /var/lib/wattwise/run/curves.json
 
 - name: Bind one pod
   wattwise.kube.pod_binding:

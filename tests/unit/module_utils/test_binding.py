@@ -361,6 +361,36 @@ def test_a_plan_document_is_carried_out(tmp_path: Path, mark: bool) -> None:
     assert [entry["pod"] for entry in result["marked"]] == (["big"] if mark else [])
 
 
+def test_what_was_bound_is_recorded_with_its_time_and_documents(tmp_path: Path) -> None:
+    cluster = Cluster().add(node("n1"), pod("a"))
+    plan = plan_file(tmp_path)
+    readings = tmp_path / "readings.json"
+    documents.write(str(readings), "readings", {"readings": {}})
+    path = tmp_path / "bound" / "bindings.json"
+    record: Json = {"plan": plan, "path": str(path), "keep": [str(readings)]}
+    run(cluster, CHECK, **record)
+    assert not path.parent.exists()
+    run(cluster, **record)
+    written = documents.load(str(path), "bindings")
+    assert written["time"] == "2026-01-31T12:00:00Z"
+    assert written["plan_time"] == documents.load(plan, "plan")["time"]
+    assert written["bound"] == [{"namespace": "shop", "pod": "a", "node": "n1"}]
+    assert (written["skipped"], written["errors"]) == ([], [])
+    kept = {entry.name: entry.read_bytes() for entry in path.parent.iterdir()}
+    assert kept["plan.json"] == Path(plan).read_bytes()
+    assert kept["readings.json"] == readings.read_bytes()
+    before = path.stat()
+    assert run(cluster, **record)["bound"] == []
+    assert path.stat() == before, "a run that binds nothing leaves the record of the last one"
+
+
+def test_literal_placements_are_recorded_too(tmp_path: Path) -> None:
+    cluster = Cluster().add(node("n1"), pod("a"))
+    path = tmp_path / "bound" / "bindings.json"
+    run(cluster, placements=to("n1", "a"), path=str(path))
+    assert "plan_time" not in documents.load(str(path), "bindings")
+
+
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="give plan, the file that power_placement wrote"):
         run(Cluster())

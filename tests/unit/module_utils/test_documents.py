@@ -79,3 +79,25 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
         documents.load(str(tmp_path / "none.json"), "plan")
     with pytest.raises(InvalidInput, match="make the folder"):
         documents.write(str(tmp_path / "none" / "x.json"), "readings", READINGS)
+
+
+def test_a_kept_document_stays_as_it_was_when_a_later_run_replaces_it(tmp_path: Path) -> None:
+    path = tmp_path / "readings.json"
+    documents.write(str(path), "readings", READINGS)
+    before = path.read_bytes()
+    folder = tmp_path / "bound"
+    missing = tmp_path / "curves.json"
+    documents.keep([str(path), str(missing)], str(folder))
+    documents.write(str(path), "readings", {"readings": {}})
+    assert (folder / "readings.json").read_bytes() == before
+    assert [entry.name for entry in folder.iterdir()] == ["readings.json"]
+    documents.keep([str(path)], str(folder))
+    assert (folder / "readings.json").read_bytes() == path.read_bytes()
+    path.unlink()
+    documents.keep([str(path)], str(folder))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="Cannot keep documents in .*none/bound"):
+        documents.keep([], str(tmp_path / "none" / "bound"))
