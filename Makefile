@@ -28,8 +28,8 @@ test: setup $(PREDICTOR) $(DOCS) ## every gate and every test that CI runs
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes
 	@$(GATES) -t test-deep
 
-bench: setup $(PREDICTOR) ## measure against peers and write docs/performance.md
-	@$(NOX) -s bench
+bench: setup $(PREDICTOR) ## measure against peers, write docs/performance.md: make bench ARGS="place-*"
+	@$(NOX) -s bench -- $(ARGS)
 
 lint: setup $(DOCS) ## the gates that need no lab
 	@$(GATES) -t lint

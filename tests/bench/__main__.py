@@ -1,0 +1,99 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`python -m bench`: measure, and write docs/performance.json and docs/performance.md.
+
+A row is a `Bench` in the list BENCHES of a module in this folder. Without names every row is
+measured; results of rows that are not measured stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import importlib
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import bench
+from bench.kit import machine, store
+from bench.kit.page import render
+from bench.kit.rows import Bench
+from bench.kit.stage import Stage, open_stage
+
+REPOSITORY = Path(os.environ.get("WATTWISE_REPOSITORY") or Path(__file__).resolve().parents[2])
+RESULTS = REPOSITORY / "docs" / "performance.json"
+PAGE = REPOSITORY / "docs" / "performance.md"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 1 where a row could not be measured."""
+    chosen = _parser().parse_args(arguments)
+    if chosen.page:
+        PAGE.write_text(render(store.read(RESULTS)), encoding="utf-8")
+        return 0
+    rows = _select(benches(), chosen.rows)
+    if chosen.list:
+        print("\n".join(item.name for item in rows))
+        return 0
+    with open_stage(chosen.smoke) as stage:
+        failed = [item.name for item in rows if not _measure(item, stage)]
+    if failed:
+        print(f"not measured, see above: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def benches() -> list[Bench]:
+    """Those of all modules, in the order of the modules' names."""
+    names = sorted(item.name for item in pkgutil.iter_modules(bench.__path__))
+    modules = [importlib.import_module(f"bench.{name}") for name in names if name != "__main__"]
+    found: list[Bench] = []
+    for module in modules:
+        found += getattr(module, "BENCHES", [])
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
+    parser.add_argument("rows", nargs="*", help="names, also with * (default: all)")
+    parser.add_argument("--list", action="store_true", help="print the names of the rows")
+    parser.add_argument("--smoke", action="store_true", help="small sizes; results are not kept")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    return parser
+
+
+def _select(all_benches: list[Bench], patterns: Sequence[str]) -> list[Bench]:
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(item.name, pattern) for item in all_benches):
+            names = ", ".join(item.name for item in all_benches)
+            raise SystemExit(f"There is no row {pattern!r}; there are {names}.")
+    wanted = patterns or ["*"]
+    return [
+        item
+        for item in all_benches
+        if any(fnmatch.fnmatch(item.name, pattern) for pattern in wanted)
+    ]
+
+
+def _measure(item: Bench, stage: Stage) -> bool:
+    load = machine.load()
+    stage.say(f"{item.name} (load of the machine: {load:.1f})")
+    try:
+        row = item.measure(stage)
+    except Exception:  # noqa: BLE001 - one row that fails must not lose the others
+        traceback.print_exc()
+        return False
+    for figure in row.metrics:
+        verdict = "  MISSED" if figure.strain > 1.0 else ""
+        stage.say(f"  {figure.name}: {figure.median:g} {figure.unit}{verdict}")
+    if not stage.smoke:
+        PAGE.write_text(render(store.merge(RESULTS, item.name, row, load)), encoding="utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a bench works with: sizes, folders, measured processes and the labs that benches share."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from bench.kit import launcher
+from bench.kit.rows import Json
+from support.playbook import COLLECTIONS, environment
+
+MIB = 2**20
+LONGEST_SECONDS = 900.0
+TESTS = Path(__file__).resolve().parents[2]
+SEARCHED = {"PYTHONPATH": f"{COLLECTIONS}{os.pathsep}{TESTS}"}
+Value = t.TypeVar("Value")
+
+
+class BenchError(Exception):
+    """A process that was to be measured failed."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one run took; `peak_bytes` is that of its largest process."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    output: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a library function in a process of its own, its imports done.
+
+    `loaded_bytes` is what the process had, the parameters included, before the call.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    import_seconds: float
+    loaded_bytes: int
+    peak_bytes: int
+    result: t.Any = field(repr=False)
+
+
+class Stage:
+    """Given to every bench. With `smoke` everything is small, and the figures mean nothing."""
+
+    def __init__(self, smoke: bool, resources: contextlib.ExitStack) -> None:
+        self.smoke = smoke
+        self.resources = resources
+        self._shared: dict[str, t.Any] = {}
+        self._numbers = itertools.count()
+        self._started = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits how far it is."""
+        print(f"[{time.monotonic() - self._started:6.1f} s] {text}", flush=True)
+
+    def size(self, real: int, smoke: int) -> int:
+        """How many of something there are."""
+        return smoke if self.smoke else real
+
+    def runs(self, count: int) -> range:
+        """So many runs; in a smoke test one."""
+        return range(1 if self.smoke else count)
+
+    def folder(self) -> Path:
+        """A new empty folder that goes when the benches end."""
+        path = self._folders / str(next(self._numbers))
+        path.mkdir()
+        return path
+
+    @cached_property
+    def _folders(self) -> Path:
+        return Path(self.resources.enter_context(tempfile.TemporaryDirectory(prefix="wattwise-")))
+
+    def shared(self, name: str, make: t.Callable[[Stage], Value]) -> Value:
+        """What several benches use, made by the first of them."""
+        if name not in self._shared:
+            self._shared[name] = make(self)
+        return t.cast("Value", self._shared[name])
+
+    def command(
+        self, command: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None
+    ) -> Usage:
+        """Run a command to its end. Raises BenchError with the end of its output."""
+        report = self.folder() / "usage.json"
+        done = subprocess.run(
+            [sys.executable, "-I", launcher.__file__, str(report), *command],
+            cwd=folder,
+            env=environment(**{**SEARCHED, **(variables or {})}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            end = "\n".join(done.stdout.splitlines()[-25:])
+            raise BenchError(f"{' '.join(command)} ended with {done.returncode}:\n{end}")
+        [used] = usages(report)
+        return Usage(used["seconds"], used["cpu_seconds"], used["peak_bytes"], done.stdout)
+
+    def playbook(
+        self,
+        playbook: str | list[Json],
+        *arguments: str,
+        variables: Mapping[str, str] | None = None,
+    ) -> Usage:
+        """Run a playbook, given by FQCN or as plays, from ansible-playbook's start to its end."""
+        folder = self.folder()
+        name = playbook
+        if isinstance(playbook, list):
+            path = folder / "playbook.yml"
+            path.write_text(yaml.safe_dump(playbook), encoding="utf-8")
+            name = str(path)
+        command = [sys.executable, "-m", "ansible", "playbook", str(name), *arguments]
+        return self.command(command, folder, variables)
+
+    def call(self, function: str, parameters: Json, libraries: Sequence[str] = ()) -> Call:
+        """Call `module:function`, the module below plugins/module_utils, with the parameters.
+
+        `libraries` are imported before the call, because ours imports them only within it.
+        """
+        folder = self.folder()
+        (folder / "parameters.json").write_text(json.dumps(parameters), encoding="utf-8")
+        target = f"ansible_collections.wattwise.kube.plugins.module_utils.{function}"
+        files = (str(folder / "parameters.json"), str(folder / "report.json"))
+        command = [sys.executable, "-m", "bench.kit.call", target, *files, *libraries]
+        self.command(command, folder)
+        return Call(**json.loads((folder / "report.json").read_text(encoding="utf-8")))
+
+
+def usages(report: Path) -> list[Json]:
+    """What the launcher appended to the file, process by process."""
+    return [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+
+
+@contextlib.contextmanager
+def open_stage(smoke: bool) -> Iterator[Stage]:
+    """A stage whose labs and folders go at the end."""
+    with contextlib.ExitStack() as resources:
+        yield Stage(smoke, resources)

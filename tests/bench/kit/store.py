@@ -1,0 +1,37 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Results of benches in one JSON file; a run replaces the rows that it measured and no other."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+from bench.kit import machine
+from bench.kit.rows import Json, Row
+
+
+def read(path: Path) -> Json:
+    """Row name → `{measured, machine, load, row}`."""
+    if not path.exists():
+        return {}
+    rows: Json = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def merge(path: Path, name: str, row: Row, load: float) -> Json:
+    """Write this row beside the others; return all. `load` is the machine's before it."""
+    entry = {
+        "measured": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": machine.describe(),
+        "load": round(load, 1),
+        "row": row.as_json(),
+    }
+    rows = dict(sorted({**read(path), name: entry}.items()))
+    temporary = path.with_suffix(".new")
+    text = json.dumps({"rows": rows}, indent=2, ensure_ascii=False)
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return rows
