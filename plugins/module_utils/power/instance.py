@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerNode, PeerPod
 
 Quantities = t.Mapping[str, int]
 Labels = t.Mapping[str, str]
@@ -96,6 +97,7 @@ class Pod:
     shape: Shape
     uid: str | None = None
     resource_version: str | None = None
+    peer_view: PeerPod = field(default_factory=PeerPod)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     hosts_workload: bool = False
+    peer_view: PeerNode = field(default_factory=PeerNode)
 
 
 @dataclass(frozen=True)

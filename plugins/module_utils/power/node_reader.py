@@ -17,8 +17,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Node,
     Taint,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerNode
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     assumed_use,
+    counted_requests,
     describe,
     effective_requests,
     identity,
@@ -43,17 +45,21 @@ _SHORT_KEYS = frozenset(
 
 @dataclass
 class Occupancy:
-    """What the pods on one node request, and of that what those request that do not run yet."""
+    """What the pods on one node request, and of that what those request that do not run yet.
+
+    ``counted`` is what kube-scheduler counts for them when it scores nodes.
+    """
 
     requests: dict[str, int] = field(default_factory=dict)
     starting_millicores: int = 0
     hosts_workload: bool = False
+    counted: dict[str, int] = field(default_factory=dict)
 
     def add(self, pod: Object, where: str) -> None:
         spec = mapping(pod.get("spec"), f"{where}: spec")
         requests = {**effective_requests(spec, where), "pods": 1}
-        for name, value in requests.items():
-            self.requests[name] = self.requests.get(name, 0) + value
+        self.requests = _sum(self.requests, requests)
+        self.counted = _sum(self.counted, counted_requests(spec, requests, where))
         if (pod.get("status") or {}).get("phase") == "Pending":
             self.starting_millicores += requests.get("cpu", 0)
         self.hosts_workload = self.hosts_workload or not is_daemon(pod)
@@ -143,6 +149,9 @@ def _from_kubernetes(
         unschedulable=bool(spec.get("unschedulable")),
         ready=all(item.get("status") == "True" for item in conditions if item["type"] == "Ready"),
         hosts_workload=occupancy.hosts_workload,
+        peer_view=_peer_view(
+            quantities(status.get("capacity"), f"{where}: status.capacity"), allocatable, occupancy
+        ),
     )
 
 
@@ -159,7 +168,10 @@ def _from_short_form(
     allocatable = quantities(given.get("allocatable"), f"{where}: allocatable")
     used = quantities(given.get("used"), f"{where}: used")
     occupied = Occupancy(
-        _sum(used, occupancy.requests), occupancy.starting_millicores, occupancy.hosts_workload
+        _sum(used, occupancy.requests),
+        occupancy.starting_millicores,
+        occupancy.hosts_workload,
+        _sum(used, occupancy.counted),
     )
     usage_cores = given.get("usage_cores")
     measured = None if usage_cores is None else _cores(usage_cores, f"{where}: usage_cores")
@@ -175,6 +187,20 @@ def _from_short_form(
         unschedulable=bool(given.get("unschedulable")),
         ready=given.get("ready") is not False,
         hosts_workload=occupied.hosts_workload or any(used.values()),
+        peer_view=_peer_view({}, allocatable, occupied),
+    )
+
+
+def _peer_view(
+    capacity: t.Mapping[str, int], allocatable: t.Mapping[str, int], occupancy: Occupancy
+) -> PeerNode:
+    """Where no capacity is given, all of it is allocatable."""
+    return PeerNode(
+        capacity_millicores=capacity.get("cpu", allocatable.get("cpu", 0)),
+        allocatable_millicores=allocatable.get("cpu", 0),
+        allocatable_bytes=allocatable.get("memory", 0),
+        counted_millicores=occupancy.counted.get("cpu", 0),
+        counted_bytes=occupancy.counted.get("memory", 0),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
@@ -16,6 +17,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Pod,
     Shape,
     Toleration,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import (
+    COUNTED_IF_MISSING,
+    lacks_requests,
+    peer_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
     unsupported_fields,
@@ -112,7 +118,14 @@ def read_pod(pod: Object, usage_assumption: Decimal, repelled_by: frozenset[str]
         is_daemon=is_daemon(pod),
         unsupported=unsupported_fields(pod),
     )
-    return Pod(namespace, name, shape, metadata.get("uid"), metadata.get("resourceVersion"))
+    return Pod(
+        namespace,
+        name,
+        shape,
+        metadata.get("uid"),
+        metadata.get("resourceVersion"),
+        peer_pod(spec, counted_requests(spec, requests, where), where),
+    )
 
 
 def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
@@ -121,8 +134,21 @@ def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
     return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
-def effective_requests(spec: Object, where: str) -> dict[str, int]:
+def counted_requests(
+    spec: Object, requests: t.Mapping[str, int], where: str
+) -> t.Mapping[str, int]:
+    """What kube-scheduler counts for a pod with these effective requests when it scores nodes."""
+    if not lacks_requests(spec):
+        return requests
+    return effective_requests(spec, where, COUNTED_IF_MISSING)
+
+
+def effective_requests(
+    spec: Object, where: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
     """What a pod takes of its node while it starts or runs, whichever is more.
+
+    A container that does not name a resource counts with what ``if_missing`` has of it.
 
     Sidecars (init containers that restart always) run beside the init containers after them and
     beside all containers. Requests for the pod as a whole stand in for those of its containers.
@@ -131,11 +157,11 @@ def effective_requests(spec: Object, where: str) -> dict[str, int]:
     """
     running: dict[str, int] = {}
     for container in mappings(spec.get("containers"), f"{where}: spec.containers"):
-        _add(running, _container_requests(container, where))
+        _add(running, _container_requests(container, where, if_missing))
     sidecars: dict[str, int] = {}
     starting: dict[str, int] = {}
     for container in mappings(spec.get("initContainers"), f"{where}: spec.initContainers"):
-        requests = _container_requests(container, where)
+        requests = _container_requests(container, where, if_missing)
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requests)
             _raise_to(starting, sidecars)
@@ -149,12 +175,15 @@ def effective_requests(spec: Object, where: str) -> dict[str, int]:
     return running
 
 
-def _container_requests(container: Object, where: str) -> dict[str, int]:
+def _container_requests(
+    container: Object, where: str, if_missing: t.Mapping[str, int]
+) -> dict[str, int]:
     path = f"{where}: container {container.get('name')} resources"
     resources = mapping(container.get("resources"), path)
     # Where only a limit is given, the API server takes it for the request too.
     limits = quantities(resources.get("limits"), f"{path}.limits")
-    return {**limits, **quantities(resources.get("requests"), f"{path}.requests")}
+    requests = quantities(resources.get("requests"), f"{path}.requests")
+    return {**if_missing, **limits, **requests}
 
 
 def _pod_level_requests(
