@@ -30,6 +30,11 @@ WRONG_CERTIFICATE = "wrong-certificate"
 CHANGED_CERTIFICATE = "changed-certificate"
 LOCKED_ACCOUNT = "locked-account"
 PRESSURE_EMPTY = "pressure-empty"
+RMD_DEAD = "rmd-dead"
+RMD_SLOW = "rmd-slow"
+RMD_GARBAGE = "rmd-garbage"
+RMD_POOL_EXHAUSTED = "rmd-pool-exhausted"
+RMD_DATABASE_LOST = "rmd-database-lost"
 
 # Kind → what it does; `lab fault --help` shows this.
 MACHINE_FAULTS: Mapping[str, str] = MappingProxyType(
@@ -46,7 +51,19 @@ MACHINE_FAULTS: Mapping[str, str] = MappingProxyType(
         PRESSURE_EMPTY: "the pressure API knows no sensor of the node",
     }
 )
-DEFAULT_SECONDS: Mapping[str, float] = MappingProxyType({SLOW_BMC: 10.0, UNAVAILABLE: 30.0})
+# Those of the RMD daemons, which their own admin API keeps.
+RMD_FAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        RMD_DEAD: "connections are refused; with --silent accepted and never answered",
+        RMD_SLOW: "every answer takes --seconds (10) longer",
+        RMD_GARBAGE: "bodies break off in the middle",
+        RMD_POOL_EXHAUSTED: "somebody else's group holds all ways of the pools",
+        RMD_DATABASE_LOST: "the daemon restarts without its database; its groups stay",
+    }
+)
+DEFAULT_SECONDS: Mapping[str, float] = MappingProxyType(
+    {SLOW_BMC: 10.0, UNAVAILABLE: 30.0, RMD_SLOW: 10.0}
+)
 
 
 @dataclass(frozen=True)
@@ -59,10 +76,12 @@ class Fault:
     silent: bool = False
 
     @classmethod
-    def parse(cls, document: Any, nodes: Container[str]) -> Fault:
+    def parse(
+        cls, document: Any, nodes: Container[str], kinds: Mapping[str, str] = MACHINE_FAULTS
+    ) -> Fault:
         """From JSON; LabError where the kind, the node or another field is not one we know."""
-        if not isinstance(document, Mapping) or document.get("kind") not in MACHINE_FAULTS:
-            raise LabError(f"{document!r} is not a fault; its kind is one of {_names()}.")
+        if not isinstance(document, Mapping) or document.get("kind") not in kinds:
+            raise LabError(f"{document!r} is not a fault; its kind is one of {', '.join(kinds)}.")
         if str(document.get("node")) not in nodes:
             raise LabError(f"There is no machine {document.get('node')!r} in this lab.")
         kind, node = document["kind"], document["node"]
@@ -123,7 +142,3 @@ class ConditionsFile:
         temporary = self.path.with_suffix(".new")
         temporary.write_text(json.dumps(asdict(conditions)))
         temporary.replace(self.path)
-
-
-def _names() -> str:
-    return ", ".join(MACHINE_FAULTS)

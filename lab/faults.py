@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lab import process
-from lab.conditions import MACHINE_FAULTS
+from lab.conditions import MACHINE_FAULTS, RMD_FAULTS
 from lab.errors import LabError
 from lab.machines import build_machines, select
 from lab.state import LabSettings, LabState
@@ -29,22 +29,27 @@ LAB_FAULTS: Mapping[str, str] = MappingProxyType(
         CLEAR: "all faults are taken back",
     }
 )
+BMC_ADMIN = "bmc_admin"
+RMD_ADMIN = "rmd_admin"
+_SIMULATORS: Mapping[str, str] = MappingProxyType({BMC_ADMIN: "BMCs", RMD_ADMIN: "RMD daemons"})
 ADMIN_TIMEOUT_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `lab fault`; their result goes to `run`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    described = {**MACHINE_FAULTS, **LAB_FAULTS}
+    described = {**MACHINE_FAULTS, **RMD_FAULTS, **LAB_FAULTS}
     parser.description = "\n".join(f"{name:<20} {text}" for name, text in described.items())
     parser.add_argument("fault", choices=list(described), metavar="FAULT", help="see above")
     parser.add_argument("--node", action="append", default=[], help="a machine; may be repeated")
     parser.add_argument(
         "--count", type=int, default=0, help="the first COUNT machines by name without a fault"
     )
-    parser.add_argument("--seconds", type=float, help="of slow-bmc and unavailable")
+    parser.add_argument("--seconds", type=float, help="of slow-bmc, rmd-slow and unavailable")
     parser.add_argument(
-        "--silent", action="store_true", help="of dead-bmc: accept connections, never answer"
+        "--silent",
+        action="store_true",
+        help="of dead-bmc and rmd-dead: accept connections, never answer",
     )
 
 
@@ -70,7 +75,8 @@ def run(arguments: argparse.Namespace, state: LabState) -> int:
 
 def inject(arguments: argparse.Namespace, settings: LabSettings) -> list[str]:
     """Break the machines that the arguments choose; return their names."""
-    present = call(settings, "GET", "/faults")
+    port = RMD_ADMIN if arguments.fault in RMD_FAULTS else BMC_ADMIN
+    present = call(settings, "GET", "/faults", port=port)
     nodes = _chosen(arguments, settings, {fault["node"] for fault in present})
     call(
         settings,
@@ -85,6 +91,7 @@ def inject(arguments: argparse.Namespace, settings: LabSettings) -> list[str]:
             }
             for node in nodes
         ],
+        port=port,
     )
     return nodes
 
@@ -93,18 +100,23 @@ def clear(state: LabState, settings: LabSettings) -> None:
     """Take back all faults; where this lab has a predictor, it runs afterwards."""
     if "bmc" in settings.parts:
         call(settings, "DELETE", "/faults")
+    if "rmd" in settings.parts:
+        call(settings, "DELETE", "/faults", port=RMD_ADMIN)
     if "predictor" in settings.parts and process.process_id(state, "predictor") is None:
         from lab import predictor  # only where it is needed: it looks for its environment
 
         process.start(predictor.services(state, settings), state)
 
 
-def call(settings: LabSettings, method: str, path: str, body: Any = None) -> Any:
-    """Ask the admin API of the BMC simulator; JSON in and out. Raises LabError."""
-    port = settings.ports.get("bmc_admin")
-    if port is None:
-        raise LabError("This lab has no simulated BMCs; start one that has with `lab up`.")
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+def call(
+    settings: LabSettings, method: str, path: str, body: Any = None, port: str = BMC_ADMIN
+) -> Any:
+    """Ask the admin API of a simulator; JSON in and out. Raises LabError."""
+    simulated = _SIMULATORS[port]
+    number = settings.ports.get(port)
+    if number is None:
+        raise LabError(f"This lab has no simulated {simulated}; start one that has with `lab up`.")
+    request = urllib.request.Request(f"http://127.0.0.1:{number}{path}", method=method)
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
@@ -117,7 +129,7 @@ def call(settings: LabSettings, method: str, path: str, body: Any = None) -> Any
             raise LabError(json.load(error)["error"]) from None
     except OSError as error:
         raise LabError(
-            f"The BMC simulator does not answer on 127.0.0.1:{port} ({error});"
+            f"The simulator of the {simulated} does not answer on 127.0.0.1:{number} ({error});"
             " see `lab status` and its log."
         ) from error
 

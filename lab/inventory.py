@@ -10,9 +10,11 @@ from typing import Any
 
 import yaml
 
+from lab import rmd
 from lab.bmc import certificates
 from lab.machines import Machine, build_machines
 from lab.predictor import infer_url
+from lab.rmd import certificates as rmd_certificates
 from lab.state import LabSettings, LabState
 
 JsonObject = dict[str, Any]
@@ -72,6 +74,14 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
                 for machine in machines
                 if machine.certificate == "self-signed"
             },
+        }
+    if "rmd" in settings.ports:
+        files = rmd_certificates.folder(state)
+        variables |= {
+            "rmd_endpoints": rmd.endpoints(machines, settings),
+            "rmd_ca_path": str(state.ca_certificate),
+            "rmd_client_cert_path": str(files / f"{rmd_certificates.ADMIN}.pem"),
+            "rmd_client_key_path": str(files / f"{rmd_certificates.ADMIN}-key.pem"),
         }
     return {"clusters": {"hosts": {CLUSTER: variables}}}
 

@@ -28,7 +28,7 @@ from lab.process import Service, free_port
 from lab.state import LabSettings, LabState
 
 CONTROL_PLANE = "controlplane"
-SIMULATORS = ("bmc", "pressure", "predictor")
+SIMULATORS = ("bmc", "pressure", "predictor", "rmd")
 PARTS = (CONTROL_PLANE, *SIMULATORS)
 LOCK_FILE = "lock"
 

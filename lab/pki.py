@@ -73,22 +73,22 @@ def issue(
     directory: Path,
     client: bool = False,
     organizations: Sequence[str] = (),
+    units: Sequence[str] = (),
 ) -> KeyPair:
     """Issue a server certificate (a client's with `client`) for the addresses and names.
 
-    The files are named after the common name. To Kubernetes `organizations` are groups.
+    The files are named after the common name. To Kubernetes `organizations` are groups; `units`
+    (OU) are roles to RMD.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
-        ]
-    )
     purpose = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
     issuer_key = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
     builder = (
-        _builder(subject, authority.certificate.subject, key.public_key())
+        _builder(
+            _subject(common_name, organizations, units),
+            authority.certificate.subject,
+            key.public_key(),
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -118,6 +118,16 @@ def create_signing_key(directory: Path, name: str) -> KeyPair:
     )
     _write_private(files.key, key)
     return files
+
+
+def _subject(common_name: str, organizations: Sequence[str], units: Sequence[str]) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations),
+            *(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit) for unit in units),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
 
 
 def _builder(

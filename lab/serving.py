@@ -25,6 +25,22 @@ from lab.state import LabSettings, LabState
 Serving = Callable[[LabState, LabSettings], AbstractAsyncContextManager[None]]
 
 
+class Silence(asyncio.Protocol):
+    """Accepts connections and never answers, not even with a TLS handshake."""
+
+    def __init__(self, transports: set[asyncio.BaseTransport]) -> None:
+        self._transports = transports
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._transports.add(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._transports.discard(self._transport)
+
+
 def run(serving: Serving, program: str, description: str | None) -> int:
     """The main function of a simulator's process: serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)

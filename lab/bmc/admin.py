@@ -42,7 +42,7 @@ class Admin:
 
     @contextlib.asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
-        application = web.Application(middlewares=[_errors_as_json])
+        application = web.Application(middlewares=[errors_as_json])
         application.add_routes(
             [
                 web.get("/truth", self._truth),
@@ -93,7 +93,7 @@ class Admin:
         if unknown:
             raise LabError(f"There is no machine {min(unknown)!r} in this lab.")
         self._fleet.room.load_cores.update(
-            {node: _number(cores, "cores") for node, cores in body.items()}
+            {node: number(cores, "cores") for node, cores in body.items()}
         )
         return await self._get_loads(request)
 
@@ -132,7 +132,7 @@ class Admin:
         return web.json_response([dataclasses.asdict(fault) for fault in faults])
 
     async def _add_faults(self, request: web.Request) -> web.Response:
-        body = await _json(request)
+        body = await json_body(request)
         asked = body if isinstance(body, list) else [body]
         conditions = self._file.read()
         found = {(fault.kind, fault.node): fault for fault in conditions.faults}
@@ -149,7 +149,7 @@ class Admin:
 
     async def _clock(self, request: web.Request) -> web.Response:
         body = await _json_object(request)
-        offset = _number(body.get("offset_seconds", 0.0), "offset_seconds")
+        offset = number(body.get("offset_seconds", 0.0), "offset_seconds")
         moved = dataclasses.replace(self._file.read(), offset_seconds=offset, frozen_at=None)
         frozen_at = moved.now() if body.get("frozen") else None
         await self._change(dataclasses.replace(moved, frozen_at=frozen_at))
@@ -160,7 +160,7 @@ class Admin:
         seconds = body.get("seconds")
         if not isinstance(seconds, list) or len(seconds) != 2:
             raise LabError('The latency is {"seconds": [least, most]}.')
-        least, most = (_number(value, "seconds") for value in seconds)
+        least, most = (number(value, "seconds") for value in seconds)
         self._fleet.latency_seconds = (least, most)
         return web.json_response({"seconds": [least, most]})
 
@@ -170,14 +170,14 @@ class Admin:
 
 
 @web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except LabError as error:
         return web.json_response({"error": str(error)}, status=400)
 
 
-async def _json(request: web.Request) -> Any:
+async def json_body(request: web.Request) -> Any:
     try:
         return await request.json()
     except ValueError:
@@ -185,13 +185,13 @@ async def _json(request: web.Request) -> Any:
 
 
 async def _json_object(request: web.Request) -> dict[str, Any]:
-    body = await _json(request)
+    body = await json_body(request)
     if not isinstance(body, dict):
         raise LabError("The body is not a JSON object.")
     return body
 
 
-def _number(value: Any, field: str) -> float:
+def number(value: Any, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise LabError(f"{field} is {value!r}, not a number.")
     return float(value)

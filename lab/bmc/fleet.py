@@ -31,26 +31,11 @@ from lab.errors import LabError
 from lab.machines import Machine
 from lab.pki import Authority, KeyPair
 from lab.room import Room
+from lab.serving import Silence
 
 BACKLOG = 512
 DEFAULT_LATENCY_SECONDS = (0.0, 0.005)
 JSON_TYPE = "application/json;odata.metadata=minimal;charset=utf-8"
-
-
-class _Silence(asyncio.Protocol):
-    """Accepts connections and never answers, not even with a TLS handshake."""
-
-    def __init__(self, transports: set[asyncio.BaseTransport]) -> None:
-        self._transports = transports
-        self._transport: asyncio.BaseTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._transports.add(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._transport is not None:
-            self._transports.discard(self._transport)
 
 
 @dataclass
@@ -150,7 +135,7 @@ class Fleet:
         try:
             if silent:
                 return await loop.create_server(
-                    lambda: _Silence(station.silenced), address, self.port, backlog=BACKLOG
+                    lambda: Silence(station.silenced), address, self.port, backlog=BACKLOG
                 )
             return await loop.create_server(
                 self._server, address, self.port, ssl=station.context, backlog=BACKLOG
