@@ -13,6 +13,7 @@ import pytest
 
 from bench.__main__ import PAGE, RESULTS, benches
 from bench.kit import launcher, store
+from bench.kit.forwarder import Traffic
 from bench.kit.page import render
 from bench.kit.rows import Metric, Row, at_least, at_most, metric, ratio
 from bench.kit.stage import MIB, BenchError, open_stage, usages
@@ -108,6 +109,12 @@ def test_a_call_of_the_library_is_timed_without_its_imports() -> None:
     assert done.result["placements"] == []
     assert 0.0 < done.cpu_seconds + done.seconds < done.import_seconds
     assert done.peak_bytes >= done.loaded_bytes > MIB
+
+
+def test_time_with_a_server_counts_once_where_requests_overlap() -> None:
+    traffic = Traffic([(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)])
+    assert traffic.busy_seconds == 4.0
+    assert traffic.requests == 4
 
 
 def test_labs_are_made_once_and_go_at_the_end() -> None:
