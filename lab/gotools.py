@@ -37,6 +37,7 @@ class GoTools:
     programs: Mapping[str, str]
     duration: str
     linker_flags: str = "-s -w"
+    build_tags: tuple[str, ...] = ()
 
 
 def cache_folder() -> Path:
@@ -66,6 +67,7 @@ def build(tools: GoTools, say: Say) -> Path:
 
 def _fingerprint(tools: GoTools) -> str:
     choices = [dict(tools.programs), tools.linker_flags, platform.system(), platform.machine()]
+    choices += tools.build_tags
     digest = hashlib.sha256(json.dumps(choices, sort_keys=True).encode())
     for name in ("go.mod", "go.sum"):
         digest.update((tools.module / name).read_bytes())
@@ -84,7 +86,8 @@ def _build_programs(tools: GoTools, folder: Path, say: Say) -> None:
 
 
 def _build_flags(tools: GoTools) -> list[str]:
-    return ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={tools.linker_flags}"]
+    flags = ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly"]
+    return [*flags, f"-tags={','.join(tools.build_tags)}", f"-ldflags={tools.linker_flags}"]
 
 
 def _compile(tools: GoTools, command: list[str], say: Say) -> None:

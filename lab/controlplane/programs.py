@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from lab.gotools import GoTools, Say, build
+from lab.promtool import PROMTOOL
 
 LAB = Path(__file__).resolve().parent.parent
 KUBERNETES_VERSION = "v1.34.2"
@@ -58,8 +59,8 @@ def find_programs(say: Say) -> dict[str, Path]:
 
 
 def build_programs(say: Say) -> None:
-    """Fill the cache, whatever is installed."""
-    for tools in (KUBERNETES, KWOK):
+    """Fill the cache, whatever is installed; also with what only tests use."""
+    for tools in (KUBERNETES, KWOK, PROMTOOL):
         say(f"{', '.join(tools.programs)} are in {build(tools, say)}")
 
 

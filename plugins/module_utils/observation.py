@@ -26,6 +26,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observation_status import status_of
+from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import (
+    expected_watts,
+    recent_curves,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
 Object = t.Mapping[str, t.Any]
@@ -48,6 +52,14 @@ SPEC = ArgumentSpec(
         "models_path": {"type": "path"},
         "statuses_path": {"type": "path"},
         "textfile": {"type": "path"},
+        "textfile_labels": {"type": "dict", "default": {}},
+        "curves": {"type": "path"},
+        "usage_source": {
+            "type": "str",
+            "choices": ["auto", "metrics", "requests"],
+            "default": "auto",
+        },
+        "pod_usage_assumption": {"type": "float", "default": 0.8},
         "min_success": {"type": "float", "default": 0.0},
     }
 )
@@ -62,6 +74,12 @@ class NodeReading:
     times: dict[str, datetime.datetime] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     errors: list[Object] = field(default_factory=list)
+    failing: set[tuple[str, str]] = field(default_factory=set)
+
+    def fail(self, endpoint: str, error: Object) -> None:
+        """Remember an error of its BMC (``bmc``) or pressure server (``pressure``)."""
+        self.errors.append(error)
+        self.failing.add((endpoint, error["reason"]))
 
     def put(self, quantity: str, value: float, moment: datetime.datetime, source: str) -> None:
         self.values[quantity] = value
@@ -104,10 +122,13 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     _merge(readings, options["thermal"], {"inlet_celsius": "inlet_celsius"}, now)
     _merge(readings, options["thermal"], {"power_watts": "power_watts"}, now)
     _merge(readings, options["pressure"], {"pascals": "delta_p_pascal"}, now)
-    errors = _errors(readings, [*options["thermal"], *options["pressure"], *options["models"]])
+    bmcs = [*options["thermal"], *options["models"]]
+    errors = _errors(readings, {"bmc": bmcs, "pressure": options["pressure"]})
     _fill_gaps(readings, configs, _previous(options["previous"]), options["max_age"], now)
     result = _result(readings, errors, now)
     _write(options, readings, configs, result, now)
+    if options["textfile"]:
+        _write_textfile(options, snapshot, readings, now)
     _judge(result, options["min_success"])
     return result
 
@@ -126,26 +147,33 @@ def _merge(
                     reading.put(quantity, float(entry[given]), now, "read")
 
 
-def _errors(readings: dict[str, NodeReading], results: t.Sequence[Object]) -> list[Object]:
+def _errors(
+    readings: dict[str, NodeReading], results: t.Mapping[str, t.Sequence[Object]]
+) -> list[Object]:
     """Every error once; a node that no result mentions failed with its gateway."""
     errors: list[Object] = []
-    failures = [str(result.get("msg", "")) for result in results if _is_failure(result)]
-    for result in results:
-        for error in result.get("errors") or []:
+    for endpoint, of_endpoint in results.items():
+        for error in (item for result in of_endpoint for item in result.get("errors") or []):
             if error["name"] in readings and error not in errors:
                 errors.append(error)
-                readings[error["name"]].errors.append(error)
+                readings[error["name"]].fail(endpoint, error)
+    failed = [
+        (endpoint, str(result.get("msg", "")))
+        for endpoint, of_endpoint in results.items()
+        for result in of_endpoint
+        if _is_failure(result)
+    ]
     for reading in readings.values():
-        if failures and not reading.errors and not reading.is_fresh:
-            detail = f"The gateway that reads this node failed: {failures[0]}"
+        if failed and not reading.errors and not reading.is_fresh:
+            endpoint, message = failed[0]
             error = {
                 "name": reading.node,
                 "endpoint": "",
                 "reason": "unreachable",
-                "detail": detail,
+                "detail": f"The gateway that reads this node failed: {message}",
             }
             errors.append(error)
-            reading.errors.append(error)
+            reading.fail(endpoint, error)
     return errors
 
 
@@ -261,8 +289,22 @@ def _write(
             options["statuses_path"], "node_configs", {"node_configs": [], "statuses": statuses}
         )
         result["statuses"] = len(statuses)
-    if options["textfile"]:
-        textfile.write(options["textfile"], textfile.render(readings.values(), now))
+
+
+def _write_textfile(
+    options: t.Mapping[str, t.Any],
+    snapshot: Object,
+    readings: dict[str, NodeReading],
+    now: datetime.datetime,
+) -> None:
+    predicted = expected_watts(
+        snapshot,
+        recent_curves(options["curves"], now),
+        options["usage_source"],
+        options["pod_usage_assumption"],
+    )
+    labels = options["textfile_labels"]
+    textfile.write(options["textfile"], textfile.render(readings.values(), now, predicted, labels))
 
 
 def _details(results: t.Sequence[Object]) -> dict[str, dict[str, t.Any]]:

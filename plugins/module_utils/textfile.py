@@ -9,22 +9,30 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-
 from __future__ import annotations
 
 import datetime
+import re
 import tempfile
 import typing as t
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
-Object = t.Mapping[str, t.Any]
+Labels = t.Mapping[str, str]
+Samples = t.Iterable[tuple[Labels, float]]
 
 
 class Reading(t.Protocol):
-    """What the text format needs of a node's reading."""
+    """What the text format needs of a node's reading.
+
+    ``failing`` are pairs of what was asked, ``bmc`` or ``pressure``, and the reason of its failure.
+    """
 
     node: str
     values: dict[str, float]
     times: dict[str, datetime.datetime]
-    errors: list[Object]
+    failing: set[tuple[str, str]]
+
+    @property
+    def is_fresh(self) -> bool: ...
 
 
 _GAUGES = {
@@ -32,47 +40,97 @@ _GAUGES = {
     "delta_p_pascal": ("delta_p_pascal", "Differential pressure across a node's rack."),
     "power_watts": ("node_power_watts", "Power that a whole node draws."),
 }
+_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason"})
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def render(readings: t.Iterable[Reading], now: datetime.datetime) -> str:
-    """The whole file: one gauge for each quantity, ages and errors."""
+def render(
+    readings: t.Iterable[Reading],
+    now: datetime.datetime,
+    predicted_watts: t.Mapping[str, float],
+    labels: Labels,
+) -> str:
+    """The whole file; every sample bears ``labels`` beside those of its own.
+
+    ``predicted_watts`` are by node, each for the CPU use at the time of the readings. Raises
+    InvalidInput for labels that Prometheus does not take.
+    """
+    _check(labels)
     readings = list(readings)
-    families: list[str] = []
+    return "".join(
+        _family(name, text, samples, labels)
+        for name, text, samples in (
+            *_quantities(readings),
+            *_freshness(readings, now),
+            (
+                "wattwise_predicted_power_watts",
+                "Power that the model of a node predicts at its present CPU use.",
+                [
+                    ({"node": reading.node}, predicted_watts[reading.node])
+                    for reading in readings
+                    if reading.node in predicted_watts
+                ],
+            ),
+            (
+                "wattwise_observation_timestamp_seconds",
+                "Unix time at which the nodes were read.",
+                [({}, now.timestamp())],
+            ),
+        )
+    )
+
+
+def _quantities(readings: t.Sequence[Reading]) -> t.Iterator[tuple[str, str, Samples]]:
     for quantity, (name, text) in _GAUGES.items():
         samples = [
-            (f'node="{_escaped(reading.node)}"', reading.values[quantity])
+            ({"node": reading.node}, reading.values[quantity])
             for reading in readings
             if quantity in reading.values
         ]
-        families.append(_family(name, text, samples))
+        yield name, text, samples
+
+
+def _freshness(
+    readings: t.Sequence[Reading], now: datetime.datetime
+) -> t.Iterator[tuple[str, str, Samples]]:
     ages = [
         (
-            f'node="{_escaped(reading.node)}",quantity="{_GAUGES[quantity][0]}"',
+            {"node": reading.node, "quantity": _GAUGES[quantity][0]},
             max(0.0, (now - moment).total_seconds()),
         )
         for reading in readings
         for quantity, moment in reading.times.items()
     ]
-    families.append(_family("wattwise_reading_age_seconds", "Age of a node's reading.", ages))
-    errors = [
-        (f'node="{_escaped(reading.node)}",reason="{_escaped(reason)}"', 1.0)
+    yield "wattwise_reading_age_seconds", "Age of a node's reading.", ages
+    failing = [
+        ({"node": reading.node, "endpoint": endpoint, "reason": reason}, 1.0)
         for reading in readings
-        for reason in sorted({error["reason"] for error in reading.errors})
+        for endpoint, reason in sorted(reading.failing)
     ]
-    families.append(
-        _family(
-            "wattwise_endpoint_failing",
-            "1 for each reason for which a node has no reading.",
-            errors,
-        )
-    )
-    return "".join(families)
+    text = "1 for each reason for which a node's BMC or pressure server gave no reading."
+    yield "wattwise_endpoint_failing", text, failing
+    fresh = [({"node": reading.node}, float(reading.is_fresh)) for reading in readings]
+    text = "1 for a node whose temperature and pressure were both read just now, else 0."
+    yield "wattwise_node_read", text, fresh
 
 
-def _family(name: str, text: str, samples: t.Sequence[tuple[str, float]]) -> str:
+def _family(name: str, text: str, samples: Samples, labels: Labels) -> str:
     lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
-    lines += [f"{name}{{{labels}}} {value:.10g}" for labels, value in samples]
+    for own, value in samples:
+        pairs = ",".join(f'{key}="{_escaped(val)}"' for key, val in {**own, **labels}.items())
+        lines.append(f"{name}{{{pairs}}} {value:.14g}" if pairs else f"{name} {value:.14g}")
     return "\n".join(lines) + "\n"
+
+
+def _check(labels: Labels) -> None:
+    for name, value in labels.items():
+        if name in _OWN_LABELS or not _LABEL_NAME.fullmatch(name):
+            raise InvalidInput(
+                f"textfile_labels: {name!r} cannot be a label; write letters, digits and "
+                f"underscores, and none of {', '.join(sorted(_OWN_LABELS))}"
+            )
+        if not isinstance(value, str):
+            raise InvalidInput(f"textfile_labels: the value of {name} must be a text")
 
 
 def _escaped(text: str) -> str:

@@ -72,7 +72,36 @@ options:
   textfile:
     description:
       - Where to write the readings in Prometheus' text format.
+      - The metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
+        C(wattwise_predicted_power_watts), C(wattwise_reading_age_seconds), C(wattwise_node_read),
+        C(wattwise_endpoint_failing) and C(wattwise_observation_timestamp_seconds).
     type: path
+  textfile_labels:
+    description:
+      - Labels that every sample of O(textfile) bears, such as the name of the cluster.
+    type: dict
+    default: {}
+  curves:
+    description:
+      - Path of the curves document of the last prediction, from which O(textfile) gets the watts
+        that the models predict at the present CPU use; may be absent. Curves that are older than a
+        day are not used.
+    type: path
+  usage_source:
+    description:
+      - Where the present CPU use of nodes comes from, as in M(wattwise.kube.power_placement).
+    type: str
+    choices:
+      - auto
+      - metrics
+      - requests
+    default: auto
+  pod_usage_assumption:
+    description:
+      - Share of its CPU request that a pod is taken to use where that is not measured, from V(0.0)
+        to V(1.0).
+    type: float
+    default: 0.8
   min_success:
     description:
       - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
@@ -110,7 +139,10 @@ EXAMPLES = r"""
     snapshot: /var/lib/wattwise/run/snapshot.json
     thermal:
       - "{{ thermal }}"
-    textfile: /var/lib/node_exporter/textfile/wattwise.prom
+    curves: /var/lib/wattwise/run/curves.json
+    textfile: /var/lib/node_exporter/textfile/hall-1.prom
+    textfile_labels:
+      cluster: hall-1
 """
 
 RETURN = r"""

@@ -22,6 +22,7 @@ from lab.inventory import CLUSTER
 from support import ansible_yaml
 from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
+from support.promtool import lint, samples
 
 Json = dict[str, t.Any]
 
@@ -87,8 +88,17 @@ def test_teardown_check_and_install_from_an_empty_cluster(
     assert installed.returncode == 0, installed.output
     assert len(kube.list(NODE_CONFIGS)) == whole_lab.settings.nodes
     assert all(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
-    again = play("site", whole_lab, tmp_path, as_json=True)
+    textfile = tmp_path / "lab.prom"
+    wanted = ("-e", f"observe_textfile={textfile}")
+    again = play("site", whole_lab, tmp_path, *wanted, as_json=True)
     assert again.stats()[CLUSTER]["changed"] == 0
+    metrics = textfile.read_text()
+    assert lint(metrics) == ""
+    found = samples(metrics)
+    for node in document(tmp_path, "curves")["curves"]:
+        labels = f'{{node="{node}",cluster="{CLUSTER}"}}'
+        predicted = found[f"wattwise_predicted_power_watts{labels}"]
+        assert predicted == pytest.approx(found[f"node_power_watts{labels}"], rel=0.15)
 
 
 def test_a_pod_that_fits_nowhere_or_is_not_understood_waits_with_the_reason(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from pathlib import Path
@@ -88,6 +89,16 @@ def test_another_pin_is_another_build(cache: Path, tools: GoTools, file: str) ->
     with (tools.module / file).open("a") as text:
         text.write("// changed\n")
     assert build(tools, print) != before
+
+
+def test_build_tags_reach_the_compiler_and_are_another_build(
+    cache: Path, tools: GoTools, tmp_path: Path
+) -> None:
+    before = build(tools, print)
+    tagged = dataclasses.replace(tools, build_tags=("small", "quick"))
+    assert build(tagged, print) != before
+    commands = (tmp_path / "tools" / "log").read_text().splitlines()
+    assert [" -tags=small,quick " in command for command in commands] == [False] * 2 + [True] * 2
 
 
 def test_two_builds_at_once_compile_once(cache: Path, tools: GoTools, tmp_path: Path) -> None:

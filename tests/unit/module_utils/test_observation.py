@@ -264,11 +264,87 @@ def test_the_textfile_is_in_prometheus_format_with_ages_and_errors(run: Path) ->
     assert 'delta_p_pascal{node="n1"} 3\n' in text
     assert 'node_power_watts{node="n1"} 100\n' in text
     assert 'wattwise_reading_age_seconds{node="n1",quantity="inlet_temp_celsius"} 30\n' in text
-    assert 'wattwise_endpoint_failing{node="n2",reason="tls"} 1\n' in text
-    assert 'node="n2"' not in text.replace('wattwise_endpoint_failing{node="n2"', "")
+    assert 'wattwise_endpoint_failing{node="n2",endpoint="bmc",reason="tls"} 1\n' in text
+    assert 'wattwise_node_read{node="n2"} 0\n' in text
+    assert "wattwise_observation_timestamp_seconds 1769860830\n" in text
+    named = {line.partition("{")[0] for line in text.splitlines() if 'node="n2"' in line}
+    assert named == {"wattwise_endpoint_failing", "wattwise_node_read"}
     assert path.stat().st_mode & 0o777 == 0o644
     with pytest.raises(InvalidInput, match="is the folder there"):
         observe(run, textfile=str(run / "none" / "x.prom"))
+
+
+def metrics(folder: Path, context: Context, **parameters: t.Any) -> str:
+    path = folder / "wattwise.prom"
+    given = {"thermal": [thermal(n1=21.5)], "pressure": [pressure(n1=3.0)]}
+    observe(folder, context, textfile=str(path), **given, **parameters)
+    return path.read_text()
+
+
+def test_an_error_of_the_pressure_server_is_not_one_of_the_bmc(run: Path) -> None:
+    path = run / "wattwise.prom"
+    failed: Json = {"readings": [], "errors": [failure("n1")]}
+    observe(run, thermal=[thermal(n1=21.5)], pressure=[failed], textfile=str(path))
+    text = path.read_text()
+    assert 'wattwise_endpoint_failing{node="n1",endpoint="pressure",reason="timeout"} 1\n' in text
+    assert 'endpoint="bmc"' not in text
+
+
+def test_labels_are_on_every_sample_and_cannot_take_the_place_of_others(run: Path) -> None:
+    text = metrics(run, later(0), textfile_labels={"cluster": 'hall "1"'})
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert samples
+    assert all('cluster="hall \\"1\\""} ' in line for line in samples)
+    for labels in ({"node": "x"}, {"a-b": "x"}, {"__name__": "x"}):
+        with pytest.raises(InvalidInput, match="cannot be a label; write letters"):
+            metrics(run, later(0), textfile_labels=labels)
+    with pytest.raises(InvalidInput, match="the value of hall must be a text"):
+        metrics(run, later(0), textfile_labels={"hall": 1})
+
+
+CURVE = {"cpu": [0.0, 10.0], "watts": [200.0, 400.0]}
+
+
+@pytest.mark.parametrize(
+    ("source", "watts"),
+    [("auto", 300.0), ("metrics", 300.0), ("requests", 264.0)],
+)
+def test_the_prediction_is_the_curve_s_at_the_use_that_placement_would_take(
+    run: Path, source: str, watts: float
+) -> None:
+    body = documents.load(str(run / "snapshot.json"), "snapshot")
+    requests = {"resources": {"requests": {"cpu": "4"}}}
+    body["pods"] = [
+        {
+            "metadata": {"name": "p", "namespace": "d"},
+            "spec": {"nodeName": "n1", "containers": [requests]},
+            "status": {"phase": "Running"},
+        },
+        {"metadata": {"name": "q", "namespace": "d"}, "spec": {"containers": [requests]}},
+    ]
+    body["node_metrics"] = [{"metadata": {"name": "n1"}, "usage": {"cpu": "5000m"}}]
+    documents.write(str(run / "snapshot.json"), "snapshot", body)
+    curves = run / "curves.json"
+    documents.write(
+        str(curves), "curves", {"curves": {"n1": CURVE}, "time": "2026-01-31T11:00:00Z"}
+    )
+    text = metrics(run, later(0), curves=str(curves), usage_source=source)
+    assert f'wattwise_predicted_power_watts{{node="n1"}} {watts:g}\n' in text
+
+
+@pytest.mark.parametrize("why", ["absent", "unreadable", "a day old", "use beyond the curve"])
+def test_nothing_is_predicted_where_nothing_can_be(run: Path, why: str) -> None:
+    curves = run / "curves.json"
+    body: Json = {"curves": {"n1": CURVE}, "time": "2026-01-31T11:00:00Z"}
+    if why == "a day old":
+        body["time"] = "2026-01-30T11:59:59Z"
+    elif why == "use beyond the curve":
+        body["curves"]["n1"] = {"cpu": [1.0, 10.0], "watts": [200.0, 400.0]}
+    if why == "unreadable":
+        curves.write_text("{")
+    elif why != "absent":
+        documents.write(str(curves), "curves", body)
+    assert "wattwise_predicted_power_watts{" not in metrics(run, later(0), curves=str(curves))
 
 
 def test_node_configs_of_nodes_that_are_gone_are_left_out(tmp_path: Path) -> None:

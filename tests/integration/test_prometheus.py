@@ -1,0 +1,198 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What role observe gives Prometheus and Grafana, judged by Prometheus' promtool.
+
+The metrics are those of a file that fleet_readings_info wrote of three nodes, one of them failing.
+The alerts' own tests are in prometheus/rules.test.yml.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, observation
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from support.promtool import Expectation, lint, promtool, samples, unmet
+
+Json = dict[str, t.Any]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FILES = ROOT / "roles" / "observe" / "files"
+RULES = FILES / "prometheus-rules.yml"
+DASHBOARD: Json = json.loads((FILES / "grafana-dashboard.json").read_text())
+PANELS: list[Json] = DASHBOARD["panels"]
+QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+
+NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+WATTS = {"n1": 300.0, "n2": 210.5}
+METRIC = re.compile(r"\b(?:wattwise_\w+|inlet_temp_celsius|delta_p_pascal|node_power_watts)\b")
+
+
+def node_config(node: str) -> Json:
+    return {
+        "apiVersion": "wao.bitmedia.co.jp/v1beta1",
+        "kind": "NodeConfig",
+        "metadata": {"name": node, "namespace": "wao-system"},
+        "spec": {"nodeName": node, "metricsCollector": {}, "predictor": {}},
+    }
+
+
+@pytest.fixture(scope="module")
+def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of cluster hall-1: n1 and n2 are read and have curves, the BMC of n3 is lost."""
+    folder = tmp_path_factory.mktemp("textfile")
+    names = ("n1", "n2", "n3")
+    snapshot = {
+        "cluster": {},
+        "nodes": [{"metadata": {"name": name}} for name in names],
+        "node_configs": [node_config(name) for name in names],
+        "node_metrics": [
+            {"metadata": {"name": "n1"}, "usage": {"cpu": "5"}},
+            {"metadata": {"name": "n2"}, "usage": {"cpu": "0"}},
+        ],
+    }
+    documents.write(str(folder / "snapshot.json"), "snapshot", snapshot)
+    curve = {"cpu": [0.0, 10.0], "watts": [200.0, 400.0]}
+    documents.write(
+        str(folder / "curves.json"),
+        "curves",
+        {"curves": dict.fromkeys(names, curve), "time": "2026-01-31T11:00:00Z"},
+    )
+    read = [
+        {"name": name, "inlet_celsius": 20.0 + len(name), "power_watts": watts}
+        for name, watts in WATTS.items()
+    ]
+    lost = {"name": "n3", "endpoint": "https://n3", "reason": "timeout", "detail": "too slow"}
+    pascals = [{"name": name, "pascals": -2.5} for name in names]
+    parameters = {
+        "snapshot": str(folder / "snapshot.json"),
+        "thermal": [{"readings": read, "errors": [lost]}],
+        "pressure": [{"readings": pascals, "errors": []}],
+        "curves": str(folder / "curves.json"),
+        "textfile": str(folder / "wattwise.prom"),
+        "textfile_labels": {"cluster": "hall-1"},
+        "usage_source": "metrics",
+    }
+    observation.observe(parameters, Context(now=lambda: NOON))
+    return (folder / "wattwise.prom").read_text()
+
+
+def on_everything(query: str) -> str:
+    """A query of the dashboard with all clusters chosen."""
+    return query.replace("$cluster", ".*")
+
+
+def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them(textfile: str) -> None:
+    assert lint(textfile) == ""
+    assert "base unit" in lint(textfile.replace("_celsius", "_fahrenheit"))
+    assert "error while linting" in lint(textfile.replace('"n1"', "n1"))
+
+
+def test_the_readings_are_in_the_metrics(textfile: str, tmp_path: Path) -> None:
+    expected = {
+        'sum(inlet_temp_celsius{node="n1", cluster="hall-1"})': 22.0,
+        "count(inlet_temp_celsius)": 2,
+        "sum(delta_p_pascal)": -7.5,
+        "sum(node_power_watts)": sum(WATTS.values()),
+        'sum(wattwise_predicted_power_watts{node="n1"})': 300.0,
+        'sum(wattwise_predicted_power_watts{node="n2"})': 200.0,
+        "count(wattwise_predicted_power_watts)": 2,
+        "sum(wattwise_node_read)": 2,
+        "count(wattwise_node_read)": 3,
+        "sum(wattwise_observation_timestamp_seconds)": NOON.timestamp(),
+    }
+    found = [Expectation(query, [value]) for query, value in expected.items()]
+    assert unmet(samples(textfile), found, tmp_path) == ""
+    wrong = [Expectation("sum(wattwise_node_read)", [3])]
+    assert "sum(wattwise_node_read)" in unmet(samples(textfile), wrong, tmp_path)
+
+
+@pytest.mark.parametrize(("title", "query"), QUERIES)
+def test_every_query_of_the_dashboard_finds_its_metrics(title: str, query: str) -> None:
+    assert METRIC.findall(query), title
+    assert "$" not in on_everything(query)
+
+
+def test_the_dashboard_shows_something_in_every_panel(textfile: str, tmp_path: Path) -> None:
+    shown = [Expectation(f"count({on_everything(q)}) > bool 0", [1]) for _title, q in QUERIES]
+    assert unmet(samples(textfile), shown, tmp_path) == ""
+    # The same on a cluster that there is not: only a count of failures says 0.
+    elsewhere = [
+        Expectation(
+            f"count({query.replace('$cluster', 'hall-9')}) > bool 0",
+            [1] if query.endswith("or vector(0)") else [],
+        )
+        for _title, query in QUERIES
+    ]
+    assert unmet(samples(textfile), elsewhere, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("title", "value"),
+    [
+        ("Fleet power", 510.5),
+        ("Model error", 500.0 / 510.5 - 1),
+        ("Hottest inlet", 22.0),
+        ("Nodes read", 2 / 3),
+        ("BMCs failing", 1),
+        ("Last observation", 7200 - NOON.timestamp()),
+    ],
+)
+def test_the_dashboard_s_figures_are_right(
+    textfile: str, tmp_path: Path, title: str, value: float
+) -> None:
+    [query] = [query for name, query in QUERIES if name == title]
+    found = [Expectation(on_everything(query), [value])]
+    assert unmet(samples(textfile), found, tmp_path) == ""
+
+
+def test_the_failing_endpoint_is_in_the_table(textfile: str, tmp_path: Path) -> None:
+    [query] = [query for name, query in QUERIES if name == "Failing endpoints"]
+    row = 'wattwise_endpoint_failing{node="n3", endpoint="bmc", reason="timeout"}'
+    found = f"count({on_everything(query)} and on (node, endpoint, reason) {row})"
+    assert unmet(samples(textfile), [Expectation(found, [1])], tmp_path) == ""
+
+
+def test_everything_in_the_textfile_is_on_the_dashboard_or_in_an_alert(textfile: str) -> None:
+    named = set(METRIC.findall(" ".join(query for _title, query in QUERIES) + RULES.read_text()))
+    assert named == set(re.findall(r"^# TYPE (\w+)", textfile, re.MULTILINE))
+
+
+def test_the_dashboard_can_be_imported_anywhere() -> None:
+    variables = {item["name"]: item for item in DASHBOARD["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource"
+    assert METRIC.findall(variables["cluster"]["definition"])
+    for panel in PANELS:
+        assert panel["datasource"]["uid"] == "${datasource}", panel["title"]
+        assert all(item["datasource"] == panel["datasource"] for item in panel["targets"])
+        assert panel["description"]
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    assert "id" not in DASHBOARD  # Grafana gives one
+
+
+def test_the_panels_do_not_overlap() -> None:
+    taken = [
+        (panel["gridPos"]["x"] + dx, panel["gridPos"]["y"] + dy)
+        for panel in PANELS
+        for dx, dy in itertools.product(range(panel["gridPos"]["w"]), range(panel["gridPos"]["h"]))
+    ]
+    assert len(set(taken)) == len(taken)
+    assert max(x for x, _y in taken) < 24
+
+
+def test_the_rules_are_valid_and_alert_when_they_must() -> None:
+    checked = promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
+    assert checked.returncode == 0, checked.stdout
+    tests = Path(__file__).parent / "prometheus" / "rules.test.yml"
+    done = promtool("test", "rules", str(tests))
+    assert done.returncode == 0, done.stdout
+    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
+    assert alerts == set(re.findall(r"alertname: (\w+)", tests.read_text()))
