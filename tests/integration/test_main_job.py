@@ -19,6 +19,7 @@ from lab import workload
 from lab.api import Api
 from lab.comparison import compare
 from lab.inventory import CLUSTER
+from lab.process import wait_until
 from support import ansible_yaml
 from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
@@ -70,7 +71,7 @@ def test_teardown_check_and_install_from_an_empty_cluster(
     assert kube.find(NODE_CONFIGS) is not None
     everything = ("-e", f"teardown_everything_of={CLUSTER}")
     assert play("teardown", whole_lab, tmp_path, *everything).returncode == 0
-    assert kube.find(NODE_CONFIGS) is None
+    wait_until(lambda: kube.find(NODE_CONFIGS) is None, 60.0, "the API to serve no NodeConfigs")
     kube.request("DELETE", kept)
 
     workload.create_pods(api, workload.demo_pods(20, seed=3), "wattwise")
