@@ -12,6 +12,7 @@ RUN_UV := .venvs/uv/bin/python scripts/registry_settings.py $(UV)
 DEVELOPMENT := .venvs/development/.installed
 PREDICTOR := .venvs/predictor/.installed
 DOCS := .venvs/docs/.installed
+GALAXY := .venvs/galaxy-importer/.installed
 RUN := .venvs/development/bin/python
 NOX := $(RUN) -m nox --no-venv
 GATES := $(RUN) scripts/gates.py
@@ -22,7 +23,7 @@ help: ## list these targets
 demo: setup $(PREDICTOR) ## start the lab, run the main job on it, print the summary
 	@$(RUN) -m lab demo
 
-test: setup $(PREDICTOR) $(DOCS) ## every gate and every test that CI runs
+test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test that CI runs
 	@$(GATES) -t test
 
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes
@@ -31,7 +32,7 @@ test-deep: setup $(PREDICTOR) ## the tests that take many minutes
 bench: setup $(PREDICTOR) ## measure against peers, write docs/performance.md: make bench ARGS="place-*"
 	@$(NOX) -s bench -- $(ARGS)
 
-lint: setup $(DOCS) ## the gates that need no lab
+lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
 	@$(GATES) -t lint
 
 docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
@@ -52,7 +53,7 @@ mypy: setup
 	@$(NOX) -s mypy
 
 lock: $(UV) ## renew the locked requirements from the .in files
-	@for name in controller development docs predictor; do \
+	@for name in controller development docs galaxy-importer predictor; do \
 	  echo "locking requirements/$$name.txt"; \
 	  $(RUN_UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-annotate --no-header requirements/$$name.in -o requirements/$$name.txt || exit 1; \

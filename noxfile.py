@@ -219,6 +219,46 @@ def docs(session: nox.Session) -> None:
     )
 
 
+@gate("lint", "test")
+def licences(session: nox.Session) -> None:
+    """That every file says its licence, and that the text of each licence is here."""
+    # In the work tree: reuse asks git what is ignored, and git knows no file of the mirror.
+    session.chdir(REPOSITORY)
+    run(session, "reuse", "lint", "--lines")
+
+
+@gate("lint", "test")
+def galaxy_importer(session: nox.Session) -> None:
+    """The archive of a release, checked as Galaxy and Automation Hub check an upload."""
+    folder = BUILD / "galaxy"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tools = REPOSITORY / ".venvs" / "galaxy-importer" / "bin"
+    variables = {
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "GALAXY_IMPORTER_ANSIBLE_LOCAL_TMP": str(folder / "tmp"),
+        "GALAXY_IMPORTER_CHECK_REQUIRED_TAGS": "true",
+    }
+    build = (str(tools / "ansible-galaxy"), "collection", "build", "--output-path", str(folder))
+    run(session, *build, **variables)
+    [archive] = folder.glob("*.tar.gz")
+    session.chdir(folder)
+    log = folder / "importer.log"
+    with log.open("w") as output:
+        session.run(
+            *(str(tools / "python"), "-m", "galaxy_importer.main", str(archive)),
+            env={**environment(), **variables},
+            external=True,
+            stdout=output,
+            stderr=output,
+        )
+    complaints = [
+        line for line in log.read_text().splitlines() if line.startswith(("WARNING", "ERROR"))
+    ]
+    if complaints:
+        session.error("\n".join(complaints))
+
+
 @gate("test")
 def unit(session: nox.Session) -> None:
     """Unit and conformance tests, with branch coverage of the library."""
