@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Constraints,
     Expression,
+    HostPort,
     Labels,
     Node,
     NodeTerm,
@@ -26,6 +27,8 @@ UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"
 UNSCHEDULABLE = "node(s) were unschedulable"
 NOT_READY = "node(s) were not ready"
 NO_CURVE = "node(s) had no power curve"
+PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
+EVERY_ADDRESS = "0.0.0.0"
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 _INTEGER = re.compile(r"[+-]?\d+")
 
@@ -44,8 +47,10 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
             return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
     if not node.ready:
         return NOT_READY
-    if not _selected(constraints, node):
+    if not is_selected(constraints, node):
         return "node(s) didn't match Pod's node affinity/selector"
+    if any(in_each_others_way(port, taken) for port in constraints.ports for taken in node.ports):
+        return PORTS_TAKEN
     if node.name in constraints.repelled_by:
         return "node(s) didn't satisfy existing pods anti-affinity rules"
     return None
@@ -55,6 +60,13 @@ def shortages(requests: t.Iterable[tuple[str, int]], free: Quantities) -> list[s
     """What the node has too little of; a request of nothing always fits."""
     missing = [name for name, amount in requests if amount > 0 and amount > free.get(name, 0)]
     return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in missing]
+
+
+def in_each_others_way(first: HostPort, second: HostPort) -> bool:
+    """Whether two ports of a node's host cannot both be open."""
+    return first[:2] == second[:2] and (
+        first.address == second.address or EVERY_ADDRESS in (first.address, second.address)
+    )
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -92,14 +104,25 @@ def _tolerated(taint: Taint, tolerations: t.Iterable[Toleration]) -> bool:
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
-def _selected(constraints: Constraints, node: Node) -> bool:
+def is_tolerated(constraints: Constraints, node: Node) -> bool:
+    """Whether no taint of the node repels the pod."""
+    return all(
+        _tolerated(taint, constraints.tolerations)
+        for taint in node.taints
+        if taint.effect in _REPELLING_EFFECTS
+    )
+
+
+def is_selected(constraints: Constraints, node: Node) -> bool:
+    """Whether the pod's node selector and required node affinity allow the node."""
     if any(node.labels.get(key) != value for key, value in constraints.node_selector):
         return False
     terms = constraints.node_terms
-    return terms is None or any(_meets(node, term) for term in terms)
+    return terms is None or any(meets(node, term) for term in terms)
 
 
-def _meets(node: Node, term: NodeTerm) -> bool:
+def meets(node: Node, term: NodeTerm) -> bool:
+    """Whether a node meets all demands of a term."""
     if not term.labels and not term.fields:
         return False
     fields = {"metadata.name": node.name}

@@ -58,6 +58,14 @@ class NodeTerm:
     fields: tuple[Expression, ...] = ()
 
 
+class HostPort(t.NamedTuple):
+    """A port of the node itself; the address 0.0.0.0 stands for all of its addresses."""
+
+    protocol: str
+    port: int
+    address: str
+
+
 @dataclass(frozen=True)
 class Constraints:
     """Which nodes a pod may run on, resources aside.
@@ -70,7 +78,82 @@ class Constraints:
     node_selector: tuple[tuple[str, str], ...] = ()
     node_terms: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
     repelled_by: frozenset[str] = frozenset()
+
+
+class Exclusion(t.NamedTuple):
+    """Required anti-affinity: no pod of the peers in the same domain of the key."""
+
+    peers: int
+    topology_key: str
+
+
+class Attraction(t.NamedTuple):
+    """Required affinity: a pod of the peers in the same domain, for each of the keys."""
+
+    peers: int
+    topology_keys: tuple[str, ...]
+
+
+class Spreading(t.NamedTuple):
+    """No domain of the key may have ``max_skew`` pods of the peers more than the emptiest.
+
+    Counted are nodes that have all ``required_keys``; with ``honor_affinity`` only those that the
+    pod's selector and node affinity allow, with ``honor_taints`` only those whose taints it
+    tolerates. With fewer than ``min_domains`` domains the emptiest counts as empty.
+    """
+
+    peers: int
+    topology_key: str
+    max_skew: int = 1
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    required_keys: tuple[str, ...] = ()
+
+
+class EvenStart(t.NamedTuple):
+    """WAO's PodSpread: until ``redundancy`` pods of the peers have a node, each new one goes to an
+    area with the fewest of them. Areas are the domains of the key, or nodes where it is empty."""
+
+    peers: int
+    topology_key: str
+    redundancy: int
+
+
+class Preference(t.NamedTuple):
+    """A wish for nodes: unmet on all others, at this weight (100 points cost preference_watts)."""
+
+    weight: int
+    term: NodeTerm
+
+
+class PeerPreference(t.NamedTuple):
+    """A wish to be near pods of the peers, or where ``near`` is False away from them."""
+
+    weight: int
+    peers: int
+    topology_key: str
+    near: bool = True
+
+
+@dataclass(frozen=True)
+class PodRelations:
+    """What a pod demands or wishes regarding other pods. ``peers`` are indices of Instance.peers.
+
+    ``member_of`` says to which of them it belongs itself. Pods with the same ``gang`` are placed
+    together or not at all.
+    """
+
+    member_of: frozenset[int] = frozenset()
+    exclusions: tuple[Exclusion, ...] = ()
+    attraction: Attraction | None = None
+    spreadings: tuple[Spreading, ...] = ()
+    even_start: EvenStart | None = None
+    peer_preferences: tuple[PeerPreference, ...] = ()
+    wished_spreadings: tuple[Spreading, ...] = ()
+    gang: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +169,8 @@ class Shape:
     constraints: Constraints = Constraints()
     is_daemon: bool = False
     unsupported: tuple[str, ...] = ()
+    relations: PodRelations = PodRelations()
+    preferences: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,21 +203,28 @@ class Node:
     ready: bool = True
     hosts_workload: bool = False
     peer_view: PeerNode = field(default_factory=PeerNode)
+    ports: frozenset[HostPort] = frozenset()
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the user chose: power-off of idle nodes, and what unpriced nodes are good for."""
+    """What the user chose: power-off of idle nodes, what unpriced nodes are good for, and the
+    watts that preferences of weight 100 are worth."""
 
     allow_power_off: bool = False
     standby_watts: float = 0.0
     use_unpriced: bool = True
+    preference_watts: float = 1.0
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Nodes by name; pods by descending priority, namespace and name. Names are unique."""
+    """Nodes by name; pods by descending priority, namespace and name. Names are unique.
+
+    ``peers`` are the sets of pods that rules speak of: how many running ones each node has.
+    """
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     rules: Rules = Rules()
+    peers: tuple[t.Mapping[str, int], ...] = ()

@@ -5,6 +5,11 @@
 
 Pods of equal shape form a group, and an assignment says how many of each group go to each node,
 so its size does not grow with the number of pods. Axes: G groups, N nodes, R resources.
+
+What pods demand of each other is in ``relations``; see relations.py for what makes a placement
+feasible. Everything of it that does not depend on the placement is in ``limit`` too: labels that
+nodes lack, running pods in the way, and that only one of a kind may be on a node. So a bound that
+knows only ``limit`` and resources is a bound of the whole problem.
 """
 
 from __future__ import annotations
@@ -23,11 +28,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Pod,
     Shape,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.preferences import preferences
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_builder import (
+    build_relations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import Relations
 
 if t.TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
+    Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
 
@@ -46,6 +57,8 @@ class Problem:
 
     ``request[g, r]`` and ``free[n, r]`` are in whole units, ``use[g]`` in microcores.
     ``limit[g, n]`` is how many pods of the group the node could take if it took nothing else.
+    ``preference[g, n]`` are the watts that one pod's unmet preferences cost there, None where there
+    are no preferences; those that depend on other waiting pods are in ``relations.caps``.
     """
 
     instance: Instance
@@ -58,6 +71,8 @@ class Problem:
     is_workload: Booleans
     limit: Integers
     costs: NodeCosts
+    relations: Relations | None = None
+    preference: Floats | None = None
 
     @property
     def levels(self) -> list[list[int]]:
@@ -80,7 +95,10 @@ def build_problem(instance: Instance) -> Problem:
     free = _table(numpy, [dict(node.free) for node in instance.nodes], names)
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
     allowed = _allowed(numpy, instance, groups)
+    shapes = [group.shape for group in groups]
+    relations = build_relations(instance, shapes, count, allowed)
     limit = _limits(numpy, request, free, count, allowed)
+    limit = _related_limits(numpy, instance, groups, relations, limit)
     return Problem(
         instance=instance,
         groups=groups,
@@ -92,6 +110,8 @@ def build_problem(instance: Instance) -> Problem:
         is_workload=numpy.array([not group.shape.is_daemon for group in groups], dtype=bool),
         limit=limit,
         costs=NodeCosts(instance.nodes, instance.rules),
+        relations=relations,
+        preference=preferences(instance, shapes),
     )
 
 
@@ -141,3 +161,24 @@ def _limits(
         fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
         limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
     return t.cast("Integers", limit)
+
+
+def _related_limits(
+    numpy: t.Any,
+    instance: Instance,
+    groups: t.Sequence[Group],
+    relations: Relations | None,
+    limit: Integers,
+) -> Integers:
+    """The limits, with what rules between pods never allow; a gang that lacks a pod has none."""
+    if relations is None:
+        return limit
+    limit = limit.copy()
+    for rule in relations.rules:
+        for concerned in rule.groups:
+            limit[concerned] = numpy.minimum(limit[concerned], rule.most(concerned))
+    broken = {pod.shape.relations.gang for pod in instance.pods if pod.shape.unsupported} - {""}
+    for index, group in enumerate(groups):
+        if group.shape.relations.gang in broken:
+            limit[index] = 0
+    return limit

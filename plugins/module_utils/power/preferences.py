@@ -1,0 +1,84 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What unmet preferences cost, in watts, as far as it does not depend on other waiting pods.
+
+Source of what counts as met:
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ (weights of 1 to 100) and
+.../scheduling-eviction/taint-and-toleration/ (PreferNoSchedule). Each taint that a pod does not
+tolerate counts as a preference of weight 100.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+    meets,
+    tolerates,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    Instance,
+    Node,
+    Shape,
+    Toleration,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.tallies import TallyBook
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+
+_FULL_WEIGHT = 100.0
+
+
+def preferences(instance: Instance, shapes: t.Sequence[Shape]) -> Floats | None:
+    """Watts by group and node; None where nothing is ever unmet."""
+    numpy = require("numpy")
+    watts = instance.rules.preference_watts
+    if watts <= 0:
+        return None
+    table = numpy.array(
+        [_unmet_of_nodes(shape, instance.nodes) for shape in shapes], dtype=float
+    ).reshape(len(shapes), len(instance.nodes))
+    _add_unmet_of_peers(instance, shapes, table)
+    return table * (watts / _FULL_WEIGHT) if table.any() else None
+
+
+def _unmet_of_nodes(shape: Shape, nodes: t.Sequence[Node]) -> list[float]:
+    wishes, tolerations = shape.preferences, shape.constraints.tolerations
+    return [
+        sum(wish.weight for wish in wishes if not meets(node, wish.term))
+        + _FULL_WEIGHT * _disliked_taints(node, tolerations)
+        for node in nodes
+    ]
+
+
+def _disliked_taints(node: Node, tolerations: t.Sequence[Toleration]) -> int:
+    return sum(
+        taint.effect == "PreferNoSchedule"
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
+        for taint in node.taints
+    )
+
+
+def _add_unmet_of_peers(instance: Instance, shapes: t.Sequence[Shape], table: t.Any) -> None:
+    """Wishes to be near running pods, or away from running pods of another kind.
+
+    Those away from one's own kind are soft caps, because they depend on the placement.
+    """
+    numpy = require("numpy")
+    book = TallyBook(instance)
+    nobody = numpy.zeros(len(shapes), dtype=bool)
+    for group, shape in enumerate(shapes):
+        for wish in shape.relations.peer_preferences:
+            if not wish.near and wish.peers in shape.relations.member_of:
+                continue
+            topology = book.topology(wish.topology_key)
+            base = book.tallies[book.tally(nobody, topology, wish.peers)].base
+            someone = (base[topology.domain_of] > 0) & (topology.domain_of >= 0)
+            if base[:-1].any():
+                table[group] += wish.weight * (~someone if wish.near else someone)

@@ -1,0 +1,208 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What pods demand of each other, for a whole problem: the rules, the soft caps and the gangs.
+
+A placement is feasible where (1) every rule holds in the final state, (2) there is an order of
+binding in which required affinity holds for each pod when it is bound, and (3) of each gang all
+waiting pods are placed or none. The second follows from the first for all other rules.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import UNLIMITED
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
+    AttractionRule,
+    Rule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.tallies import (
+    Counts,
+    Tally,
+    tally_counts,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+
+@dataclass(frozen=True)
+class SoftCap:
+    """Each pod of a tally beyond ``cap[d]`` in its domain is an unmet preference.
+
+    The cost is convex in the counts: ``watts`` times what is above the cap.
+    """
+
+    tally: int
+    cap: Integers
+    watts: float
+
+    def cost(self, counts: Counts) -> float:
+        above = counts[self.tally][:-1] - self.cap[:-1]
+        return self.watts * float(above[above > 0].sum())
+
+
+@dataclass(frozen=True)
+class Relations:
+    """All rules of a problem, on its tallies; ``gangs`` are groups that go together."""
+
+    tallies: tuple[Tally, ...]
+    rules: tuple[Rule, ...]
+    caps: tuple[SoftCap, ...] = ()
+    gangs: tuple[tuple[int, ...], ...] = ()
+
+    def rules_of(self, group: int) -> list[Rule]:
+        """The rules that concern a group."""
+        return [rule for rule in self.rules if group in rule.groups]
+
+    def tallies_of(self, group: int) -> list[int]:
+        """The tallies that count the pods of a group."""
+        return [index for index, tally in enumerate(self.tallies) if tally.members[group]]
+
+    def count(self, counts: Integers) -> Counts:
+        """The tallies of an assignment, from scratch."""
+        return tally_counts(self.tallies, counts)
+
+    def hold(self, rules: t.Iterable[Rule], tallied: Counts, counts: Integers) -> bool:
+        """Whether these rules hold for an assignment with these tallies."""
+        unsure = False
+        for rule in rules:
+            answer = rule.holds(tallied)
+            if answer is False:
+                return False
+            unsure = unsure or answer is None
+        return not unsure or self.is_reachable(counts)
+
+    def is_reachable(self, counts: Integers) -> bool:
+        """Whether pods can be bound in an order in which each finds those that it must be near."""
+        return bool((~Reach(self, counts).bound & (counts > 0)).sum() == 0)
+
+    def preference_watts(self, tallied: Counts) -> float:
+        return sum(cap.cost(tallied) for cap in self.caps)
+
+
+class Reach:
+    """Which groups can be bound to which nodes, one after another, ``bound[g, n]``.
+
+    ``seeds`` are the pods, as group and node, that come before all others.
+    """
+
+    def __init__(self, relations: Relations, counts: Integers) -> None:
+        self._numpy = require("numpy")
+        self._relations = relations
+        self._wanted: Booleans = counts > 0
+        self.seeds: list[tuple[int, int]] = []
+        self._attractions = [rule for rule in relations.rules if isinstance(rule, AttractionRule)]
+        self.bound: Booleans = self._wanted.copy()
+        for rule in self._attractions:
+            self.bound[self._dependants(rule)] = False
+        self._spread_out()
+        for rule in self._attractions:
+            if self._seed(rule):
+                self._spread_out()
+
+    def _dependants(self, rule: AttractionRule) -> Booleans:
+        return self._relations.tallies[rule.keys[0].dependants].members
+
+    def _seed(self, rule: AttractionRule) -> bool:
+        """Let the first pod of the rule that waits and is a member go first, if none runs."""
+        if rule.runs:
+            return False
+        members = self._relations.tallies[rule.keys[0].members].members
+        if any(members[group] for group, _node in self.seeds):
+            return False
+        seeds = self._relations.tallies[rule.keys[0].seeds].members
+        waiting = (self._wanted & ~self.bound & seeds[:, None]).nonzero()
+        if not len(waiting[0]):
+            return False
+        group, node = int(waiting[0][0]), int(waiting[1][0])
+        self.seeds.append((group, node))
+        self.bound[group, node] = True
+        return True
+
+    def _spread_out(self) -> None:
+        """Bind whatever finds its members, until nothing more does."""
+        while True:
+            before = int(self.bound.sum())
+            present = self._relations.count(self.bound.astype(self._numpy.int64))
+            for rule in self._attractions:
+                for group in self._dependants(rule).nonzero()[0].tolist():
+                    self._bind(rule, group, present)
+            if int(self.bound.sum()) == before:
+                return
+
+    def _bind(self, rule: AttractionRule, group: int, present: Counts) -> None:
+        is_open = self._wanted[group].copy()
+        for key in rule.keys:
+            domain_of = self._relations.tallies[key.members].domain_of
+            is_open &= (domain_of >= 0) & (present[key.members][domain_of] > 0)
+        self.bound[group] |= is_open
+
+
+class RelationState:
+    """The tallies of an assignment, kept up to date, and what the rules say to it."""
+
+    def __init__(self, relations: Relations, counts: Integers) -> None:
+        self._numpy = require("numpy")
+        self.relations = relations
+        self.tallied: Counts = relations.count(counts)
+        groups, self._nodes = counts.shape
+        self._rules = [relations.rules_of(group) for group in range(groups)]
+        self._tallies = [relations.tallies_of(group) for group in range(groups)]
+        self._caps = [
+            [cap for cap in relations.caps if relations.tallies[cap.tally].members[group]]
+            for group in range(groups)
+        ]
+
+    def place(self, group: int, node: int, number: int) -> None:
+        for index in self._tallies[group]:
+            domain = self.relations.tallies[index].domain_of[node]
+            self.tallied[index][domain] += number
+
+    def is_free(self, group: int) -> bool:
+        """Whether no rule concerns the group."""
+        return not self._rules[group]
+
+    def room(self, group: int) -> Integers:
+        """How many more pods of the group the rules let each node take, if only it took any."""
+        room = self._numpy.full(self._nodes, UNLIMITED)
+        for rule in self._rules[group]:
+            room = self._numpy.minimum(room, rule.room(self.tallied, group))
+        return t.cast("Integers", room)
+
+    def may_leave(self, group: int) -> Booleans:
+        allowed = self._numpy.ones(self._nodes, dtype=bool)
+        for rule in self._rules[group]:
+            allowed &= rule.may_leave(self.tallied, group)
+        return t.cast("Booleans", allowed)
+
+    def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
+        """Whether the rules of these groups hold."""
+        rules = {id(rule): rule for group in groups for rule in self._rules[group]}
+        return self.relations.hold(rules.values(), self.tallied, counts)
+
+    def reasons(self, group: int) -> list[str | None]:
+        """The first rule by node that leaves it no room for the group."""
+        reasons: list[str | None] = [None] * self._nodes
+        for rule in self._rules[group]:
+            for node in (rule.room(self.tallied, group) <= 0).nonzero()[0].tolist():
+                reasons[node] = reasons[node] or rule.reason(group, node)
+        return reasons
+
+    def added_preference(self, group: int, nodes: Integers, number: int) -> Floats | float:
+        """What the soft caps cost more with so many more pods of the group on each node alone."""
+        added: t.Any = 0.0
+        for cap in self._caps[group]:
+            domains = self.relations.tallies[cap.tally].domain_of[nodes]
+            above = self.tallied[cap.tally][domains] - cap.cap[domains]
+            more = self._numpy.maximum(above + number, 0) - self._numpy.maximum(above, 0)
+            added = added + cap.watts * self._numpy.where(domains < 0, 0, more)
+        return t.cast("Floats | float", added)

@@ -1,0 +1,100 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Binding a placement pod by pod: the order in which it can be done, and what is left if it cannot.
+
+A placement is bound in thought, one pod after another, each only where all rules let it. If all
+rules hold in the final state, a pod that may come next is found at every step: for a spread it is
+one in the emptiest domain, for required affinity one whose peers are there (see Reach).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import (
+    Reach,
+    Relations,
+    RelationState,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+
+def binding_order(problem: Problem, counts: Integers) -> list[tuple[int, int, int]]:
+    """Group, node and number of pods, in an order in which they can be bound.
+
+    Shorter than the placement where that cannot be bound as a whole.
+    """
+    whole = [
+        (int(group), int(node), int(counts[group, node])) for group, node in zip(*counts.nonzero())
+    ]
+    if problem.relations is None:
+        return whole
+    concerned = {group for rule in problem.relations.rules for group in rule.groups}
+    free = [step for step in whole if step[0] not in concerned]
+    related = counts.copy()
+    related[[group for group in range(len(counts)) if group not in concerned]] = 0
+    return free + _Binding(problem.relations, related).steps
+
+
+class _Binding:
+    """One placement of related groups, bound step by step."""
+
+    def __init__(self, relations: Relations, counts: Integers) -> None:
+        numpy = require("numpy")
+        self._state = RelationState(relations, numpy.zeros_like(counts))
+        self._left = counts.copy()
+        self.steps: list[tuple[int, int, int]] = []
+        for group, node in Reach(relations, counts).seeds:
+            if self._state.room(group)[node] > 0:
+                self._bind(group, node)
+        while self._pass():
+            pass
+
+    def _bind(self, group: int, node: int) -> None:
+        self._state.place(group, node, 1)
+        self._left[group, node] -= 1
+        self.steps.append((group, node, 1))
+
+    def _pass(self) -> bool:
+        """Bind at most one pod of each group to each node; True if any was."""
+        before = len(self.steps)
+        for group in self._left.sum(axis=1).nonzero()[0].tolist():
+            for node in self._left[group].nonzero()[0].tolist():
+                if self._state.room(group)[node] > 0:
+                    self._bind(group, node)
+        return len(self.steps) > before
+
+
+def settled(problem: Problem, counts: Integers) -> Assignment:
+    """The feasible part of a placement in which at least the resources fit.
+
+    Pods whose rules do not hold are left out, and then gangs that are not complete.
+    """
+    assignment = Assignment(problem, counts)
+    while True:
+        if not assignment.rules_hold():
+            assignment = Assignment(problem, _bound(problem, assignment.counts))
+        incomplete = assignment.incomplete_gangs()
+        if not incomplete:
+            return assignment
+        remaining = assignment.counts.copy()
+        for gang in incomplete:
+            remaining[list(gang)] = 0
+        assignment = Assignment(problem, remaining)
+
+
+def _bound(problem: Problem, counts: Integers) -> Integers:
+    """What of a placement could be bound, pod by pod."""
+    bound = require("numpy").zeros_like(counts)
+    for group, node, number in binding_order(problem, counts):
+        bound[group, node] += number
+    return t.cast("Integers", bound)

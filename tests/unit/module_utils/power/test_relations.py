@@ -1,0 +1,178 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules between pods, against a reading of them pod by pod.
+
+Source of the rules: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and
+https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Instance, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+    Problem,
+    build_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
+    binding_order,
+    settled,
+)
+from support.related_instances import Cluster, Placed, random_instance
+
+SEEDS = range(400)
+
+
+def placed_pods(assignment: Assignment) -> list[Placed]:
+    groups = assignment.problem.groups
+    return [
+        (groups[group].shape, node, True)
+        for group, row in enumerate(assignment.counts.tolist())
+        for node, number in enumerate(row)
+        for _pod in range(number)
+    ]
+
+
+def holds_for_all(cluster: Cluster, pods: list[Placed]) -> bool:
+    return all(
+        cluster.accepts(shape, node, pods[:index] + pods[index + 1 :])
+        for index, (shape, node, _new) in enumerate(pods)
+    )
+
+
+def without_starts(instance: Instance) -> Instance:
+    """The instance without even starts, of which kube-scheduler knows nothing."""
+    pods = [
+        replace(
+            pod, shape=replace(pod.shape, relations=replace(pod.shape.relations, even_start=None))
+        )
+        for pod in instance.pods
+    ]
+    return replace(instance, pods=tuple(pods))
+
+
+def random_walk(problem: Problem, seed: int, steps: int) -> Assignment:
+    """An assignment after some steps that it allowed."""
+    source = random.Random(seed)
+    assignment = Assignment(problem)
+    for _step in range(steps):
+        group = source.randrange(len(problem.groups))
+        leaves = source.random() < 0.3
+        options = assignment.may_leave(group) if leaves else assignment.room(group) > 0
+        if options.any():
+            assignment.place(group, int(source.choice(options.nonzero()[0])), -1 if leaves else 1)
+    return assignment
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_a_node_has_room_exactly_where_the_filters_accept_and_nobody_minds(first: int) -> None:
+    had_rules = 0
+    for seed in range(first, first + 100):
+        instance = without_starts(random_instance(seed))
+        problem, cluster = build_problem(instance), Cluster(instance)
+        had_rules += problem.relations is not None
+        for steps in (0, 3, 9):
+            assignment = random_walk(problem, seed, steps)
+            pods = placed_pods(assignment)
+            for group, its in enumerate(problem.groups):
+                room = assignment.room(group)
+                for node in assignment.all_nodes.tolist():
+                    if assignment.counts[group].sum() == problem.count[group]:
+                        continue
+                    enough = bool((assignment.free[node] >= problem.request[group]).all())
+                    accepted = cluster.accepts(its.shape, node, pods)
+                    with_it = [*pods, (its.shape, node, True)]
+                    expected = enough and accepted and holds_for_all_but_seeds(cluster, with_it)
+                    assert (room[node] > 0) == expected, (seed, steps, group, node)
+    assert had_rules > 80
+
+
+def holds_for_all_but_seeds(cluster: Cluster, pods: list[Placed]) -> bool:
+    """As holds_for_all, where the first pod of a kind that wants its own kind near is accepted.
+
+    It was accepted as the first; kube-scheduler would not take it back while others are there.
+    """
+
+    def bare(shape: Shape) -> Shape:
+        return replace(shape, relations=replace(shape.relations, attraction=None))
+
+    return all(
+        cluster.accepts(bare(shape), node, pods[:index] + pods[index + 1 :])
+        for index, (shape, node, _new) in enumerate(pods)
+    )
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_steps_that_are_allowed_keep_every_rule_and_leave_an_order_of_binding(first: int) -> None:
+    for seed in range(first, first + 100):
+        instance = random_instance(seed)
+        problem = build_problem(instance)
+        assignment = random_walk(problem, seed, 25)
+        assert assignment.is_feasible(), seed
+        pods = without_starts(instance)
+        order = binding_order(problem, assignment.counts)
+        assert sum(number for _group, _node, number in order) == assignment.counts.sum(), seed
+        cluster, bound = Cluster(pods), list[Placed]()
+        for group, node, number in order:
+            for _pod in range(number):
+                shape = problem.groups[group].shape
+                assert cluster.accepts(shape, node, bound), (seed, group, node)
+                bound.append((shape, node, True))
+
+
+def test_counts_that_are_kept_up_to_date_are_those_from_scratch() -> None:
+    for seed in SEEDS:
+        problem = build_problem(random_instance(seed))
+        if problem.relations is None:
+            continue
+        assignment = random_walk(problem, seed, 25)
+        anew = Assignment(problem, assignment.counts)
+        assert assignment.related is not None and anew.related is not None
+        for kept, fresh in zip(assignment.related.tallied, anew.related.tallied, strict=True):
+            assert kept.tolist() == fresh.tolist(), seed
+        assert assignment.rank()[:2] == anew.rank()[:2], seed
+        assert assignment.rank()[2] == pytest.approx(anew.rank()[2]), seed
+
+
+def test_what_is_settled_is_feasible_and_what_was_feasible_stays() -> None:
+    for seed in SEEDS:
+        problem = build_problem(random_instance(seed, gangs=True))
+        source = random.Random(seed)
+        assignment = Assignment(problem)
+        for _step in range(12):
+            group = source.randrange(len(problem.groups))
+            room = assignment.fits(group, assignment.all_nodes) & (assignment.left()[group] > 0)
+            careless = (problem.limit[group] > assignment.counts[group]) & room
+            if careless.any():
+                assignment.place(group, int(source.choice(careless.nonzero()[0])))
+        result = settled(problem, assignment.counts)
+        assert result.is_feasible(), seed
+        assert (result.counts <= assignment.counts).all(), seed
+        assert settled(problem, result.counts).counts.tolist() == result.counts.tolist(), seed
+
+
+def test_changes_are_carried_out_if_the_result_is_feasible_and_else_not_at_all() -> None:
+    tried = done = 0
+    for seed in SEEDS:
+        problem = build_problem(random_instance(seed))
+        assignment = random_walk(problem, seed, 12)
+        source = random.Random(seed)
+        for _attempt in range(10):
+            there = list(zip(*assignment.counts.nonzero(), strict=True))
+            if not there:
+                break
+            group, node = map(int, source.choice(there))
+            target = source.randrange(len(problem.instance.nodes))
+            before = assignment.counts.copy()
+            changed = assignment.try_changes([(group, node, -1), (group, target, 1)])
+            assert assignment.is_feasible(), seed
+            tried, done = tried + 1, done + changed
+            if not changed:
+                assert assignment.counts.tolist() == before.tolist(), seed
+    assert 0.2 * tried < done < tried
