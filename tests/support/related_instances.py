@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     PeerPreference,
     Pod,
     PodRelations,
+    Rules,
     Shape,
     Spreading,
 )
@@ -54,7 +55,7 @@ def random_instance(seed: int, *, gangs: bool = False) -> Instance:
         for group, shape in enumerate(shapes)
         for number in range(source.randint(1, 4))
     ]
-    return Instance(nodes, tuple(pods), peers=running)
+    return Instance(nodes, tuple(pods), Rules(preference_watts=1.0), running)
 
 
 def _node(source: random.Random, index: int) -> Node:

@@ -31,7 +31,7 @@ PROOF_TOLERANCE_WATTS = 1e-3
 
 @dataclass(frozen=True)
 class Answer:
-    """``lower_bound`` is in watts of all priced nodes, for placing the same pods.
+    """``lower_bound`` is of ``cost_of`` for placing the same pods.
 
     ``proven`` speaks of the whole order of objectives, not of the watts alone.
     """
@@ -64,7 +64,12 @@ def pods_are_ideal(assignment: Assignment) -> bool:
 
 def watts_of(assignment: Assignment) -> float:
     """Watts of all priced nodes."""
-    return -assignment.rank()[2]
+    return assignment.watts()
+
+
+def cost_of(assignment: Assignment) -> float:
+    """Watts of all priced nodes, and what unmet preferences are worth."""
+    return assignment.watts() + assignment.preference_watts()
 
 
 def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | None) -> float:
@@ -80,5 +85,5 @@ def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | Non
 def is_proof(assignment: Assignment, lower_bound: float) -> bool:
     """Whether the bound leaves nothing to gain, given that the pods are ideal."""
     return pods_are_ideal(assignment) and (
-        watts_of(assignment) - lower_bound <= PROOF_TOLERANCE_WATTS
+        cost_of(assignment) - lower_bound <= PROOF_TOLERANCE_WATTS
     )

@@ -214,7 +214,7 @@ class Rules:
     allow_power_off: bool = False
     standby_watts: float = 0.0
     use_unpriced: bool = True
-    preference_watts: float = 1.0
+    preference_watts: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import 
     Answer,
     StoppedBy,
     bound_with,
+    cost_of,
     ideal_pods,
     is_proof,
     pods_are_ideal,
-    watts_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
@@ -103,7 +103,7 @@ def _solve_whole(
         # Other pods may be placed now than those that the bound was for.
         lower_bound = bound_with(bounds, best, None)
     model_bound = model.bound_watts(solution) - _MODEL_TOLERANCE_WATTS
-    proven = pods_proven and watts_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
+    proven = pods_proven and cost_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
     stopped_by = _stopped_by(proven, limits, otherwise="work_limit")
     return Answer(best, max(lower_bound, model_bound), proven, "mip", stopped_by)
 

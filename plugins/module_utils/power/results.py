@@ -39,7 +39,8 @@ def describe_answer(answer: Answer) -> Entry:
     problem = assignment.problem
     before = watts_of(Assignment(problem))
     after = _rounded_up(watts_of(assignment))
-    lower_bound = min(_rounded_down(answer.lower_bound), after)
+    # Of what meets preferences no worse than this answer.
+    lower_bound = min(_rounded_down(answer.lower_bound - assignment.preference_watts()), after)
     added = max(lower_bound - before, _SMALLEST_ADDED_WATTS)
     nodes = problem.instance.nodes
     asleep = problem.costs.sleeper & (assignment.workload == 0)
