@@ -144,6 +144,21 @@ SCHEMAS: dict[str, Schema] = {
             "asleep": {"type": "array", "items": {"type": "string"}},
             "unpriced": {"type": "array", "items": {"type": "string"}},
             "nodes": {"type": "array", "items": {"type": "object"}},
+            "comparison": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["strategy", "watts_after", "watts_added", "placed", "unplaced"],
+                    "properties": {
+                        "strategy": {"type": "string"},
+                        "watts_after": {"type": "number"},
+                        "watts_added": {"type": "number"},
+                        "placed": {"type": "integer"},
+                        "unplaced": {"type": "integer"},
+                        "placed_unpriced": {"type": "integer"},
+                    },
+                },
+            },
         },
     ),
     # ``time`` is the moment after the last binding; ``plan_time`` the time of the plan.

@@ -1,30 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One pod at a time, to the node where it adds the fewest watts."""
+"""A start for ``optimal``: the largest pods first, each where it adds the fewest watts."""
 
 from __future__ import annotations
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
-from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
-    Answer,
-    bound_with,
-    is_proof,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
-
-
-def solve(problem: Problem, limits: Limits) -> Answer:
-    """The strategy ``greedy``: what choosing one pod at a time gives, with a bound beside it."""
-    assignment = Assignment(problem)
-    while fill(assignment):
-        pass
-    lower_bound = bound_with(LowerBounds(problem), assignment, None)
-    proven = is_proof(assignment, lower_bound)
-    return Answer(assignment, lower_bound, proven, "greedy", "proof" if proven else "completed")
 
 
 def fill(assignment: Assignment) -> bool:

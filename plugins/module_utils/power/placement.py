@@ -22,9 +22,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.results import describe_answer
+from ansible_collections.wattwise.kube.plugins.module_utils.power.results import (
+    describe_answer,
+    describe_comparison,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import (
+    STRATEGIES,
+    assignments_of,
+    solve,
+)
 
 SPEC = ArgumentSpec(
     {
@@ -42,6 +49,12 @@ SPEC = ArgumentSpec(
         },
         "pod_usage_assumption": {"type": "float", "default": 0.8},
         "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
+        "compare": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "choices": list(STRATEGIES),
+        },
         "time_limit": {"type": "float", "default": 10.0},
         "seed": {"type": "int", "default": 0},
         "allow_power_off": {"type": "bool", "default": False},
@@ -75,14 +88,22 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     """
     parameters = _checked(SPEC.complete(parameters))
     problem = build_problem(read_instance(parameters))
-    limits = Limits(parameters["time_limit"], parameters["seed"])
-    answer = STRATEGIES[parameters["strategy"]](problem, limits)
+    strategy = parameters["strategy"]
+    answer = solve(problem, strategy, _limits(parameters))
     _warn_of_short_curves(answer.assignment, context)
     result: Result = describe_answer(answer)
+    if parameters["compare"]:
+        result["comparison"] = describe_comparison(
+            assignments_of(parameters["compare"], answer, strategy, lambda: _limits(parameters))
+        )
     if parameters["path"]:
         digest = documents.write(parameters["path"], "plan", result)
         result.update(path=parameters["path"], sha256=digest)
     return {"changed": False, **result}
+
+
+def _limits(parameters: Parameters) -> Limits:
+    return Limits(parameters["time_limit"], parameters["seed"])
 
 
 def _checked(parameters: Parameters) -> Parameters:
@@ -93,10 +114,12 @@ def _checked(parameters: Parameters) -> Parameters:
         raise InvalidInput("curves: give the file that power_prediction_info wrote")
     if given != ["nodes"] and (parameters["pods"] or parameters["running"]):
         raise InvalidInput(f"pods and running stand in {given[0]} already; leave them out")
-    for name in ("usage_source", "strategy", "unpriced"):
+    for name in ("usage_source", "strategy", "unpriced", "compare"):
         choices = SPEC.options[name]["choices"]
-        if parameters[name] not in choices:
-            raise InvalidInput(f"{name}: {parameters[name]!r} is not one of {', '.join(choices)}")
+        given_values = parameters[name] if name == "compare" else [parameters[name]]
+        for value in given_values:
+            if value not in choices:
+                raise InvalidInput(f"{name}: {value!r} is not one of {', '.join(choices)}")
     _check_range(parameters, "time_limit", "greater than 0 seconds", lambda value: value > 0)
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)

@@ -62,6 +62,25 @@ def describe_answer(answer: Answer) -> Entry:
     }
 
 
+def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:
+    """What strategies made of one problem, as documented for ``comparison``."""
+    return [_outcome(strategy, assignment) for strategy, assignment in found]
+
+
+def _outcome(strategy: str, assignment: Assignment) -> Entry:
+    before = round(watts_of(Assignment(assignment.problem)), _DECIMALS)
+    after = _rounded_up(watts_of(assignment))
+    placed = int(assignment.pods.sum())
+    return {
+        "strategy": strategy,
+        "watts_after": after,
+        "watts_added": round(after - before, _DECIMALS),
+        "placed": placed,
+        "unplaced": len(assignment.problem.instance.pods) - placed,
+        "placed_unpriced": int(assignment.pods[~assignment.problem.costs.priced].sum()),
+    }
+
+
 def _rounded_up(watts: float) -> float:
     scaled = watts * _STEPS_PER_WATT
     return math.ceil(scaled - abs(scaled) * _ROUNDING) / _STEPS_PER_WATT

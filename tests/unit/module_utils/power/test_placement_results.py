@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 
 Json = dict[str, t.Any]
 STEEP = MappingProxyType({"cpu": [0, 8], "watts": [50, 210]})
@@ -172,7 +175,7 @@ def test_a_short_curve_is_flat_beyond_its_end_and_warns() -> None:
     ("nodes", "pods"),
     [([], []), ([node("a")], []), ([], [pod("w")]), ([node("a", None)], [pod("w")])],
 )
-@pytest.mark.parametrize("strategy", ["optimal", "greedy"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_to_do_is_an_answer(nodes: list[Json], pods: list[Json], strategy: str) -> None:
     result = place({"nodes": nodes, "pods": pods, "strategy": strategy})
     assert len(result["placements"]) + len(result["unplaced"]) == len(pods)
@@ -186,7 +189,7 @@ def test_without_nodes_the_message_says_so() -> None:
 
 
 def test_room_is_made_where_one_pod_can_move_aside() -> None:
-    """The tall pod fits only once the wide one has moved; greedy alone does that too."""
+    """The tall pod fits only once the wide one has moved, which one pod at a time never does."""
     nodes = [
         {"name": "a", "allocatable": {"cpu": "4", "memory": "8Gi"}, "curve": FLAT},
         {"name": "b", "allocatable": {"cpu": "3", "memory": "1Gi"}, "curve": dict(STEEP)},
@@ -195,6 +198,47 @@ def test_room_is_made_where_one_pod_can_move_aside() -> None:
         pod("wide", "3", priority=1),
         {"name": "tall", "requests": {"cpu": "2", "memory": "8Gi"}},
     ]
-    for strategy in ("optimal", "greedy"):
+    assert where(place({"nodes": nodes, "pods": pods})) == {"wide": "b", "tall": "a"}
+    assert where(place({"nodes": nodes, "pods": pods, "strategy": "greedy"})) == {"wide": "a"}
+
+
+COMPARED: Json = {
+    "nodes": [node("a"), node("b", FLAT), node("c", None)],
+    "pods": [pod("w", "2", count=8), pod("giant", "64")],
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_comparison_says_what_each_strategy_alone_says(strategy: str) -> None:
+    result = place({**COMPARED, "strategy": strategy, "compare": list(STRATEGIES)})
+    assert [entry["strategy"] for entry in result["comparison"]] == list(STRATEGIES)
+    for entry in result["comparison"]:
+        alone = place({**COMPARED, "strategy": entry["strategy"]})
+        assert "comparison" not in alone
+        nodes = [placement["node"] for placement in alone["placements"]]
+        assert entry == {
+            "strategy": entry["strategy"],
+            "watts_after": alone["watts"]["after"],
+            "watts_added": pytest.approx(alone["watts"]["after"] - alone["watts"]["before"]),
+            "placed": len(nodes),
+            "unplaced": len(alone["unplaced"]),
+            "placed_unpriced": nodes.count("c"),
+        }
+    assert result["comparison"][0]["placed"] == 8
+
+
+def test_a_comparison_stands_in_the_plan_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    result = place({**COMPARED, "compare": ["spread"], "path": path})
+    assert documents.load(path, "plan")["comparison"] == result["comparison"]
+
+
+def test_pods_of_higher_priority_have_the_first_choice() -> None:
+    """As in kube-scheduler's queue, and by name among equals."""
+    nodes = [node("a", cpu="2"), node("b", FLAT, cpu="2")]
+    pods = [pod("first", "2"), pod("urgent", "2", priority=1)]
+    for strategy in STRATEGIES[1:]:
         result = place({"nodes": nodes, "pods": pods, "strategy": strategy})
-        assert where(result) == {"wide": "b", "tall": "a"}
+        assert set(where(result)) == {"first", "urgent"}
+    greedy = place({"nodes": nodes, "pods": pods, "strategy": "greedy"})
+    assert where(greedy) == {"urgent": "b", "first": "a"}
