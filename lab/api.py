@@ -57,6 +57,13 @@ class Api:
 
     def request(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         """The JSON answer; raises ApiError with the server's own message."""
+        return cast(JsonObject, self._answer(method, path, body).json())
+
+    def text(self, path: str) -> str:
+        """The answer to a GET as text, for what is not JSON. Raises ApiError."""
+        return self._answer("GET", path, None).data.decode()
+
+    def _answer(self, method: str, path: str, body: JsonObject | None) -> urllib3.BaseHTTPResponse:
         url = self.server + path
         headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
         encoded = None if body is None else json.dumps(body).encode()
@@ -76,7 +83,7 @@ class Api:
                 f"The Kubernetes API refused {method} {url}: HTTP {answer.status}: {reason}.",
                 answer.status,
             )
-        return cast(JsonObject, answer.json())
+        return answer
 
 
 def standalone_kubeconfig(source: Path) -> str:

@@ -22,21 +22,21 @@ from pathlib import Path
 from types import FrameType
 
 import bench
-from bench.kit import machine, store
-from bench.kit.page import render
-from bench.kit.rows import Bench
+from bench.kit import machine, page, scale, store
+from bench.kit.rows import Bench, Json
 from bench.kit.stage import Stage, open_stage
 
 REPOSITORY = Path(os.environ.get("WATTWISE_REPOSITORY") or Path(__file__).resolve().parents[2])
 RESULTS = REPOSITORY / "docs" / "performance.json"
 PAGE = REPOSITORY / "docs" / "performance.md"
+SCALE_PAGE = REPOSITORY / "docs" / "scale.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 1 where a row could not be measured."""
     chosen = _parser().parse_args(arguments)
     if chosen.page:
-        PAGE.write_text(render(store.read(RESULTS)), encoding="utf-8")
+        write_pages(store.read(RESULTS))
         return 0
     rows = _select(benches(), chosen.rows)
     if chosen.list:
@@ -98,8 +98,15 @@ def _measure(item: Bench, stage: Stage) -> bool:
         verdict = "  MISSED" if figure.strain > 1.0 and not stage.smoke else ""
         stage.say(f"  {figure.name}: {figure.median:g} {figure.unit}{verdict}")
     if not stage.smoke:
-        PAGE.write_text(render(store.merge(RESULTS, item.name, row, load)), encoding="utf-8")
+        write_pages(store.merge(RESULTS, item.name, row, load))
     return True
+
+
+def write_pages(results: Json) -> None:
+    """Write anew what is made from the results."""
+    PAGE.write_text(page.render(results), encoding="utf-8")
+    if "costs" in results:
+        SCALE_PAGE.write_text(scale.render(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,22 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator, Sequence
 
-from bench.kit.hall import MainJob, ModuleRun, main_job
+from bench.kit import scale
+from bench.kit.hall import Hall, MainJob, ModuleRun, main_job, play
 from bench.kit.rows import Bench, Different, Metric, Row, at_most, metric
 from bench.kit.stage import MIB, Stage
+from lab.api import Api
+
+IDLE_SECONDS = 5.0
+_WRITING = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
+_COUNTED = re.compile(
+    r"(?P<name>apiserver_request_total|apiserver_response_sizes_sum)"
+    r'\{.*\bverb="(?P<verb>\w+)".*\} (?P<value>\S+)$'
+)
 
 
 def whole_job(stage: Stage) -> Row:
@@ -73,4 +84,67 @@ def _peaks(job: MainJob) -> dict[str, list[int]]:
     return peaks
 
 
-BENCHES = [Bench("main-job", whole_job), Bench("memory", memory)]
+def costs(stage: Stage) -> Row:
+    job = main_job(stage)
+    nodes = len(job.hall.machines)
+    runs = [_steady(stage, job, minute) for minute in stage.runs(3)]
+    job.hall.admin("POST", "/clock", {})
+    return Row(
+        title=f"What a steady run costs at {nodes:,} nodes and {job.pods:,} pods",
+        work=(
+            "Playbook `place` with nothing to place, a minute after the run before: the readings "
+            "have moved a little. [Scale](scale.md) reckons with these figures."
+        ),
+        command="ansible-playbook wattwise.kube.place",
+        metrics=[
+            metric(scale.NODES, "", [nodes]),
+            metric(scale.PODS, "", [job.pods]),
+            *(metric(*key, [run[key[0]] for run in runs]) for key in scale.UNIT_COSTS),
+        ],
+        notes=[
+            "Requests and bytes as the API server counts them, less what it serves by itself in "
+            "the same time."
+        ],
+    )
+
+
+def _steady(stage: Stage, job: MainJob, minute: int) -> dict[str, float]:
+    """One run; the simulated clock goes on by a minute before it."""
+    job.hall.admin("POST", "/clock", {"offset_seconds": 60.0 * (minute + 1)})
+    job.hall.admin("DELETE", "/requests")
+    idle = served(job.hall)
+    time.sleep(IDLE_SECONDS)
+    before = served(job.hall)
+    run = play(stage, job.hall, "place", job.run_dir)
+    after = served(job.hall)
+    lasted = run.usage.seconds / IDLE_SECONDS
+    api = {key: after[key] - before[key] - lasted * (before[key] - idle[key]) for key in after}
+    return {
+        scale.SECONDS: run.usage.seconds,
+        scale.CPU: run.usage.cpu_seconds,
+        scale.MEMORY: run.usage.peak_bytes / MIB,
+        scale.READS: max(0.0, api["reads"]),
+        scale.WRITES: max(0.0, api["writes"]),
+        scale.BYTES: max(0.0, api["bytes"]) / MIB,
+        scale.BMC_REQUESTS: job.hall.admin("GET", "/requests")["total"],
+        scale.SNAPSHOT: job.document("snapshot").stat().st_size / MIB,
+    }
+
+
+def served(room: Hall) -> dict[str, float]:
+    """What the API server has served since it started."""
+    with Api(room.state.kubeconfig) as api:
+        text = api.text("/metrics")
+    counts = {"reads": 0.0, "writes": 0.0, "bytes": 0.0}
+    for line in text.splitlines():
+        if found := _COUNTED.match(line):
+            verb = found["verb"]
+            kind = "reads" if verb in ("GET", "LIST") else "writes" if verb in _WRITING else ""
+            if found["name"] == "apiserver_response_sizes_sum":
+                counts["bytes"] += float(found["value"])
+            elif kind:
+                counts[kind] += float(found["value"])
+    return counts
+
+
+BENCHES = [Bench("main-job", whole_job), Bench("memory", memory), Bench("costs", costs)]

@@ -49,7 +49,7 @@ def _section(name: str, row: Row, entry: Json) -> Iterator[str]:
     yield "| figure | minimum | median | maximum | runs | target |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for item in row.metrics:
-        ends = (_number(value, item.unit) for value in (item.minimum, item.median, item.maximum))
+        ends = (number(value, item.unit) for value in (item.minimum, item.median, item.maximum))
         yield f"| {item.name} | {' | '.join(ends)} | {item.runs} | {_target(item)} |"
     yield f"\nOurs: `{row.command}`\n"
     for peer in row.peers:
@@ -84,14 +84,14 @@ def _machines(results: Json) -> Iterator[str]:
 
 def _judged(item: Metric) -> str:
     worst = item.target is not None and item.target.judged == "worst" and item.runs > 1
-    return f"{_number(item.judged, item.unit)}{' at worst' if worst else ''}"
+    return f"{number(item.judged, item.unit)}{' at worst' if worst else ''}"
 
 
 def _target(item: Metric) -> str:
     if item.target is None:
         return ""
     sign = "≤" if item.target.better == "less" else "≥"
-    return f"{sign} {_number(item.target.limit, item.unit)}"
+    return f"{sign} {number(item.target.limit, item.unit)}"
 
 
 def _verdict(item: Metric) -> str:
@@ -101,7 +101,8 @@ def _verdict(item: Metric) -> str:
     return f"met{used}"
 
 
-def _number(value: float, unit: str) -> str:
+def number(value: float, unit: str) -> str:
+    """With as many digits as say something."""
     size = abs(value)
     digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2
     if 0 < size < 0.1:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import PAGE, RESULTS, benches
-from bench.kit import launcher, store
+from bench.__main__ import PAGE, RESULTS, SCALE_PAGE, benches
+from bench.kit import launcher, scale, store
 from bench.kit.forwarder import Traffic
 from bench.kit.page import render
 from bench.kit.rows import Metric, Row, at_least, at_most, metric, ratio
@@ -26,7 +26,9 @@ def row(title: str, *metrics: Metric) -> Row:
 def test_the_page_is_made_from_the_results() -> None:
     assert PAGE.exists() == RESULTS.exists()
     if RESULTS.exists():
-        assert PAGE.read_text(encoding="utf-8") == render(store.read(RESULTS))
+        results = store.read(RESULTS)
+        assert PAGE.read_text(encoding="utf-8") == render(results)
+        assert SCALE_PAGE.read_text(encoding="utf-8") == scale.render(results)
 
 
 def test_every_result_is_of_a_row_that_there_is() -> None:
@@ -115,6 +117,15 @@ def test_time_with_a_server_counts_once_where_requests_overlap() -> None:
     traffic = Traffic([(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)])
     assert traffic.busy_seconds == 4.0
     assert traffic.requests == 4
+
+
+def test_ten_fleets_cost_ten_times_what_one_does() -> None:
+    unit = {name: 1.0 for name, _unit in scale.UNIT_COSTS} | {scale.NODES: 1000, scale.SECONDS: 20}
+    one, ten, hundred = (scale.reckon(size, unit | {scale.CPU: 15.0}) for size in scale.SIZES)
+    assert (one["fleets"], ten["fleets"], hundred["fleets"]) == ("1", "10", "100")
+    assert (one["runs at once"], ten["runs at once"], hundred["runs at once"]) == ("1", "4", "34")
+    assert (one["processors busy"], ten["processors busy"]) == ("0.25", "2.50")
+    assert hundred["writes to API servers, at most"] == "333 /s"
 
 
 def test_labs_are_made_once_and_go_at_the_end() -> None:
