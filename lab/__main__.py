@@ -14,7 +14,9 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from lab import demo, faults, lifecycle
+import yaml
+
+from lab import demo, device_shapes, faults, lifecycle
 from lab.controlplane.programs import build_programs
 from lab.errors import LabError
 from lab.state import LabSettings, LabState
@@ -82,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     add("reset", _reset, "empty the cluster and take back all faults")
     add("build", _build, "build the control plane's programs into the cache, start nothing")
     faults.add_arguments(add("fault", _fault, "break one thing"))
+    devices = add("devices", _devices, "print pools of devices in one of the prototype's shapes")
+    devices.add_argument("--shape", required=True, choices=device_shapes.SHAPES)
+    devices.add_argument("--nodes", type=int, default=device_shapes.DEFAULT_NODES)
     return parser
 
 
@@ -121,6 +126,12 @@ def _build(_chosen: argparse.Namespace) -> int:
 
 def _fault(chosen: argparse.Namespace) -> int:
     return faults.run(chosen, LabState.chosen(chosen.state))
+
+
+def _devices(chosen: argparse.Namespace) -> int:
+    pools = device_shapes.device_pools(chosen.shape, chosen.nodes)
+    print(yaml.safe_dump_all(pools, sort_keys=False), end="")
+    return 0
 
 
 def _status(chosen: argparse.Namespace) -> int:

@@ -1,0 +1,159 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Giving devices to claims: the work of device_allocation."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import k8srm
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.explain import Explainer
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_text import render
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Allocation,
+    Conflicting,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.manifests import (
+    read_file,
+    read_manifests,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+
+SPEC = ArgumentSpec(
+    {
+        "objects": {"type": "list", "elements": "raw"},
+        "src": {"type": "list", "elements": "path"},
+        "node": {"type": "str"},
+        "strategy": {"type": "str", "default": "first_fit", "choices": list(STRATEGIES)},
+        "time_limit": {"type": "float", "default": 10.0},
+        "seed": {"type": "int", "default": 0},
+        "format": {"type": "str", "default": "native", "choices": ["native", "k8srm"]},
+        "verbose": {"type": "bool", "default": False},
+    },
+    required_one_of=(("objects", "src"),),
+)
+
+_READERS = {k8srm.GROUP: k8srm.read}
+_CORE_KINDS = ("Node", "Pod")
+# Reasons for more pairs of nodes and claims than these are nobody's reading.
+_MOST_EXPLANATIONS = 10_000
+
+
+def allocate(parameters: Parameters, context: Context = Context()) -> Result:
+    """Give devices to the claims among the objects; change nothing.
+
+    The result is that of the module. Raises InvalidInput and MissingLibrary.
+    """
+    parameters = SPEC.complete(parameters)
+    if not parameters["time_limit"] > 0:
+        raise InvalidInput(f"time_limit: {parameters['time_limit']!r} is not more than 0 seconds")
+    task = read_task(_objects(parameters), Options(parameters["node"]))
+    for finding in task.findings:
+        context.warn(str(finding))
+    limits = Limits(parameters["time_limit"], parameters["seed"])
+    allocation = STRATEGIES[parameters["strategy"]](task.instance, limits)
+    result = _describe(task, allocation, Limits(parameters["time_limit"]))
+    if parameters["format"] == "k8srm":
+        result["text"] = render(result, parameters["verbose"])
+    return {"changed": False, **result}
+
+
+def read_task(objects: t.Sequence[Given], options: Options) -> Task:
+    """The task that objects of one of the two APIs pose. Raises InvalidInput."""
+    groups = sorted({_group(given) for given in objects} & _READERS.keys())
+    if len(groups) != 1:
+        raise InvalidInput(
+            "objects: give pools, classes and claims of one API, either "
+            f"{' or '.join(sorted(_READERS))}; these are of {' and '.join(groups) or 'neither'}"
+        )
+    of_use = [
+        given
+        for given in objects
+        if _group(given) in groups or (_group(given) == "" and given.kind in _CORE_KINDS)
+    ]
+    return _READERS[groups[0]](of_use, options)
+
+
+def _group(given: Given) -> str:
+    return str(given.manifest["apiVersion"]).rpartition("/")[0]
+
+
+def _objects(parameters: Parameters) -> list[Given]:
+    objects = [Given(item) for item in read_manifests(parameters["objects"] or [], "objects")]
+    for path in parameters["src"] or []:
+        objects += [Given(item, path) for item in read_file(path)]
+    return objects
+
+
+def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
+    instance = task.instance
+    nodes = {found.node for found in allocation.claims if found is not None}
+    node_results, score = _explain(task, allocation, limits)
+    return {
+        "outcome": allocation.outcome,
+        "allocations": [
+            None if found is None else task.result(claim, found)
+            for claim, found in enumerate(allocation.claims)
+        ],
+        "claims": [
+            {
+                "namespace": instance.claims[claim].namespace,
+                "name": instance.claims[claim].name,
+                "uid": instance.claims[claim].uid,
+                "node": None if found is None else found.node,
+            }
+            for claim, found in enumerate(allocation.claims)
+        ],
+        "node": nodes.pop() if len(nodes) == 1 and None not in allocation.claims else None,
+        "score": score,
+        "node_results": node_results,
+        "conflict": [_conflict(instance, part) for part in allocation.conflict],
+        "objective": [
+            {"level": level.level, "value": level.value, "bound": level.bound}
+            for level in allocation.objective
+        ],
+        "stopped_by": allocation.stopped_by,
+        "findings": [finding.as_dict() for finding in task.findings],
+    }
+
+
+def _explain(
+    task: Task, allocation: Allocation, limits: Limits
+) -> tuple[list[dict[str, t.Any]], int]:
+    """Results by node for every unit, and the least score of the nodes that were chosen."""
+    explainer = Explainer(task, limits)
+    results: list[dict[str, t.Any]] = []
+    scores: list[int] = []
+    for unit, pods in zip(task.instance.units, task.pods):
+        found = {claim: allocation.claims[claim] for claim in unit.claims}
+        chosen = {claim: given for claim, given in found.items() if given is not None}
+        for node in task.instance.nodes_of(unit):
+            if len(results) * len(unit.claims) >= _MOST_EXPLANATIONS:
+                break
+            here = {claim: given for claim, given in chosen.items() if given.node == node.name}
+            result, score = explainer.node(unit, node.name, here)
+            names = [{"namespace": namespace, "name": name} for namespace, name in pods]
+            results.append({**result, "score": score, **({"pods": names} if names else {})})
+        scores.append(100 if len(chosen) == len(unit.claims) else 0)
+    return results, min(scores, default=0)
+
+
+def _conflict(instance: Instance, part: Conflicting) -> dict[str, t.Any]:
+    first = instance.claims[part.claims[0]]
+    return {
+        "claims": [str(instance.claims[claim]) for claim in part.claims],
+        "request": first.requests[part.request].name,
+        "count": part.count,
+    }

@@ -1,0 +1,67 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Strategy first_fit: unit by unit, nodes in name order, on each what upstream's search finds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Allocation,
+    ClaimAllocation,
+    Instance,
+    Outcome,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
+    Candidates,
+    OutOfTime,
+    Search,
+    shape_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+
+
+def solve(instance: Instance, limits: Limits) -> Allocation:
+    """Give devices to one unit after the other; a unit that gets none does not stop the next.
+
+    ``infeasible`` says that some unit found no node after what the units before it had taken.
+    """
+    return _FirstFit(instance, limits).run()
+
+
+class _FirstFit:
+    def __init__(self, instance: Instance, limits: Limits) -> None:
+        self._instance = instance
+        self._search = Search(instance, Usage(instance), Candidates(instance), limits)
+        # Devices only become fewer, so where one unit failed, an equal one need not try.
+        self._failed: dict[t.Hashable, set[str]] = {}
+        self._outcome: Outcome = "allocated"
+
+    def run(self) -> Allocation:
+        found: list[ClaimAllocation | None] = [None] * len(self._instance.claims)
+        for unit in self._instance.units:
+            for claim, allocation in zip(unit.claims, self._first_node(unit) or ()):
+                found[claim] = allocation
+        stopped_by = "wall_clock" if self._outcome == "unknown" else "completed"
+        return Allocation(self._outcome, tuple(found), stopped_by=stopped_by)
+
+    def _first_node(self, unit: Unit) -> tuple[ClaimAllocation, ...] | None:
+        failed = self._failed.setdefault(shape_of(self._instance, unit), set())
+        outcome: Outcome = "infeasible"
+        for node in self._instance.nodes_of(unit):
+            if node.name in failed:
+                continue
+            try:
+                found = self._search.run(unit, node.name)
+            except OutOfTime:
+                outcome = "unknown"
+                break
+            if found is not None:
+                return found
+            failed.add(node.name)
+        if self._outcome != "unknown":
+            self._outcome = outcome
+        return None

@@ -1,0 +1,208 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Device classes and drivers of the prototype, and which devices they leave to a claim."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
+    Compiler,
+    Selector,
+    SelectorError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_functions import carried
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Findings,
+    Given,
+    likely_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Device
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import (
+    parse_label_selector,
+)
+
+WRONG_DRIVER = "claim and pool driver do not match"
+NOT_MET = "constraints not met"
+EVALUATION_FAILED = "error evaluating constraints: "
+
+_CLASS_FIELDS = frozenset(
+    "driver deviceType constraints adminAccess configs config minDeviceCount maxDeviceCount "
+    "attributeMatches matchAttributes accessMode selector definition".split()
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Devices of these drivers (None: of any) that all selectors accept."""
+
+    drivers: frozenset[str] | None
+    selectors: tuple[Selector, ...]
+
+    def with_selectors(self, drivers: frozenset[str] | None, *more: Selector) -> Choice:
+        """What this choice and further conditions leave together."""
+        if self.drivers is None or drivers is None:
+            both = drivers if self.drivers is None else self.drivers
+        else:
+            both = self.drivers & drivers
+        return Choice(both, self.selectors + more)
+
+
+@dataclass(frozen=True)
+class FlatMatcher:
+    """Which devices one of several choices accepts: model.Matcher for the prototype."""
+
+    choices: tuple[Choice, ...]
+    pool: tuple[Device, ...] = field(repr=False)
+
+    @cached_property
+    def devices(self) -> tuple[int, ...]:
+        return tuple(index for index in range(len(self.pool)) if not self.why_not(index))
+
+    def why_not(self, device: int) -> str:
+        reason = WRONG_DRIVER
+        for choice in self.choices:
+            found = _why_not(choice, self.pool[device])
+            if not found:
+                return ""
+            # What came closest says most.
+            reason = found if reason == WRONG_DRIVER else reason
+        return reason
+
+
+def _why_not(choice: Choice, device: Device) -> str:
+    if choice.drivers is not None and device.driver not in choice.drivers:
+        return WRONG_DRIVER
+    variables = {"device": {name: carried(value) for name, value in device.attributes.items()}}
+    try:
+        for selector in choice.selectors:
+            if not selector.matches(variables):
+                return NOT_MET
+    except SelectorError as error:
+        return f"{EVALUATION_FAILED}{error}"
+    return ""
+
+
+@dataclass(frozen=True)
+class DeviceClass:
+    """What a class adds to each claim for it; ``spec`` is that of the class as it was written."""
+
+    given: Given
+    choices: tuple[Choice, ...]
+    spec: Json
+
+
+class Classes:
+    """The classes by name, and the drivers by device type."""
+
+    def __init__(self, findings: Findings, compiler: Compiler) -> None:
+        self._findings = findings
+        self._compiler = compiler
+        self._given: dict[str, Given] = {}
+        self._drivers_by_type: dict[str, set[str]] = {}
+        self._drivers: set[str] = set()
+
+    def add_driver(self, given: Given) -> None:
+        """Read a DeviceDriver; its device types stand beside its metadata, or in a spec."""
+        spec = given.manifest.get("spec") or given.manifest
+        self._drivers.add(given.name)
+        for kind in spec.get("deviceTypes") or []:
+            self._drivers_by_type.setdefault(str(kind), set()).add(given.name)
+
+    def add(self, given: Given) -> None:
+        """Read a DeviceClass; what is wrong with it matters as soon as somebody uses it."""
+        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+        self._findings.unknown_fields(given, spec, _CLASS_FIELDS, "spec")
+        self._given[given.name] = given
+
+    def check_all(self) -> None:
+        """Find what is wrong with the selectors of classes that nobody uses, too."""
+        for given in self._given.values():
+            spec = _definition(given)
+            try:
+                self.selectors(given, spec.get("constraints"), "spec.constraints")
+            except InvalidInput as error:
+                text = str(error).partition("spec.constraints: ")[2]
+                problem, _semicolon, intention = text.partition("; for equality ")
+                self._findings.add(given, "spec.constraints", problem, intention)
+
+    def selectors(self, given: Given, source: t.Any, where: str) -> tuple[Selector, ...]:
+        """Selectors of a constraint; none for an absent or empty one. Raises InvalidInput."""
+        if source in (None, ""):
+            return ()
+        place = f"{given.file}: {given}: {where}" if given.file else f"{given}: {where}"
+        selector = self._compiler.compile(source, place)
+        for doubt in selector.doubts:
+            self._findings.add(given, where, doubt, serious=False)
+        return (selector,)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a class of this name."""
+        return name in self._given
+
+    def find(self, name: str, asking: Given, where: str) -> DeviceClass:
+        """The class of this name, with those that a meta class selects. Raises InvalidInput."""
+        if name not in self._given:
+            close = likely_name(name, self._given)
+            hint = f"; probably {close} is meant" if close else "; give it among the objects"
+            raise asking.error(where, f"there is no DeviceClass {name!r}{hint}")
+        given = self._given[name]
+        return DeviceClass(given, tuple(self._choices(given, ())), _definition(given))
+
+    def _choices(self, given: Given, within: tuple[str, ...]) -> t.Iterator[Choice]:
+        """The choices of a class; a meta class has those of each class that it selects."""
+        self._findings.refuse_if_serious(given)
+        if given.name in within:
+            path = " → ".join((*within[within.index(given.name) :], given.name))
+            raise given.error(
+                "spec.selector", f"meta classes select each other in a circle: {path}"
+            )
+        spec = _definition(given)
+        if "selector" not in spec:
+            drivers = self.drivers_of(given, spec, "spec")
+            yield Choice(
+                drivers, self.selectors(given, spec.get("constraints"), "spec.constraints")
+            )
+            return
+        try:
+            selector = parse_label_selector(spec["selector"])
+        except InvalidInput as error:
+            raise given.error("spec.selector", str(error)) from error
+        for other in self._given.values():
+            if selector.matches(other.manifest["metadata"].get("labels") or {}):
+                yield from self._choices(other, (*within, given.name))
+
+    def drivers_of(self, given: Given, spec: Json, where: str) -> frozenset[str] | None:
+        """The drivers that ``driver`` and ``deviceType`` leave; None for all."""
+        driver, kind = spec.get("driver"), spec.get("deviceType")
+        if driver and self._drivers and driver not in self._drivers:
+            raise given.error(f"{where}.driver", f"no DeviceDriver {driver!r} is registered")
+        if (kind and not driver) or (kind and self._drivers):
+            handling = self._drivers_by_type.get(str(kind), set())
+            if not handling:
+                raise given.error(
+                    f"{where}.deviceType", f"no DeviceDriver handles the type {kind!r}"
+                )
+            return frozenset(handling & {driver} if driver else handling)
+        return frozenset([driver]) if driver else None
+
+
+def _definition(given: Given) -> dict[str, t.Any]:
+    """What a class says, which one model puts into a definition."""
+    spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    inner = mapping_of(given, spec.get("definition"), "spec.definition")
+    return {**spec, **inner}
+
+
+def configs_of(given: Given, spec: Json, where: str) -> t.Sequence[Json]:
+    """The references to configurations, under either name that samples use."""
+    return items_of(given, spec.get("configs") or spec.get("config"), f"{where}.configs")

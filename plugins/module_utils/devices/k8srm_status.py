@@ -1,0 +1,136 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a DeviceClaim: read as what is held already, written as what it gets."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_claims import Asked
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_classes import (
+    configs_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
+    Json,
+    Pools,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Amounts,
+    ClaimAllocation,
+    Device,
+    Held,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import (
+    demand_of,
+    quantity_text,
+)
+
+
+def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
+    """The devices that the status of a claim says it has. Raises InvalidInput."""
+    status = mapping_of(given, given.manifest.get("status"), "status")
+    admin = given.kind == "DevicePrivilegedClaim"
+    held: list[Held] = []
+    for index, item in enumerate(items_of(given, status.get("allocations"), "status.allocations")):
+        where = f"status.allocations[{index}]"
+        amounts = _amounts(given, item, where)
+        held += [
+            Held(device, str(given), _portions(pools.devices[device], amounts), admin)
+            for device in _devices(given, item, pools, taken, where)
+        ]
+    return held
+
+
+def _devices(
+    given: Given, item: Json, pools: Pools, taken: t.AbstractSet[int], where: str
+) -> list[int]:
+    pool = item.get("devicePoolName")
+    there = [index for index, device in enumerate(pools.devices) if device.pool == pool]
+    parts = items_of(given, item.get("allocations"), f"{where}.allocations")
+    names = [part["deviceName"] for part in parts if part.get("deviceName")]
+    names += [item["deviceName"]] if item.get("deviceName") else []
+    if pool in pools.counted or not names:
+        count = item.get("deviceCount", len(names) or 1)
+        free = [index for index in there if index not in taken]
+        if not isinstance(count, int) or count > len(free):
+            raise given.error(
+                where, f"it has {count} devices of pool {pool!r}, which are not there"
+            )
+        return free[:count]
+    found = [index for index in there if pools.devices[index].name in names]
+    if len(found) != len(set(names)):
+        raise given.error(where, f"pool {pool!r} has no device {', '.join(map(str, names))}")
+    return found
+
+
+def _amounts(given: Given, item: Json, where: str) -> dict[str, int]:
+    return {
+        str(part["name"]): demand_of(part.get("allocation"), f"{given}: {where}.allocations")
+        for part in items_of(given, item.get("allocations"), f"{where}.allocations")
+        if "name" in part
+    }
+
+
+def _portions(device: Device, amounts: Amounts) -> Amounts:
+    if amounts or not device.shareable:
+        return amounts
+    return {name: capacity.amount for name, capacity in device.capacities.items()}
+
+
+class Results:
+    """Writes what claims get in the form of a DeviceClaim's status."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        counted: frozenset[str],
+        asked: t.Sequence[t.Sequence[t.Sequence[Asked]]],
+        sources: t.Sequence[Given],
+    ) -> None:
+        self._instance = instance
+        self._counted = counted
+        self._asked = asked
+        self._sources = sources
+
+    def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
+        """``allocations``, and the configurations where the claim or its classes have any."""
+        counts: dict[str, dict[str, t.Any]] = {}
+        entries: list[dict[str, t.Any]] = []
+        for chosen in allocation.chosen:
+            device = self._instance.devices[chosen.device]
+            if device.pool in self._counted:
+                if device.pool not in counts:
+                    counts[device.pool] = {"devicePoolName": device.pool, "deviceCount": 0}
+                    entries.append(counts[device.pool])
+                counts[device.pool]["deviceCount"] += 1
+            else:
+                entries.append(_named(device, chosen.portions))
+        configs = self._configs(claim, allocation)
+        return {"allocations": entries, **{key: found for key, found in configs.items() if found}}
+
+    def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
+        """The references to configurations of the alternatives that were chosen."""
+        found: dict[str, list[Json]] = {"classConfigs": [], "claimConfigs": []}
+        given = self._sources[claim]
+        for request, alternative in dict.fromkeys(
+            (chosen.request, chosen.alternative) for chosen in allocation.chosen
+        ):
+            detail, device_class = self._asked[claim][request][alternative]
+            found["claimConfigs"] += configs_of(given, detail, "spec")
+            if device_class is not None:
+                found["classConfigs"] += configs_of(device_class.given, device_class.spec, "spec")
+        return found
+
+
+def _named(device: Device, portions: Amounts) -> dict[str, t.Any]:
+    entry: dict[str, t.Any] = {"devicePoolName": device.pool, "deviceName": device.name}
+    parts = []
+    for name, amount in portions.items():
+        resource, equals, mode = name.partition("=")
+        parts.append({"name": resource, "allocation": mode if equals else quantity_text(amount)})
+    return {**entry, "allocations": parts} if parts else entry

@@ -1,0 +1,120 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Values that devices have: typed attributes, and amounts of counters and capacities."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
+
+# Amounts are whole thousandths of a unit (milli), so that arithmetic is exact and solvers get
+# integers: 40Gi is 42949672960000.
+THOUSANDTHS = 1000
+
+# https://semver.org/spec/v2.0.0.html, section 2 and the grammar of section 9 and 10.
+_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_VERSION = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    rf"(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
+)
+_BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+@functools.total_ordering
+@dataclass(frozen=True)
+class Version:
+    """A semantic version; the order is that of section 11, so build metadata does not count."""
+
+    major: int
+    minor: int
+    patch: int
+    prerelease: tuple[str, ...] = ()
+
+    @property
+    def precedence(self) -> tuple[t.Any, ...]:
+        """A key that sorts: numbers before words, and a pre-release before its release."""
+        rank = tuple(
+            (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease
+        )
+        return self.major, self.minor, self.patch, not self.prerelease, rank
+
+    def __lt__(self, other: Version) -> bool:
+        return bool(self.precedence < other.precedence)
+
+    def __str__(self) -> str:
+        text = f"{self.major}.{self.minor}.{self.patch}"
+        return f"{text}-{'.'.join(self.prerelease)}" if self.prerelease else text
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A Kubernetes quantity as an attribute: equal where the values are, however written."""
+
+    value: Decimal
+
+
+Scalar = t.Union[bool, int, str, Version, Quantity]
+Attribute = t.Union[Scalar, tuple[Scalar, ...]]
+
+
+def parse_version(text: str, where: str) -> Version:
+    """A semantic version such as ``1.2.3-beta.1+build.5``. Raises InvalidInput."""
+    match = _VERSION.fullmatch(text) if isinstance(text, str) else None
+    numeric = match and [part for part in (match[4] or "").split(".") if part.isdigit()]
+    if match is None or any(part != "0" and part.startswith("0") for part in numeric or ()):
+        raise InvalidInput(
+            f"{where}: {text!r} is not a semantic version (No Major.Minor.Patch elements found); "
+            "write three numbers such as 1.2.3"
+        )
+    prerelease = tuple(match[4].split(".")) if match[4] else ()
+    return Version(int(match[1]), int(match[2]), int(match[3]), prerelease)
+
+
+def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
+    """The values of an attribute with their types; one for a scalar, each item of a list.
+
+    Two attributes match where these sets have an element in common: Kubernetes treats a scalar as a
+    list of one. The type is a part, because ``1``, ``True`` and ``"1"`` are three values.
+    """
+    items = value if isinstance(value, tuple) else (value,)
+    return frozenset((type(item).__name__, item) for item in items)
+
+
+def demand_of(value: t.Any, where: str) -> int:
+    """Thousandths of a quantity that is asked for, rounded up. Raises InvalidInput."""
+    return _thousandths(value, where, ROUND_CEILING)
+
+
+def supply_of(value: t.Any, where: str) -> int:
+    """Thousandths of a quantity that is there, rounded down. Raises InvalidInput."""
+    return _thousandths(value, where, ROUND_FLOOR)
+
+
+def _thousandths(value: t.Any, where: str, rounding: str) -> int:
+    amount = parse_quantity(value, where) * THOUSANDTHS
+    if amount < 0:
+        raise InvalidInput(f"{where}: {value!r} is negative; an amount is 0 or more")
+    return int(amount.to_integral_value(rounding=rounding))
+
+
+def rounded_up(amount: int, block: int) -> int:
+    """The next multiple of ``block``, both in thousandths."""
+    return -(-amount // block) * block
+
+
+def quantity_text(amount: int) -> str:
+    """Thousandths as a Kubernetes quantity: ``"10Gi"``, ``"1500m"``, ``"8"``."""
+    units, rest = divmod(amount, THOUSANDTHS)
+    if rest:
+        return f"{amount}m"
+    for power, suffix in zip(range(6, 0, -1), _BINARY_SUFFIXES):
+        if units and units % 1024**power == 0:
+            return f"{units // 1024**power}{suffix}"
+    return str(units)

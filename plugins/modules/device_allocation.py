@@ -1,0 +1,240 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module device_allocation."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: device_allocation
+short_description: Find devices for claims, and say why some get none
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Finds devices for all claims among the given objects, so that no device is given twice, and says
+    for each node and claim why others did not do.
+  - Understands the objects of the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) in its three
+    models, pools that count devices, pools of single devices, and the successor's meta classes and
+    shared resources.
+  - Claims of one pod get devices on one node. Without a Pod among the objects, all claims of the
+    prototype count as one pod's.
+  - Changes nothing, and needs no cluster.
+  - Equal input gives an equal answer, unless RV(stopped_by) is V(wall_clock).
+options:
+  objects:
+    description:
+      - Pools, classes, drivers and claims of one API, with Pods and Nodes, as a list of objects or
+        of texts in YAML.
+      - Nodes that only pools name need not be given. A Pod asks for the claims that it names.
+      - At least one of O(objects) and O(src) is needed.
+    type: list
+    elements: raw
+  src:
+    description:
+      - Paths of YAML or JSON files with further objects.
+    type: list
+    elements: path
+  node:
+    description:
+      - The name of the only node to be considered.
+    type: str
+  strategy:
+    description:
+      - V(first_fit) takes claim by claim in order and nodes by name, and on each node the devices
+        that the search of Kubernetes finds first.
+    type: str
+    default: first_fit
+    choices:
+      - first_fit
+  time_limit:
+    description:
+      - Seconds that the search may take, more than 0.
+    type: float
+    default: 10.0
+  seed:
+    description:
+      - Seed of the search, V(0) or more.
+    type: int
+    default: 0
+  format:
+    description:
+      - V(k8srm) adds RV(text), the answer as the prototype printed it.
+    type: str
+    default: native
+    choices:
+      - native
+      - k8srm
+  verbose:
+    description:
+      - Whether RV(text) has the results of all pools in place of a line for each node.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - wattwise.kube.attributes
+  - wattwise.kube.attributes.info_module
+requirements:
+  - python >= 3.11
+  - cel-expr-python >= 0.1.3 (for selectors)
+  - PyYAML (for text)
+"""
+
+EXAMPLES = r"""
+- name: Ask whether two claims can be satisfied together
+  wattwise.kube.device_allocation:
+    objects:
+      - apiVersion: devmgmtproto.k8s.io/v1alpha1
+        kind: DevicePool
+        metadata:
+          name: node-1-gpus
+        spec:
+          nodeName: node-1
+          driver: gpu.example.com
+          count: 4
+          attributes:
+            - name: model
+              stringValue: a100
+      - apiVersion: devmgmtproto.k8s.io/v1alpha1
+        kind: DeviceClaim
+        metadata:
+          name: training
+          namespace: default
+        spec:
+          driver: gpu.example.com
+          constraints: device.model == 'a100'
+          minDeviceCount: 3
+  register: answer
+
+- name: Answer from files
+  wattwise.kube.device_allocation:
+    src:
+      - pools.yml
+      - classes.yml
+      - pods.yml
+
+- name: Print what the prototype printed
+  wattwise.kube.device_allocation:
+    src:
+      - pools.yml
+      - claims.yml
+    format: k8srm
+    verbose: true
+  register: answer
+"""
+
+RETURN = r"""
+outcome:
+  description:
+    - V(allocated) where every claim got its devices, V(infeasible) where it is certain that not all
+      can by O(strategy), V(unknown) where O(time_limit) ended the search before.
+  returned: success
+  type: str
+  sample: allocated
+allocations:
+  description:
+    - What each claim gets, in the order of the claims and in the form of its API; null for a claim
+      that gets nothing. For the prototype it is the part C(allocations), C(classConfigs) and
+      C(claimConfigs) of a claim's status.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - allocations:
+        - deviceCount: 1
+          devicePoolName: shape-zero-00-foozer-00
+claims:
+  description: The claims of RV(allocations), with the node for which each got its devices.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: myclaim
+      namespace: default
+      node: shape-zero-00
+      uid: ""
+node:
+  description: The node on which all claims are, if it is one.
+  returned: success
+  type: str
+  sample: shape-zero-00
+score:
+  description: V(100) where every claim got its devices, else V(0).
+  returned: success
+  type: int
+  sample: 100
+node_results:
+  description:
+    - For each node, and for the claims of each pod, what its pools could give and why not, in the
+      prototype's words. C(best) is the position of the set of pools that would do, V(-1) for none.
+    - A claim sees what earlier claims of the same pod leave over.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - DeviceClaimResults:
+        - best: -1
+          claimName: myclaim
+          ignoredPools:
+            - deviceCount: 0
+              failureReason: claim and pool driver do not match
+              poolName: shape-three-00-barzer-00
+          poolSetResults: null
+      NodeName: shape-three-00
+      score: 0
+conflict:
+  description: Requests that cannot all be satisfied, where the strategy finds such.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+objective:
+  description: Value and bound of each level of the objective, where the strategy has one.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+stopped_by:
+  description: Why the work ended, V(completed) or V(wall_clock).
+  returned: success
+  type: str
+  sample: completed
+findings:
+  description:
+    - Defects of the objects, each with C(file), C(object), C(field), C(problem) and, where it can
+      be guessed, C(intention). A claim that uses a defective object is refused.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - field: spec.contstraints
+      file: classes.yaml
+      intention: probably constraints is meant
+      object: DeviceClass vlan-2000
+      problem: there is no such field
+text:
+  description: The answer as the prototype printed it.
+  returned: when O(format) is V(k8srm)
+  type: str
+  sample: |
+    ALLOCATIONS
+    -----------
+    - deviceCount: 1
+      devicePoolName: shape-zero-00-foozer-00
+
+    NODE RESULTS
+    ------------
+    shape-three-00: could not satisfy these claims: myclaim
+    shape-zero-00: satisfied all claims with score 100
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(allocation.SPEC, allocation.allocate)
+
+
+if __name__ == "__main__":
+    main()

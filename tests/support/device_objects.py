@@ -1,0 +1,51 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Objects about devices for tests, in as few words as a test needs."""
+
+from __future__ import annotations
+
+import typing as t
+
+PROTOTYPE = "devmgmtproto.k8s.io/v1alpha1"
+
+Json = dict[str, t.Any]
+
+
+def manifest(api_version: str, kind: str, name: str, spec: Json, **metadata: t.Any) -> Json:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
+
+def device_claim(name: str, **spec: t.Any) -> Json:
+    """A DeviceClaim of the prototype in the namespace default."""
+    return manifest(PROTOTYPE, "DeviceClaim", name, spec, namespace="default")
+
+
+def device_class(name: str, labels: dict[str, str] | None = None, **spec: t.Any) -> Json:
+    """A DeviceClass of the prototype."""
+    return manifest(PROTOTYPE, "DeviceClass", name, spec, labels=labels or {})
+
+
+def attributes(**values: t.Any) -> list[Json]:
+    """Attributes of the prototype; underscores in names become hyphens."""
+    kinds = {str: "stringValue", int: "intValue"}
+    return [
+        {"name": name.replace("_", "-"), kinds[type(value)]: value}
+        for name, value in values.items()
+    ]
+
+
+def device_pool(name: str, node: str | None, driver: str, **spec: t.Any) -> Json:
+    """A DevicePool of the prototype."""
+    local = {} if node is None else {"nodeName": node}
+    return manifest(PROTOTYPE, "DevicePool", name, {**local, "driver": driver, **spec})
+
+
+def pod(name: str, device_claims: list[Json], **spec: t.Any) -> Json:
+    """A Pod with claims in the prototype's field."""
+    return manifest("v1", "Pod", name, {**spec, "deviceClaims": device_claims}, namespace="default")
