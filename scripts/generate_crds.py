@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write roles/crds/files from scripts/crds: one definition for each kind and API group.
 
-A source holds the schema of a kind once, with YAML anchors for what repeats in it. Definitions
-cannot share a schema among themselves, so the files hold it once for each API group; a test says
-that they are current.
+A source holds the schema of a kind once, with YAML anchors for what repeats in it; the anchors of
+shared/ are there in every source. Definitions cannot share a schema among themselves, so the files
+hold it once for each API group; a test says that they are current.
 """
 
 from __future__ import annotations
@@ -72,11 +72,19 @@ def definition(group: str, version: str, resource: dict[str, t.Any]) -> dict[str
     }
 
 
+def _read(source: Path, shared: str) -> dict[str, t.Any]:
+    """A source with the anchors of the shared schemas: one YAML document for the parser."""
+    text = source.read_text(encoding="utf-8").partition("\n---\n")[2]
+    loaded: dict[str, t.Any] = yaml.safe_load(f"{shared}\n{text}")
+    return loaded
+
+
 def rendered() -> dict[Path, str]:
     """What the files should hold, by path."""
     files: dict[Path, str] = {}
+    shared = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.glob("shared/*.yaml")))
     for source_path in sorted(SOURCES.glob("*.yaml")):
-        source = yaml.safe_load(source_path.read_text(encoding="utf-8"))
+        source = _read(source_path, shared)
         for group in source["groups"]:
             for resource in source["resources"]:
                 manifest = definition(group, source["version"], resource)

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import json
-import ssl
 import typing as t
-import urllib.request
 
-import kubernetes
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import API_VERSIONS
+from support.kubectl_table import row
 from support.wao import DEFINITIONS, Object, in_group, sample, sample_names
 
 PLURALS = {"NodeConfig": "nodeconfigs", "NodeConfigTemplate": "nodeconfigtemplates"}
@@ -251,19 +248,3 @@ def test_conditions_of_two_writers_stand_side_by_side(
     stored = kube.get(f"{path_of(template)}/{identity['name']}")["status"]
     assert {condition["type"] for condition in stored["conditions"]} == {"Rendered", "Other"}
     assert row(kubeconfig, path_of(template))[:2] == [3, "True"]
-
-
-def row(kubeconfig: str, path: str) -> list[t.Any]:
-    """The cells that kubectl shows for the first object, less its name."""
-    settings = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(kubeconfig, client_configuration=settings)
-    trust = ssl.create_default_context(cafile=settings.ssl_ca_cert)
-    headers = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-    if settings.cert_file:
-        trust.load_cert_chain(settings.cert_file, settings.key_file)
-    if token := settings.get_api_key_with_prefix("authorization"):
-        headers["Authorization"] = token
-    request = urllib.request.Request(settings.host + path, headers=headers)
-    with urllib.request.urlopen(request, context=trust) as answer:
-        cells: list[t.Any] = json.load(answer)["rows"][0]["cells"]
-    return cells[1:]

@@ -114,3 +114,15 @@ def test_every_sample_follows_its_schema(path: Path) -> None:
     samples = [in_group(sample(name), group) for name in sample_names()]
     checked = [obj for obj in samples if validator.serves(API_VERSIONS[group], obj["kind"])]
     assert checked and [validator.problem(obj) for obj in checked] == [None] * len(checked)
+
+
+RMD_SAMPLES = sorted((ROOT / "tests" / "conformance" / "rmd").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", RMD_SAMPLES, ids=lambda path: path.name)
+def test_every_sample_of_rmd_follows_its_schema(path: Path) -> None:
+    obj = read(path)
+    plural = obj["kind"].lower() + "s"
+    validator = DefinitionValidator(read(DEFINITIONS / f"intel.com_{plural}.yaml"))
+    assert validator.serves("intel.com/v1alpha1", obj["kind"])
+    assert validator.problem(obj) is None
