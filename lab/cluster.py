@@ -28,6 +28,8 @@ class Machine(Protocol):
     @property
     def rack(self) -> object: ...
     @property
+    def position(self) -> int: ...
+    @property
     def server_type(self) -> str: ...
     @property
     def internal_address(self) -> str: ...
@@ -113,6 +115,7 @@ def node_object(machine: Machine, owner: str) -> JsonObject:
                 "node.kubernetes.io/instance-type": machine.server_type,
                 "topology.kubernetes.io/zone": str(machine.rack),
                 "wattwise.github.io/rack": str(machine.rack),
+                "wattwise.github.io/rack-unit": str(machine.position),
             },
             "annotations": {"kwok.x-k8s.io/node": "fake", OWNER: owner},
         },

@@ -161,6 +161,38 @@ SCHEMAS: dict[str, Schema] = {
             },
         },
     ),
+    # What stands under a section's name is that section's own; see the package ``report``.
+    "report": _schema(
+        "report",
+        {
+            "title": {"type": "string"},
+            "state": {"enum": ["observed", "planned", "pending", "measured"]},
+            "sections": {
+                "type": "object",
+                "required": ["headline"],
+                "additionalProperties": {"type": "object"},
+            },
+        },
+        {},
+    ),
+    "summary": _schema(
+        "summary",
+        {
+            "title": {"type": "string"},
+            "state": {"enum": ["observed", "planned", "pending", "measured"]},
+            "nodes": {"type": "integer"},
+            "placed": {"type": "integer"},
+            "waiting": {"type": "integer"},
+            "failing": {"type": "integer"},
+            "watts": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},
+            "added": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},
+            "saved": {"type": ["object", "null"]},
+            "hottest": {"type": ["object", "null"]},
+            "report": {"type": "string"},
+            "lines": {"type": "array", "items": {"type": "string"}},
+        },
+        {},
+    ),
     # ``time`` is the moment after the last binding; ``plan_time`` the time of the plan.
     "bindings": _schema(
         "bindings",

@@ -18,7 +18,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import Invali
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
 
 DocumentKind = t.Literal[
-    "snapshot", "node_configs", "readings", "models", "curves", "plan", "bindings"
+    "snapshot",
+    "node_configs",
+    "readings",
+    "models",
+    "curves",
+    "plan",
+    "bindings",
+    "report",
+    "summary",
 ]
 
 

@@ -77,8 +77,8 @@ def test_teardown_check_and_install_from_an_empty_cluster(
     workload.create_pods(api, workload.demo_pods(20, seed=3), "wattwise")
     checked = play("site", whole_lab, tmp_path, "--check", "--diff")
     assert checked.returncode == 0, checked.output
-    assert "20 pods placed, 0 left waiting" in checked.output
-    assert "W predicted after" in checked.output
+    assert "20 pods would be placed on " in checked.output
+    assert "wattwise, predicted" in checked.output
     assert kube.find(NODE_CONFIGS) is None
     assert not any(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
     planned = {item["pod"]: item["node"] for item in document(tmp_path, "plan")["placements"]}

@@ -223,6 +223,7 @@ def test_a_kubeconfig_can_be_moved_without_its_files(state: LabState, tmp_path: 
 MACHINE = SimpleNamespace(
     name="r1-n01",
     rack="r1",
+    position=7,
     server_type="epyc-7702p-64c",
     internal_address="10.71.1.1",
     cores=64,
@@ -236,6 +237,7 @@ def test_a_node_says_what_its_machine_is() -> None:
     labels = node["metadata"]["labels"]
     assert labels["kubernetes.io/arch"] == "arm64"
     assert labels["topology.kubernetes.io/zone"] == labels["wattwise.github.io/rack"] == "r1"
+    assert labels["wattwise.github.io/rack-unit"] == "7"
     assert labels["node.kubernetes.io/instance-type"] == "epyc-7702p-64c"
     assert node["status"]["capacity"] == node["status"]["allocatable"]
     assert node["status"]["capacity"]["cpu"] == "64"

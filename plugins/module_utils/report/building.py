@@ -1,0 +1,55 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From documents to the report's data, and from that to a page: pure functions but for reading."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.report import fleet
+from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import (
+    Options,
+    Sources,
+    read,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
+
+Report = dict[str, t.Any]
+
+
+def build(sources: Sources) -> Report:
+    """The report document: what every section has to say, under its name.
+
+    It depends on the documents and options alone, not on the clock: equal input, equal output.
+    """
+    joined = fleet.join(sources)
+    found = {section.name: section.collect(joined) for section in SECTIONS}
+    return {
+        "document": documents.document_name("report"),
+        "time": sources.time,
+        "title": sources.options.title,
+        "state": joined.state,
+        "sections": {name: data for name, data in found.items() if data is not None},
+    }
+
+
+def build_from(folder: str, **options: t.Any) -> Report:
+    """The report of a run folder; ``options`` are the fields of Options. Raises InvalidInput."""
+    return build(read(folder, Options(**options)))
+
+
+def html_from(path: str) -> str:
+    """The page of the report document at ``path``. Raises InvalidInput."""
+    return page(documents.load(path, "report"))
+
+
+def summary_from(path: str, page_path: str) -> dict[str, t.Any]:
+    """The summary document of the report at ``path``; its page is ``page_path``.
+
+    Raises InvalidInput.
+    """
+    return summarize(documents.load(path, "report"), page_path)

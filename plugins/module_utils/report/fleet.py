@@ -1,0 +1,216 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The documents joined into one picture of the fleet: what every section of a report reads."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+from collections import Counter
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document, Sources
+from ansible_collections.wattwise.kube.plugins.module_utils.units import (
+    format_time,
+    parse_quantity,
+    parse_time,
+)
+
+# observed: nothing was placed; planned: not bound; pending: no reading of the new state yet.
+State = t.Literal["observed", "planned", "pending", "measured"]
+
+UNKNOWN_TYPE = "unknown type"
+UNKNOWN_RACK = "no rack"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. Watts, CPU (cores) and temperature are None where they are not known.
+
+    ``cpu`` and ``watts`` are its curve, empty where it has none. ``measured_before`` was read for
+    the plan, ``measured_after`` after its pods had settled, ``baseline`` under another scheduler.
+    """
+
+    name: str
+    server_type: str
+    rack: str
+    position: int | None
+    cores: float | None
+    pods: int
+    cpu: tuple[float, ...]
+    watts: tuple[float, ...]
+    cpu_before: float | None
+    cpu_after: float | None
+    predicted_before: float | None
+    predicted_after: float | None
+    measured_before: float | None
+    measured_after: float | None
+    baseline: float | None
+    reading: Document
+
+    @property
+    def added_cores(self) -> float:
+        return (self.cpu_after or 0.0) - (self.cpu_before or 0.0)
+
+    def watts_at(self, cpu: float) -> float:
+        """The curve at this many cores, clamped at its ends. The curve must not be empty."""
+        points = list(zip(self.cpu, self.watts))
+        if cpu <= points[0][0]:
+            return points[0][1]
+        for (left, low), (right, high) in zip(points, points[1:]):
+            if cpu <= right:
+                return low + (high - low) * (cpu - left) / (right - left) if right > left else high
+        return points[-1][1]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All nodes by name, the plan that the report is about, and how far it has come."""
+
+    sources: Sources
+    state: State
+    nodes: tuple[Node, ...]
+    plan: Document | None
+    bound_at: datetime.datetime | None
+
+    @property
+    def pending_until(self) -> str | None:
+        """From when on readings count as those of the new state."""
+        settle = datetime.timedelta(seconds=self.sources.options.settle_seconds)
+        return None if self.bound_at is None else format_time(self.bound_at + settle)
+
+
+def natural(name: str) -> tuple[t.Any, ...]:
+    """Sorting key that counts: n2 comes before n10."""
+    parts = re.split(r"([0-9]+)", name)
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
+
+
+def join(sources: Sources) -> Fleet:
+    """Join the documents of one cluster."""
+    plan, is_bound = _chosen_plan(sources)
+    bindings = sources.bindings if is_bound else None
+    bound_at = parse_time(bindings["time"]) if bindings else None
+    curves = sources.bound_curves if is_bound else sources.curves
+    before = _read_power(sources.bound_readings if is_bound else sources.readings)
+    after = _settled_power(sources, bound_at)
+    is_measured = bool(after) and 2 * len(after) >= len(before)
+    nodes = _Joiner(
+        plan=plan or {},
+        curves=(curves or {}).get("curves") or {},
+        before=before,
+        after=after if is_measured else {},
+        baseline=_read_power(sources.baseline),
+        sources=sources,
+    )
+    joined = sorted(map(nodes.join, sources.snapshot["nodes"]), key=lambda node: natural(node.name))
+    return Fleet(sources, _state(plan, is_bound, is_measured), tuple(joined), plan, bound_at)
+
+
+def _state(plan: Document | None, is_bound: bool, is_measured: bool) -> State:
+    if plan is None or not plan["placements"]:
+        return "observed"
+    if not is_bound:
+        return "planned"
+    return "measured" if is_measured else "pending"
+
+
+def _chosen_plan(sources: Sources) -> tuple[Document | None, bool]:
+    """The plan that the report is about, and whether it was bound.
+
+    A newer plan with nothing in it does not hide the one that was bound.
+    """
+    plan, bound = sources.plan, sources.bound_plan
+    if sources.bindings is None or bound is None:
+        return plan, False
+    if sources.bindings.get("plan_time") != bound["time"]:
+        return plan, False
+    is_newer = plan is not None and parse_time(plan["time"]) > parse_time(sources.bindings["time"])
+    if is_newer and plan is not None and plan["placements"]:
+        return plan, False
+    return bound, True
+
+
+def _read_power(document: Document | None) -> dict[str, float]:
+    """Watts by node, of the BMCs that were really read for this document."""
+    return {
+        node: reading["power_watts"]
+        for node, reading in (document or {}).get("readings", {}).items()
+        if reading["power_watts"] is not None and source_of(reading, "power_watts") == "read"
+    }
+
+
+def source_of(reading: Document, quantity: str) -> str | None:
+    """Where a value comes from: read, last or fallback; None where there is none."""
+    if reading.get(quantity) is None:
+        return None
+    source = reading.get("source")
+    if isinstance(source, dict):
+        return source.get(quantity)
+    return "last" if reading.get("stale") else "read"
+
+
+def time_of(reading: Document, quantity: str) -> datetime.datetime | None:
+    """When this value was read."""
+    text = (reading.get("times") or {}).get(quantity) or reading.get("time")
+    return None if text is None else parse_time(text)
+
+
+def _settled_power(sources: Sources, bound_at: datetime.datetime | None) -> dict[str, float]:
+    """Watts by node, of readings that are younger than the binding by the time to settle."""
+    if bound_at is None or sources.readings is None:
+        return {}
+    earliest = bound_at + datetime.timedelta(seconds=sources.options.settle_seconds)
+    readings = sources.readings["readings"]
+    return {
+        node: watts
+        for node, watts in _read_power(sources.readings).items()
+        if (moment := time_of(readings[node], "power_watts")) is not None and moment >= earliest
+    }
+
+
+class _Joiner:
+    """Makes the entry of each node."""
+
+    def __init__(
+        self,
+        plan: Document,
+        curves: Document,
+        before: dict[str, float],
+        after: dict[str, float],
+        baseline: dict[str, float],
+        sources: Sources,
+    ) -> None:
+        self.planned = {entry["name"]: entry for entry in plan.get("nodes") or []}
+        self.pods = Counter(entry["node"] for entry in plan.get("placements") or [])
+        self.curves, self.options = curves, sources.options
+        self.before, self.after, self.baseline = before, after, baseline
+        self.readings = (sources.readings or {}).get("readings") or {}
+
+    def join(self, given: Document) -> Node:
+        name = given["metadata"]["name"]
+        labels = given["metadata"].get("labels") or {}
+        racks = [labels[label] for label in self.options.rack_labels if labels.get(label)]
+        position = str(labels.get(self.options.position_label, ""))
+        cpu = ((given.get("status") or {}).get("allocatable") or {}).get("cpu")
+        curve, plan = self.curves.get(name) or {}, self.planned.get(name) or {}
+        return Node(
+            name=name,
+            server_type=labels.get(self.options.type_label) or UNKNOWN_TYPE,
+            rack=racks[0] if racks else UNKNOWN_RACK,
+            position=int(position) if re.fullmatch("[0-9]+", position) else None,
+            cores=None if cpu is None else float(parse_quantity(cpu)),
+            pods=self.pods[name],
+            cpu=tuple(curve.get("cpu") or ()),
+            watts=tuple(curve.get("watts") or ()),
+            cpu_before=plan.get("cpu_before"),
+            cpu_after=plan.get("cpu_after"),
+            predicted_before=plan.get("watts_before"),
+            predicted_after=plan.get("watts_after"),
+            measured_before=self.before.get(name),
+            measured_after=self.after.get(name),
+            baseline=self.baseline.get(name),
+            reading=self.readings.get(name) or {},
+        )

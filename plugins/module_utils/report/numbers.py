@@ -1,0 +1,50 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Numbers for people: grouped, with their unit, a real minus and a space that does not break."""
+
+from __future__ import annotations
+
+_SPACE = "\u202f"
+_MINUS = "\u2212"
+LACKING = "\u2013"
+
+
+def number(value: float | None, decimals: int = 0, sign: bool = False) -> str:
+    """``1234.5`` gives ``1,234`` (or ``+1,234`` with ``sign``); None gives a dash, never 0."""
+    if value is None:
+        return LACKING
+    text = f"{value:{'+' if sign else ''},.{decimals}f}"
+    if not any(digit in text for digit in "123456789"):
+        text = text.lstrip("+-")
+    return text.replace("-", _MINUS)
+
+
+def quantity(value: float | None, unit: str, decimals: int = 0, sign: bool = False) -> str:
+    """A number and its unit; None gives a dash without a unit."""
+    return LACKING if value is None else f"{number(value, decimals, sign)}{_SPACE}{unit}"
+
+
+def watts(value: float | None, decimals: int = 0, sign: bool = False) -> str:
+    return quantity(value, "W", decimals, sign)
+
+
+def celsius(value: float | None) -> str:
+    return quantity(value, "°C", 1)
+
+
+def percent(value: float | None, decimals: int = 1, sign: bool = False) -> str:
+    return quantity(value, "%", decimals, sign)
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(names: list[str], most: int = 3) -> str:
+    """``a, b and c``, or ``a, b, c and 4 more``."""
+    shown, more = names[:most], len(names) - most
+    if more > 0:
+        return f"{', '.join(shown)} and {number(more)} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))

@@ -1,0 +1,91 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The page: one file without scripts, fonts, pictures or requests."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Child,
+    Markup,
+    element,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Detail
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.report.style import STYLE
+
+LARGEST_PAGE = 2_000_000
+# How many entries of each list are shown, until the page is small enough.
+_LEVELS = (None, 2000, 500, 100, 20)
+# Even a mistake in escaping could not run a script or send anything away.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(report: t.Mapping[str, t.Any]) -> str:
+    """The whole HTML file of a report document, of at most LARGEST_PAGE bytes."""
+    html = ""
+    for most in _LEVELS:
+        html = _page(report, Detail(most))
+        if len(html.encode("utf-8")) <= LARGEST_PAGE:
+            break
+    return html
+
+
+def _page(report: t.Mapping[str, t.Any], detail: Detail) -> str:
+    found = report["sections"]
+    first = found["headline"]
+    shown = [section for section in SECTIONS if section.name in found]
+    bodies = [
+        element(
+            "section",
+            None if section.name == "headline" else element("h2", section.title),
+            section.render(found[section.name], detail),
+            id=section.name,
+            aria_label=section.title,
+        )
+        for section in shown
+    ]
+    title = f"{report['title']} · wattwise" if report["title"] else "wattwise"
+    main = element("main", bodies[0], _links(shown), bodies[1:])
+    body = element("body", _top(report, first), main, _foot())
+    return "<!doctype html>\n" + element("html", _head(title), body, lang="en") + "\n"
+
+
+def _head(title: str) -> Markup:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("title", title),
+        element("style", Markup(STYLE)),
+    )
+
+
+def _top(report: t.Mapping[str, t.Any], first: t.Mapping[str, t.Any]) -> Markup:
+    facts: list[Child] = [element("span", element("b", "wattwise"), class_="brand")]
+    if report["title"]:
+        facts.append(element("span", report["title"]))
+    facts.append(element("span", counted(first["nodes"], "node")))
+    moment = report["time"].replace("T", " ").replace("Z", " UTC")
+    facts.append(element("time", moment, datetime=report["time"]))
+    return element("header", facts)
+
+
+def _links(shown: t.Sequence[t.Any]) -> Markup:
+    links = [
+        element("li", element("a", section.title, href=f"#{section.name}")) for section in shown[1:]
+    ]
+    return element("nav", element("ul", links), aria_label="Sections")
+
+
+def _foot() -> Markup:
+    words = (
+        "Made by wattwise.kube from the documents of one run folder, which hold no secrets. Times "
+        "and ages are of these documents. The same data is in report.json."
+    )
+    return element("footer", element("p", words))

@@ -1,0 +1,92 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Endpoints that gave no answer, why, and what to do about each."""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    table,
+)
+
+REMEDIES = {
+    "unreachable": "See that the address is right, that this network or the gateway reaches it, "
+    "and that the BMC has power.",
+    "timeout": "It connects and does not answer in time: restart the BMC, or raise "
+    "observe_timeout.",
+    "tls": "Compare the certificate with what playbook trust shows, and renew the pin or the "
+    "authority in the inventory.",
+    "credential": "Make the Secret that the NodeConfig names, or add its missing key.",
+    "unauthorized": "Correct user name and password in the Secret. The account is left alone for "
+    "5 to 60 minutes so that it does not lock, and tried at once when the Secret changes.",
+    "forbidden": "Give the account the right to read sensors and power on this BMC. It is tried "
+    "again when its Secret changes.",
+    "not_found": "See that the endpoint names the BMC or model itself; update a firmware that "
+    "lacks the resource.",
+    "throttled": "Something else asks this server too often; lower observe_concurrency, or ask "
+    "less.",
+    "server_error": "Restart the BMC or the server; its own log says why it failed.",
+    "malformed": "Update the firmware. If it is current, report the answer as a defect.",
+    "no_sensor": "This machine has no such sensor, or it is off; annotate its NodeConfig with a "
+    "fallback.",
+    "implausible": "Check the sensor: the value cannot be true, and is not used.",
+}
+_NO_REMEDY = "Read the detail; run the playbook with -vv for more."
+
+
+def collect(fleet: Fleet) -> Data | None:
+    sources = fleet.sources
+    if sources.readings is None and sources.curves is None:
+        return None
+    errors = [
+        {
+            "name": error["name"],
+            "endpoint": error.get("endpoint") or "",
+            "reason": error["reason"],
+            "detail": error["detail"],
+            "remedy": REMEDIES.get(error["reason"], _NO_REMEDY),
+        }
+        for document in (sources.readings, sources.curves)
+        for error in (document or {}).get("errors") or []
+    ]
+    errors.sort(key=lambda error: (error["reason"], natural(error["name"]), error["detail"]))
+    return {"failing": len({error["name"] for error in errors}), "errors": errors}
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    errors = data["errors"]
+    if not errors:
+        return element("p", "Every endpoint answered.", class_="lead")
+    columns = [Column("Node"), Column("Endpoint"), Column("What happened"), Column("What to do")]
+    rows = [
+        [
+            error["name"],
+            element("code", error["endpoint"]) if error["endpoint"] else "",
+            join([element("b", error["reason"]), ": ", error["detail"]]),
+            error["remedy"],
+        ]
+        for error in detail.cut(errors)
+    ]
+    nodes = counted(data["failing"], "node")
+    words = f"{counted(len(errors), 'failure')} at {nodes}."
+    return join(
+        [
+            element("p", words, class_="lead"),
+            table("Failing endpoints", columns, rows),
+            detail.rest(errors, "failures"),
+        ]
+    )
+
+
+SECTION = Section("failing_endpoints", "Failing endpoints", collect, _render)

@@ -1,0 +1,125 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""How old each reading is, and where it comes from."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import (
+    Fleet,
+    Node,
+    source_of,
+    time_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Child,
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    LACKING,
+    counted,
+    number,
+    quantity,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    note,
+    table,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.units import (
+    format_duration,
+    format_time,
+    parse_time,
+)
+
+_QUANTITIES = {
+    "inlet_celsius": ("Inlet", "°C", 1),
+    "delta_p_pascal": ("Pressure", "Pa", 1),
+    "power_watts": ("Power", "W", 0),
+}
+_WORDS = {"read": "read", "last": "last value", "fallback": "fallback"}
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    document = fleet.sources.readings
+    if document is None:
+        return None
+    moment = parse_time(document["time"])
+    return {
+        "read_at": document["time"],
+        "nodes": [
+            {"node": node.name, **{name: _value(node, name, moment) for name in _QUANTITIES}}
+            for node in fleet.nodes
+        ],
+    }
+
+
+def _value(node: Node, quantity_name: str, moment: t.Any) -> dict[str, t.Any] | None:
+    """Value, source, time and age in seconds at the last observation; None where there is none."""
+    value = node.reading.get(quantity_name)
+    if value is None:
+        return None
+    read_at = time_of(node.reading, quantity_name)
+    return {
+        "value": value,
+        "source": source_of(node.reading, quantity_name),
+        "time": None if read_at is None else format_time(read_at),
+        "age_seconds": None if read_at is None else round((moment - read_at).total_seconds(), 1),
+    }
+
+
+def _is_fresh(entry: Data) -> bool:
+    return all(entry[name] is not None and entry[name]["source"] == "read" for name in _QUANTITIES)
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    fresh = [entry for entry in data["nodes"] if _is_fresh(entry)]
+    others = [entry for entry in data["nodes"] if not _is_fresh(entry)]
+    when = data["read_at"].replace("T", " ").replace("Z", " UTC")
+    words = f"{number(len(fresh))} of {counted(len(data['nodes']), 'node')} were read whole at "
+    parts: list[Child] = [element("p", words, when, ".", class_="lead")]
+    if others:
+        parts.append(element("h3", "Not read whole"))
+        parts.append(_table("Readings that lack something", others, detail))
+        parts.append(detail.rest(others, "nodes"))
+    if fresh:
+        summary = element("summary", f"The {counted(len(fresh), 'node')} that were read whole")
+        body = _table("Readings of nodes that were read whole", fresh, detail)
+        parts.append(element("details", summary, body, detail.rest(fresh, "nodes")))
+    parts.append(
+        note(
+            "A value that was not read is the last one while that is young enough, then the "
+            "NodeConfig's fallback; else it is lacking."
+        )
+    )
+    return join(parts)
+
+
+def _table(caption: str, entries: t.Sequence[Data], detail: Detail) -> Markup:
+    columns = [Column("Node"), *(Column(title, True) for title, *_rest in _QUANTITIES.values())]
+    rows = [
+        [entry["node"], *(_cell(entry[name], name) for name in _QUANTITIES)]
+        for entry in detail.cut(entries)
+    ]
+    return table(caption, columns, rows)
+
+
+def _cell(value: Data | None, name: str) -> list[Child]:
+    if value is None:
+        return [element("span", f"{LACKING} no value", class_="lacking")]
+    _title, unit, decimals = _QUANTITIES[name]
+    words = _WORDS.get(value["source"], str(value["source"]))
+    if value["source"] == "last" and value["age_seconds"] is not None:
+        words = f"{words}, {format_duration(value['age_seconds'])} old"
+    shown = quantity(value["value"], unit, decimals)
+    return [shown, " ", element("small", words) if value["source"] != "read" else None]
+
+
+SECTION = Section("freshness", "Freshness", _collect, _render)

@@ -1,0 +1,257 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""How many watts, how many were saved, and the fleet before, as predicted and as measured."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Child,
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    celsius,
+    counted,
+    listed,
+    number,
+    percent,
+    watts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Data,
+    Detail,
+    Section,
+    note,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
+    failing_endpoints,
+    temperatures,
+    waiting_pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Sources
+from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import add_up, saving
+
+
+def _collect(fleet: Fleet) -> Data:
+    totals = add_up(fleet)
+    plan = fleet.plan or {}
+    placements = plan.get("placements") or []
+    gone, came = _moved(fleet)
+    saved = saving(fleet, totals)
+    bindings = fleet.sources.bindings if fleet.bound_at is not None else None
+    measured_at = (fleet.sources.readings or {}).get("time")
+    return {
+        "state": fleet.state,
+        "nodes": len(fleet.nodes),
+        "placed": len(placements),
+        "nodes_used": len({entry["node"] for entry in placements}),
+        "skipped": len(bindings["skipped"]) if bindings else 0,
+        "bound_at": bindings["time"] if bindings else None,
+        "pending_until": fleet.pending_until,
+        "read_at": measured_at,
+        "baseline_at": None if fleet.sources.baseline is None else fleet.sources.baseline["time"],
+        "watts": {
+            name: None if value is None else round(value, 1) for name, value in totals.watts.items()
+        },
+        "added": {
+            name: None if (value := totals.added(name)) is None else round(value, 1)
+            for name in ("predicted_after", "measured_after", "baseline")
+        },
+        "lower_bound": (plan.get("watts") or {}).get("lower_bound"),
+        "counted": totals.counted,
+        "left_out": list(totals.left_out),
+        "saved": None if saved is None else saved.as_dict(),
+        "waiting": (waiting_pods.collect(fleet) or {}).get("waiting", 0),
+        "failing": (failing_endpoints.collect(fleet) or {}).get("failing", 0),
+        "hottest": (temperatures.collect(fleet) or {}).get("hottest"),
+        "gone": gone,
+        "came": came,
+    }
+
+
+def _running(snapshot: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
+    """Node of every pod that has one."""
+    return {
+        (pod["metadata"].get("namespace", ""), pod["metadata"]["name"]): pod["spec"]["nodeName"]
+        for pod in snapshot.get("pods") or []
+        if (pod.get("spec") or {}).get("nodeName")
+    }
+
+
+def _moved(fleet: Fleet) -> tuple[int, int]:
+    """Pods of the plan that are no longer there, and pods that came since, once it is measured."""
+    sources: Sources = fleet.sources
+    if fleet.state != "measured" or sources.bindings is None:
+        return 0, 0
+    now = _running(sources.snapshot)
+    bound = {(entry["namespace"], entry["pod"]) for entry in sources.bindings["bound"]}
+    before = _running(sources.bound_snapshot or {})
+    gone = len((bound | before.keys()) - now.keys())
+    came = len(now.keys() - bound - before.keys()) if sources.bound_snapshot else 0
+    return gone, came
+
+
+_NAMES = {
+    "measured_before": "Before",
+    "predicted_before": "Before",
+    "baseline": "Default scheduler",
+    "predicted_after": "wattwise",
+    "measured_after": "wattwise",
+}
+
+
+def _render(data: Data, _detail: Detail) -> Markup:
+    return join(
+        [
+            element(
+                "div",
+                element("p", _status(data), class_="eyebrow"),
+                element("h1", *_title(data)),
+                element("p", _sentence(data), class_="lead"),
+                _facts(data),
+                class_="say",
+            ),
+            element("div", _bars(data), _remarks(data), class_="show"),
+        ]
+    )
+
+
+def _status(data: Data) -> list[Child]:
+    words = {
+        "observed": "Observed",
+        "planned": "Planned, not bound",
+        "pending": "Bound, measurement pending",
+        "measured": "Bound and measured",
+    }
+    return [element("span", words[data["state"]], class_=f"chip {data['state']}")]
+
+
+def _title(data: Data) -> list[Child]:
+    saved, added = data["saved"], data["added"]["predicted_after"]
+    if saved is not None:
+        less = saved["watts"] >= 0
+        word = "saved" if less else "more than before us"
+        if saved["basis"] == "predicted":
+            word = "less, as predicted" if less else "more, as predicted"
+        elif not less:
+            word = "more"
+        return [element("strong", watts(abs(saved["watts"]))), " ", word]
+    if data["state"] != "observed" and added is not None:
+        return [element("strong", watts(added)), " added"]
+    drawn = data["watts"]["measured_before"]
+    if drawn is None:
+        return ["Watts not known"]
+    return [element("strong", watts(drawn)), " drawn"]
+
+
+def _facts(data: Data) -> Markup:
+    """What else a person wants to know at once."""
+    hottest = data["hottest"]
+    facts = [
+        (data["waiting"], "waiting", data["waiting"] > 0),
+        (data["failing"], "failing", data["failing"] > 0),
+    ]
+    items = [
+        element("li", element("b", number(count)), " ", word, class_="bad" if is_bad else None)
+        for count, word, is_bad in facts
+        if count is not None
+    ]
+    if hottest is not None:
+        shown = element("b", celsius(hottest["inlet_celsius"]))
+        items.append(element("li", "hottest inlet ", shown, f" at {hottest['node']}"))
+    return element("ul", items, class_="facts")
+
+
+def _sentence(data: Data) -> str:
+    if data["state"] == "observed":
+        return f"{counted(data['nodes'], 'node')} read; no pod was placed."
+    pods = counted(data["placed"], "pod")
+    is_measured = data["added"]["measured_after"] is not None
+    added = data["added"]["measured_after" if is_measured else "predicted_after"]
+    verb = "add" if is_measured else "will add" if data["state"] == "planned" else "should add"
+    text = f"{pods} {verb} {watts(added)} to the fleet."
+    saved = data["saved"]
+    if saved is None:
+        return text
+    theirs = watts(saved["against_added"])
+    if saved["against"] == "default scheduler":
+        text += f" Under the default scheduler they added {theirs}"
+    else:
+        text += f" {saved['against'].capitalize()} would add {theirs}"
+    if saved["percent_of_added"] is not None:
+        share = percent(abs(saved["percent_of_added"]))
+        less = "is saved" if saved["basis"] == "measured" else "should be saved"
+        text += f": {share} of that {less}" if saved["watts"] >= 0 else f": {share} less"
+    return text + "."
+
+
+def _bars(data: Data) -> Markup:
+    """A bar a state, its part that the pods add in colour, all on one scale from 0."""
+    values = data["watts"]
+    before = "predicted_before" if values["measured_before"] is None else "measured_before"
+    order = [before, "baseline", "predicted_after", "measured_after"]
+    most = max((values[name] or 0 for name in order), default=0)
+    rows = [_bar(name, data, most) for name in order if _is_shown(name, data)]
+    return element("dl", rows, class_="watts")
+
+
+def _is_shown(name: str, data: Data) -> bool:
+    if name == "measured_after":
+        return data["state"] in ("measured", "pending")
+    return data["watts"][name] is not None
+
+
+def _bar(name: str, data: Data, most: float) -> Markup:
+    value, added = data["watts"][name], data["added"].get(name)
+    kind = "predicted" if name.startswith("predicted") else "measured"
+    title = "Fleet" if data["state"] == "observed" else _NAMES[name]
+    label = element("dt", element("b", title), " ", element("small", kind))
+    if value is None:
+        when = f"pending: read it after {_clock(data['pending_until'])}"
+        return element("div", label, element("dd", element("span", when, class_="wait")))
+    style = "other" if name == "baseline" else "ours"
+    parts = [("base", value - max(added or 0, 0)), (f"{style} {kind}", added or 0)]
+    filled = [
+        element("i", class_=f"fill {class_}", style=f"width:{100 * part / (most or 1):.2f}%")
+        for class_, part in parts
+        if part > 0
+    ]
+    plus = None if added is None else element("span", watts(added, sign=True), class_="plus")
+    figures = element("span", element("b", watts(value)), " ", plus, class_="figures")
+    track = element("span", filled, class_="track", aria_hidden="true")
+    return element("div", label, element("dd", track, figures))
+
+
+def _clock(time: str | None) -> str:
+    return "" if time is None else f"{time[11:19]} UTC"
+
+
+def _remarks(data: Data) -> list[Child]:
+    """What a reader must know to trust the bars."""
+    remarks = []
+    if data["left_out"] and data["counted"]:
+        left_out = counted(len(data["left_out"]), "node")
+        remarks.append(
+            f"Over the {number(data['counted'])} nodes of which every value here is known; "
+            f"{left_out} left out: {listed(data['left_out'])}."
+        )
+    if data["skipped"]:
+        remarks.append(
+            f"{counted(data['skipped'], 'pod')} of the plan could not be bound, and the prediction "
+            "counts them."
+        )
+    if data["gone"] or data["came"]:
+        remarks.append(
+            f"Since the plan {counted(data['gone'], 'pod')} ended and "
+            f"{counted(data['came'], 'pod')} came, so measured and predicted watts are not of the "
+            "same load."
+        )
+    return [note(remark) for remark in remarks]
+
+
+SECTION = Section("headline", "Fleet watts", _collect, _render)

@@ -1,0 +1,204 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Every node's power curve with its operating point before and after."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Child,
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    counted,
+    number,
+    watts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Data,
+    Detail,
+    Section,
+)
+
+_WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
+_LEAST_CORES = 1e-6
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    if not any(node.cpu for node in fleet.nodes):
+        return None
+    types: dict[str, list[Node]] = {}
+    for node in fleet.nodes:
+        types.setdefault(node.server_type, []).append(node)
+    return {
+        "types": [
+            {
+                "server_type": name,
+                "most_cores": max(max(node.cpu, default=0.0) for node in types[name]),
+                "most_watts": max(_most_watts(node) for node in types[name]),
+                "nodes": [_entry(node) for node in sorted(types[name], key=_most_changed)],
+            }
+            for name in sorted(types, key=lambda name: (_spared(types[name]), natural(name)))
+        ]
+    }
+
+
+def _spared(nodes: list[Node]) -> bool:
+    return not any(node.added_cores > _LEAST_CORES for node in nodes)
+
+
+def _most_changed(node: Node) -> float:
+    return -node.added_cores
+
+
+def _most_watts(node: Node) -> float:
+    return max([*node.watts, node.measured_before or 0.0, node.measured_after or 0.0])
+
+
+def _entry(node: Node) -> dict[str, t.Any]:
+    return {
+        "node": node.name,
+        "cpu": [round(cpu, 3) for cpu in node.cpu],
+        "watts": [round(watt, 1) for watt in node.watts],
+        "cpu_before": node.cpu_before,
+        "cpu_after": node.cpu_after,
+        "watts_before": node.predicted_before,
+        "watts_after": node.predicted_after,
+        "measured_before": node.measured_before,
+        "measured_after": node.measured_after,
+    }
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    groups = [
+        element("div", _heading(group), _figures(group, detail), class_="group")
+        for group in data["types"]
+    ]
+    return join([_legend(data), groups])
+
+
+def _heading(group: Data) -> Markup:
+    scale = f"0 to {number(group['most_cores'])} cores across, 0 to {watts(group['most_watts'])} up"
+    nodes = counted(len(group["nodes"]), "node")
+    words = element("small", f"{nodes}, each {scale}")
+    return element("h3", group["server_type"], " ", words)
+
+
+def _figures(group: Data, detail: Detail) -> list[Child]:
+    drawn = [_figure(node, group) for node in detail.cut(group["nodes"])]
+    return [
+        element("div", drawn, class_="curves"),
+        detail.rest(group["nodes"], f"nodes of {group['server_type']}"),
+    ]
+
+
+def _figure(node: Data, group: Data) -> Markup:
+    added = (node["cpu_after"] or 0) - (node["cpu_before"] or 0)
+    changed = added > _LEAST_CORES
+    caption: list[Child] = [element("b", node["node"])]
+    if not node["cpu"]:
+        picture = element("p", "no power curve", class_="none")
+    else:
+        scale = _Scale(group["most_cores"], group["most_watts"])
+        picture = _picture(node, scale, changed)
+    if changed and node["watts_after"] is not None and node["watts_before"] is not None:
+        more = node["watts_after"] - node["watts_before"]
+        caption.append(f"{number(added, 1, sign=True)} cores, {watts(more, sign=True)}")
+    elif changed:
+        caption.append(f"{number(added, 1, sign=True)} cores")
+    return element(
+        "figure", picture, element("figcaption", caption), class_=None if changed else "spared"
+    )
+
+
+class _Scale(t.NamedTuple):
+    """From cores and watts to units of the picture."""
+
+    most_cores: float
+    most_watts: float
+
+    def x(self, cores: float) -> str:
+        span = _WIDTH - 2 * _MARGIN
+        return _short(_MARGIN + span * min(1.0, cores / (self.most_cores or 1.0)))
+
+    def y(self, watt: float) -> str:
+        span = _HEIGHT - 2 * _MARGIN
+        return _short(_HEIGHT - _MARGIN - span * min(1.0, watt / (self.most_watts or 1.0)))
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".replace(".0", "")
+
+
+def _line(points: t.Iterable[tuple[str, str]]) -> str:
+    return "M" + " ".join(f"{x} {y}" for x, y in points)
+
+
+def _picture(node: Data, scale: _Scale, changed: bool) -> Markup:
+    points = list(zip(node["cpu"], node["watts"]))
+    shapes = [
+        element("path", d=f"M4 {_HEIGHT - _MARGIN}H{_WIDTH - _MARGIN}", class_="axis"),
+        element("path", d=_line((scale.x(cpu), scale.y(watt)) for cpu, watt in points)),
+    ]
+    before, after = _point(node, "before"), _point(node, "after")
+    if before is not None and after is not None and changed:
+        between = [point for point in points if before[0] < point[0] < after[0]]
+        path = [(scale.x(cpu), scale.y(watt)) for cpu, watt in [before, *between, after]]
+        shapes.append(element("path", d=_line(path), class_="way"))
+    if before is not None:
+        shapes.append(_circle(before, scale, "was" if changed else "same"))
+    if after is not None and changed:
+        shapes.append(_circle(after, scale, "is"))
+    measured = node["measured_after"]
+    if measured is not None and after is not None:
+        x, y = scale.x(after[0]), scale.y(measured)
+        shapes.append(element("path", d=f"M{x} {y}m-5 0h10", class_="mark"))
+    return element(
+        "svg",
+        shapes,
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        aria_label=_words(node, changed),
+    )
+
+
+def _point(node: Data, when: str) -> tuple[float, float] | None:
+    cpu, watt = node[f"cpu_{when}"], node[f"watts_{when}"]
+    return None if cpu is None or watt is None else (cpu, watt)
+
+
+def _circle(point: tuple[float, float], scale: _Scale, class_: str) -> Markup:
+    return element("circle", cx=scale.x(point[0]), cy=scale.y(point[1]), r=3, class_=class_)
+
+
+def _words(node: Data, changed: bool) -> str:
+    if node["watts_before"] is None or node["cpu_before"] is None:
+        return f"Power curve of {node['node']}"
+    before = f"{number(node['cpu_before'], 1)} cores at {watts(node['watts_before'])}"
+    if not changed or node["watts_after"] is None:
+        return f"{node['node']}: {before}"
+    return f"{node['node']}: from {before} to {number(node['cpu_after'], 1)} cores at " + watts(
+        node["watts_after"]
+    )
+
+
+def _legend(data: Data) -> Markup:
+    nodes = [node for group in data["types"] for node in group["nodes"]]
+    planned = any(node["cpu_after"] is not None for node in nodes)
+    measured = any(node["measured_after"] is not None for node in nodes)
+    items = [element("li", element("i", class_="key line"), "predicted watts over cores in use")]
+    if planned:
+        items.append(element("li", element("i", class_="key was"), "before"))
+        items.append(element("li", element("i", class_="key is"), "after, predicted"))
+        items.append(element("li", element("i", class_="key same"), "unchanged"))
+    if measured:
+        items.append(element("li", element("i", class_="key dash"), "after, measured"))
+    return element("ul", items, class_="legend")
+
+
+SECTION = Section("power_curves", "Power curves", _collect, _render)

@@ -1,0 +1,117 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""How far the predictions were from what the BMCs measured, by type of server."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    number,
+    percent,
+    watts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    bar,
+    note,
+    table,
+)
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    is_after = fleet.state == "measured"
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for node in fleet.nodes:
+        predicted, measured = _pair(node, is_after)
+        if predicted is not None and measured:
+            pairs.setdefault(node.server_type, []).append((predicted, measured))
+    if not pairs:
+        return None
+    everything = [pair for of_type in pairs.values() for pair in of_type]
+    return {
+        "of": "after" if is_after else "before",
+        "types": [{"server_type": n, **_errors(pairs[n])} for n in sorted(pairs, key=natural)],
+        "fleet": _errors(everything),
+    }
+
+
+def _pair(node: Node, is_after: bool) -> tuple[float | None, float | None]:
+    if is_after:
+        return node.predicted_after, node.measured_after
+    return node.predicted_before, node.measured_before
+
+
+def _errors(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
+    """``bias`` is of the sum, ``node_error`` the mean absolute error of a node; both in percent."""
+    predicted, measured = (sum(side) for side in zip(*pairs))
+    errors = [abs(one / other - 1) for one, other in pairs]
+    return {
+        "nodes": len(pairs),
+        "predicted_watts": round(predicted, 1),
+        "measured_watts": round(measured, 1),
+        "bias_percent": round(100 * (predicted / measured - 1), 2),
+        "node_error_percent": round(100 * sum(errors) / len(errors), 2),
+        "worst_error_percent": round(100 * max(errors), 2),
+    }
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    columns = [
+        Column("Server type"),
+        Column("Nodes", True),
+        Column("Predicted", True),
+        Column("Measured", True),
+        Column("Sum off by", True),
+        Column("A node is off by"),
+        Column("Worst", True),
+    ]
+    types = data["types"]
+    most = max(entry["node_error_percent"] for entry in types)
+    rows = [_row(entry["server_type"], entry, most) for entry in detail.cut(types)]
+    rows.append(_row("all", data["fleet"], most))
+    when = "after" if data["of"] == "after" else "before"
+    return join(
+        [
+            element(
+                "p",
+                f"The fleet's sum was off by {percent(data['fleet']['bias_percent'], sign=True)}, "
+                f"a node by {percent(data['fleet']['node_error_percent'])} on average, "
+                f"{when} the placement.",
+                class_="lead",
+            ),
+            table("Prediction error by server type", columns, rows),
+            detail.rest(types, "server types"),
+            note(
+                "Off by: predicted less measured. A type that is off by much, and by more each "
+                "time, has a model that wants new training."
+            ),
+        ]
+    )
+
+
+def _row(name: str, entry: Data, most: float) -> list[Markup | str]:
+    error = entry["node_error_percent"]
+    track = bar(error, most, "base")
+    return [
+        name,
+        number(entry["nodes"]),
+        watts(entry["predicted_watts"]),
+        watts(entry["measured_watts"]),
+        percent(entry["bias_percent"], sign=True),
+        element("span", track, element("span", percent(error)), class_="bar"),
+        percent(entry["worst_error_percent"]),
+    ]
+
+
+SECTION = Section("prediction_error", "Prediction error", _collect, _render)

@@ -1,0 +1,164 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why: what a core costs on each type of server, and which types got the load."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    LACKING,
+    listed,
+    number,
+    quantity,
+    watts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    bar,
+    note,
+    table,
+)
+
+_LEAST_CORES = 1e-6
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    if fleet.state == "observed":
+        return None
+    types: dict[str, list[Node]] = {}
+    for node in fleet.nodes:
+        types.setdefault(node.server_type, []).append(node)
+    entries = [_of_type(name, types[name]) for name in sorted(types, key=natural)]
+    return {"types": sorted(entries, key=_order)}
+
+
+def _order(entry: Data) -> tuple[bool, float]:
+    """Those with load first; the cheapest core first; those without a price last."""
+    price = entry["watts_per_core"]
+    return entry["cores_added"] <= _LEAST_CORES, float("inf") if price is None else price
+
+
+def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
+    cores = sum(node.added_cores for node in nodes)
+    priced = [node for node in nodes if None not in (node.predicted_before, node.predicted_after)]
+    added = sum((node.predicted_after or 0) - (node.predicted_before or 0) for node in priced)
+    paid_for = sum(node.added_cores for node in priced)
+    best = [price for price in map(_best_price, nodes) if price is not None]
+    price = None
+    if paid_for > _LEAST_CORES:
+        price = added / paid_for
+    elif best and cores <= _LEAST_CORES:
+        price = sum(best) / len(best)
+    return {
+        "server_type": name,
+        "nodes": len(nodes),
+        "nodes_used": sum(node.pods > 0 for node in nodes),
+        "pods": sum(node.pods for node in nodes),
+        "cores": round(sum(node.cores or 0.0 for node in nodes), 3),
+        "cores_added": round(cores, 3),
+        "watts_added": round(added, 1),
+        "watts_per_core": None if price is None else round(price, 3),
+    }
+
+
+def _best_price(node: Node) -> float | None:
+    """The fewest watts a core that any load could be had for on top of the node's present one."""
+    if len(node.cpu) < 2 or node.cpu_before is None:
+        return None
+    start = node.watts_at(node.cpu_before)
+    prices = [
+        (watt - start) / (cpu - node.cpu_before)
+        for cpu, watt in zip(node.cpu, node.watts)
+        if cpu - node.cpu_before > _LEAST_CORES
+    ]
+    return min(prices, default=None)
+
+
+def why(data: Data) -> str:
+    """The reason for the placement in one or two sentences; empty where no pod was placed."""
+    used = [entry for entry in data["types"] if entry["cores_added"] > _LEAST_CORES]
+    spared = [entry for entry in data["types"] if entry["cores_added"] <= _LEAST_CORES]
+    if not used:
+        return ""
+    names = listed([entry["server_type"] for entry in used])
+    text = f"The load went to {names}"
+    text += f", where a core costs {_range(used)}." if _range(used) else "."
+    if spared:
+        names = listed([entry["server_type"] for entry in spared], most=2)
+        text += f" {names} {'was' if len(spared) == 1 else 'were'} spared"
+        text += (
+            f": at best a core costs {_range(spared, lowest=True)} there."
+            if _range(spared)
+            else "."
+        )
+    return text
+
+
+def _range(entries: t.Sequence[Data], lowest: bool = False) -> str:
+    prices = [entry["watts_per_core"] for entry in entries if entry["watts_per_core"] is not None]
+    if not prices:
+        return ""
+    low, high = number(min(prices), 1), number(max(prices), 1)
+    return f"{low}\u202fW" if lowest or low == high else f"{low} to {high}\u202fW"
+
+
+_COLUMNS = (
+    Column("Server type"),
+    Column("Watts a core"),
+    Column("Cores given"),
+    Column("Pods", True),
+    Column("Nodes used", True),
+    Column("Adds", True),
+)
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    entries = data["types"]
+    dearest = max((entry["watts_per_core"] or 0 for entry in entries), default=0)
+    most = max((entry["cores_added"] for entry in entries), default=0)
+    rows = [_row(entry, dearest, most) for entry in detail.cut(entries)]
+    reason = why(data)
+    return join(
+        [
+            element("p", reason, class_="lead") if reason else None,
+            table("What a core costs on each type of server", _COLUMNS, rows),
+            detail.rest(entries, "server types"),
+            note(
+                "Watts a core: where pods were placed, the predicted watts that they add for each "
+                "core that they use; where none were, the best price that any load could have had."
+            ),
+        ]
+    )
+
+
+def _row(entry: Data, dearest: float, most: float) -> list[Markup | str]:
+    is_used = entry["cores_added"] > _LEAST_CORES
+    kind = "ours" if is_used else "base"
+    price, cores = entry["watts_per_core"], entry["cores_added"]
+    given = f"{number(cores, 1 if cores < 100 else 0)} of {number(entry['cores'])}"
+    return [
+        entry["server_type"],
+        _bar_cell(bar(price or 0, dearest, kind), quantity(price, "W", 2)),
+        _bar_cell(bar(cores, most, kind), given if is_used else "spared", "bar wide"),
+        number(entry["pods"]) if is_used else LACKING,
+        f"{number(entry['nodes_used'])} of {number(entry['nodes'])}",
+        watts(entry["watts_added"], sign=True) if is_used else LACKING,
+    ]
+
+
+def _bar_cell(track: Markup, text: str, class_: str = "bar") -> Markup:
+    return element("span", track, element("span", text), class_=class_)
+
+
+SECTION = Section("server_types", "Why these nodes", _collect, _render)

@@ -1,0 +1,107 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The same pods on the same snapshot by other strategies, as predicted."""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    number,
+    percent,
+    watts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    bar,
+    note,
+    table,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import is_comparable
+
+_WORDS = {
+    "optimal": "optimal: all pods at once",
+    "greedy": "greedy: one pod after the other",
+    "minimize_power": "minimize_power: WAO's score",
+    "peaks": "peaks: the PEAKS score",
+    "spread": "spread: as the default scheduler does",
+}
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    plan = fleet.plan or {}
+    others = plan.get("comparison")
+    if fleet.state == "observed" or not others:
+        return None
+    before, after = plan["watts"]["before"], plan["watts"]["after"]
+    placed = len(plan["placements"])
+    ours = {
+        "strategy": "this plan",
+        "watts_added": after - before,
+        "placed": placed,
+        "ours": True,
+        "comparable": True,
+    }
+    entries = [
+        {
+            "strategy": entry["strategy"],
+            "watts_added": entry["watts_added"],
+            "placed": entry["placed"],
+            "ours": False,
+            "comparable": is_comparable(entry, plan),
+        }
+        for entry in others
+    ]
+    return {
+        "lower_bound_added": round(plan["watts"]["lower_bound"] - before, 1),
+        "proven": bool(plan.get("proven")),
+        "strategies": [
+            {**entry, "watts_added": round(entry["watts_added"], 1)}
+            for entry in [ours, *sorted(entries, key=lambda entry: float(entry["watts_added"]))]
+        ],
+    }
+
+
+def _render(data: Data, _detail: Detail) -> Markup:
+    entries = data["strategies"]
+    ours = entries[0]["watts_added"]
+    most = max(entry["watts_added"] for entry in entries)
+    columns = [Column("Strategy"), Column("Pods add"), Column("Placed", True), Column("More", True)]
+    rows = []
+    for entry in entries:
+        added = entry["watts_added"]
+        comparable = entry["comparable"]
+        more = "" if entry["ours"] else "other pods placed"
+        if comparable and not entry["ours"] and ours > 0:
+            more = percent(100 * (added / ours - 1), sign=True)
+        track = bar(added, most, "ours" if entry["ours"] else "other" if comparable else "base")
+        rows.append(
+            [
+                _WORDS.get(entry["strategy"], entry["strategy"]),
+                element("span", track, element("span", watts(added)), class_="bar"),
+                number(entry["placed"]),
+                more,
+            ]
+        )
+    bound = watts(data["lower_bound_added"])
+    words = "and this plan is proven to be the best" if data["proven"] else "by a proven bound"
+    return join(
+        [
+            table("Watts that the pods add, by strategy", columns, rows),
+            note(
+                "Predicted on the same snapshot with the same curves. No placement of these pods "
+                f"can add less than {bound}, {words}."
+            ),
+        ]
+    )
+
+
+SECTION = Section("strategies", "Other strategies", _collect, _render)

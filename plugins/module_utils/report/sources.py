@@ -1,0 +1,92 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The documents of one run folder, as far as they are there."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
+
+Document = t.Mapping[str, t.Any]
+
+# Field of Sources → (file in the run folder, kind of document).
+_FILES: dict[str, tuple[str, documents.DocumentKind]] = {
+    "snapshot": ("snapshot.json", "snapshot"),
+    "readings": ("readings.json", "readings"),
+    "curves": ("curves.json", "curves"),
+    "plan": ("plan.json", "plan"),
+    "bindings": ("bound/bindings.json", "bindings"),
+    "bound_plan": ("bound/plan.json", "plan"),
+    "bound_snapshot": ("bound/snapshot.json", "snapshot"),
+    "bound_readings": ("bound/readings.json", "readings"),
+    "bound_curves": ("bound/curves.json", "curves"),
+    "baseline": ("baseline.json", "readings"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a reader may choose.
+
+    ``settle_seconds`` is how long after the last binding a reading counts as one of the new state;
+    of ``rack_labels`` the first that a node bears names its rack.
+    """
+
+    title: str = ""
+    settle_seconds: float = 60.0
+    type_label: str = "node.kubernetes.io/instance-type"
+    rack_labels: tuple[str, ...] = ("wattwise.github.io/rack", "topology.kubernetes.io/zone")
+    position_label: str = "wattwise.github.io/rack-unit"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a report is made from; None where a document is not there.
+
+    ``snapshot`` to ``plan`` are of the last run. ``bindings`` and ``bound_…`` are of the last run
+    that bound something. ``baseline`` is what the BMCs said while another scheduler's choice ran.
+    """
+
+    snapshot: Document
+    readings: Document | None = None
+    curves: Document | None = None
+    plan: Document | None = None
+    bindings: Document | None = None
+    bound_plan: Document | None = None
+    bound_snapshot: Document | None = None
+    bound_readings: Document | None = None
+    bound_curves: Document | None = None
+    baseline: Document | None = None
+    options: Options = field(default_factory=Options)
+
+    @property
+    def time(self) -> str:
+        """The time of the newest document, which is the report's."""
+        given = [getattr(self, name) for name in _FILES]
+        times = [document["time"] for document in given if document is not None]
+        return str(max(times, key=parse_time))
+
+
+def read(folder: str, options: Options) -> Sources:
+    """Read and check the documents in a run folder.
+
+    Raises InvalidInput where the snapshot is missing or a document is not what it must be.
+    """
+    path = Path(folder).expanduser()
+    if not (path / "snapshot.json").exists():
+        raise InvalidInput(
+            f"There is nothing to report in {path}: it holds no snapshot.json; run "
+            "wattwise.kube.observe or wattwise.kube.place first, or name their run folder"
+        )
+    found = {
+        name: documents.load(str(path / file), kind)
+        for name, (file, kind) in _FILES.items()
+        if (path / file).exists()
+    }
+    return Sources(**found, options=options)

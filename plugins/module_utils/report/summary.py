@@ -1,0 +1,98 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The report in ten lines for a person and as one small document for machines."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    counted,
+    number,
+    percent,
+)
+
+Report = t.Mapping[str, t.Any]
+
+_ROWS = (
+    ("measured_before", "before"),
+    ("baseline", "default scheduler"),
+    ("predicted_after", "wattwise, predicted"),
+    ("measured_after", "wattwise, measured"),
+)
+
+
+def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
+    """The summary document; ``lines`` is what a person reads on a terminal."""
+    first = report["sections"]["headline"]
+    hottest, waiting, failing = first["hottest"], first["waiting"], first["failing"]
+    return {
+        "document": documents.document_name("summary"),
+        "time": report["time"],
+        "title": report["title"],
+        "state": report["state"],
+        "nodes": first["nodes"],
+        "placed": first["placed"],
+        "waiting": waiting,
+        "failing": failing,
+        "watts": first["watts"],
+        "added": first["added"],
+        "saved": first["saved"],
+        "hottest": hottest,
+        "report": page_path,
+        "lines": [
+            _placed(first, waiting),
+            *_watts(first),
+            *([] if hottest is None else [_hottest(hottest)]),
+            _failing(failing, first),
+            f"report: {page_path}",
+        ],
+    }
+
+
+def _placed(first: Report, waiting: int) -> str:
+    verb = "would be placed" if first["state"] == "planned" else "placed"
+    pods = counted(first["placed"], "pod")
+    used = f" on {number(first['nodes_used'])} of {counted(first['nodes'], 'node')}"
+    return f"{pods} {verb}{used if first['placed'] else ''}, {number(waiting)} left waiting"
+
+
+def _watts(first: Report) -> list[str]:
+    """A line for each sum that is known, and what was saved."""
+    lines = []
+    for name, label in _ROWS if first["state"] != "observed" else (("measured_before", "fleet"),):
+        value, added = first["watts"][name], first["added"].get(name)
+        if value is not None:
+            plus = "" if added is None else f"   the pods add {_plain(added)} W"
+            lines.append(f"{label:<20} {_plain(value):>8} W{plus}")
+        elif name == "measured_after" and first["state"] == "pending":
+            lines.append(f"{label:<20} pending; read it after {first['pending_until']}")
+    saved = first["saved"]
+    if saved is not None:
+        share = saved["percent_of_added"]
+        words = "" if share is None else f"   {_words(percent(share))} of what they add otherwise"
+        label = "saved" if saved["basis"] == "measured" else "saved, predicted"
+        lines.append(f"{label:<20} {_plain(saved['watts']):>8} W{words}")
+    return lines
+
+
+def _plain(value: float) -> str:
+    return _words(number(value))
+
+
+def _words(text: str) -> str:
+    """For terminals: an ordinary minus and space."""
+    return text.replace("\u2212", "-").replace("\u202f", " ")
+
+
+def _hottest(hottest: Report) -> str:
+    value = _words(number(hottest["inlet_celsius"], 1))
+    return f"{'hottest inlet':<20} {value:>8} °C   {hottest['node']}"
+
+
+def _failing(failing: int, first: Report) -> str:
+    lacking = len(first["left_out"])
+    words = f"   {counted(lacking, 'node')} not in the sums" if lacking and first["counted"] else ""
+    return f"{'failing endpoints':<20} {number(failing):>8}{words}"

@@ -1,0 +1,136 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Watts of the whole fleet, added up over the same nodes each time, and what was saved.
+
+Sums over different nodes cannot be compared. So a node counts only if every quantity that is shown
+is known of it; a quantity that is known of less than half of the nodes is not shown.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document
+
+_OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
+    "measured_before": lambda node: node.measured_before,
+    "predicted_before": lambda node: node.predicted_before,
+    "predicted_after": lambda node: node.predicted_after,
+    "measured_after": lambda node: node.measured_after,
+    "baseline": lambda node: node.baseline,
+}
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Watts that the pods add less than ``against_added``, which they add where ``against`` rules.
+
+    ``basis`` says what the two sides are: ``measured`` both, ``predicted`` ours or both.
+    """
+
+    watts: float
+    against: str
+    against_added: float
+    basis: str
+
+    @property
+    def percent_of_added(self) -> float | None:
+        return 100 * self.watts / self.against_added if self.against_added > 0 else None
+
+    def as_dict(self) -> dict[str, t.Any]:
+        share = self.percent_of_added
+        return {
+            "watts": round(self.watts, 1),
+            "percent_of_added": None if share is None else round(share, 1),
+            "against": self.against,
+            "against_added": round(self.against_added, 1),
+            "basis": self.basis,
+        }
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums in watts, None where not shown; ``left_out`` are the nodes that are in none of them."""
+
+    watts: dict[str, t.Optional[float]]
+    counted: int
+    left_out: tuple[str, ...]
+
+    @property
+    def before(self) -> float | None:
+        """As measured, else as predicted."""
+        measured = self.watts["measured_before"]
+        return self.watts["predicted_before"] if measured is None else measured
+
+    def added(self, name: str) -> float | None:
+        """What the pods add, by this quantity: predicted less predicted, measured less measured."""
+        value, before = self.watts[name], self.before
+        if name == "predicted_after":
+            before = self.watts["predicted_before"]
+        return None if value is None or before is None else value - before
+
+    @property
+    def our_added(self) -> float | None:
+        """What the placement adds as measured, else as predicted."""
+        measured = self.added("measured_after")
+        return self.added("predicted_after") if measured is None else measured
+
+
+def add_up(fleet: Fleet) -> Totals:
+    """Sum every quantity over the nodes of which all shown quantities are known."""
+    names_of_state = ("measured_before",) if fleet.state == "observed" else tuple(_OF_NODE)
+    shown = [
+        name
+        for name, value in _OF_NODE.items()
+        if fleet.nodes
+        and name in names_of_state
+        and 2 * sum(value(node) is not None for node in fleet.nodes) >= len(fleet.nodes)
+    ]
+    complete = [
+        node for node in fleet.nodes if all(_OF_NODE[name](node) is not None for name in shown)
+    ]
+    if not shown:
+        complete = []
+    sums = {
+        name: sum(t.cast(float, _OF_NODE[name](node)) for node in complete)
+        if name in shown and complete
+        else None
+        for name in _OF_NODE
+    }
+    names = {node.name for node in complete}
+    left_out = tuple(node.name for node in fleet.nodes if node.name not in names)
+    return Totals(sums, len(complete), left_out)
+
+
+def is_comparable(entry: Document, plan: Document) -> bool:
+    """Whether a strategy placed as many pods as the plan, and as many on nodes with a curve."""
+    unpriced = set(plan.get("unpriced") or [])
+    on_unpriced = sum(placement["node"] in unpriced for placement in plan["placements"])
+    return (entry["placed"], entry.get("placed_unpriced", 0)) == (
+        len(plan["placements"]),
+        on_unpriced,
+    )
+
+
+def saving(fleet: Fleet, totals: Totals) -> Saving | None:
+    """What the placement saves, by the best evidence that there is; None without any.
+
+    First the BMCs under both schedulers, then the BMCs under the other one against our prediction,
+    then the predictions of a strategy that spreads pods, as the default scheduler does.
+    """
+    if fleet.state not in ("planned", "pending", "measured"):
+        return None
+    added, theirs = totals.our_added, totals.added("baseline")
+    if added is not None and theirs is not None:
+        basis = "predicted" if totals.watts["measured_after"] is None else "measured"
+        return Saving(theirs - added, "default scheduler", theirs, basis)
+    plan = fleet.plan or {}
+    for entry in plan.get("comparison") or []:
+        if entry["strategy"] == "spread" and is_comparable(entry, plan):
+            theirs = entry["watts_after"] - plan["watts"]["before"]
+            saved = entry["watts_after"] - plan["watts"]["after"]
+            return Saving(saved, "spreading the pods", theirs, "predicted")
+    return None

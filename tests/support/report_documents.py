@@ -1,0 +1,228 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run folder of any size, as the steps of the main job leave it; equal calls, equal files."""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+
+Json = dict[str, t.Any]
+
+PLANNED = "2026-01-31T12:00:00Z"
+BOUND = "2026-01-31T12:00:10Z"
+READ_AGAIN = "2026-01-31T12:05:00Z"
+# Idle watts, watts of the first core, and how the price of a core grows to full load; cores.
+TYPES = {
+    "altra-max-128c": (85.0, 0.8, 1.4, 128),
+    "epyc-9754-128c": (90.0, 1.9, 1.3, 128),
+    "xeon-8480-112c": (210.0, 2.1, 4.0, 112),
+    "epyc-7351-32c": (110.0, 9.0, 0.3, 32),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the folder is like.
+
+    Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
+    name of them and of pods bears ``suffix``.
+    """
+
+    nodes: int = 20
+    racks: int = 4
+    pods: int = 60
+    waiting: int = 0
+    lacking: int = 0
+    bound: bool = True
+    read_again: bool = True
+    baseline: bool = True
+    comparison: bool = True
+    suffix: str = ""
+
+
+STANDARD = Case()
+
+
+def write(folder: Path, case: Case = STANDARD) -> Path:
+    """Write the documents of the case; return the folder."""
+    (folder / "bound").mkdir(parents=True, exist_ok=True)
+    chance = random.Random(1)
+    nodes = [_node(number, case) for number in range(case.nodes)]
+    known = nodes[: case.nodes - case.lacking]
+    added = _added_cores(known, case)
+    before = {_name(node): _watts(node, 0.0) for node in known}
+    after = {_name(node): _watts(node, added.get(_name(node), 0.0)) for node in known}
+    curves = {_name(node): _curve(node) for node in known}
+    readings = _readings(nodes, before, PLANNED, chance)
+    plan = _plan(known, before, after, added, case)
+    place = folder / "bound" if case.bound else folder
+    _write(place, "snapshot", {"cluster": {}, "nodes": nodes, "pods": []}, PLANNED)
+    _write(place, "readings", readings, PLANNED)
+    _write(place, "curves", {"curves": curves, "errors": []}, PLANNED)
+    _write(place, "plan", plan, PLANNED)
+    if case.bound:
+        placements = [_plain(entry) for entry in plan["placements"]]
+        body = {"bound": placements, "skipped": [], "errors": [], "plan_time": PLANNED}
+        _write(place, "bindings", body, BOUND)
+        _write_last_run(folder, case, nodes, plan, curves, after if case.read_again else before)
+    if case.baseline:
+        spread = {name: watts * 1.25 for name, watts in before.items()}
+        _write(folder, "readings", _readings(nodes, spread, PLANNED, chance), PLANNED, "baseline")
+    return folder
+
+
+def _write_last_run(
+    folder: Path, case: Case, nodes: list[Json], plan: Json, curves: Json, watts: dict[str, float]
+) -> None:
+    """What a run leaves that came after the binding, or, if not read again, the same run."""
+    moment = READ_AGAIN if case.read_again else PLANNED
+    pods = [_running(entry) for entry in plan["placements"]] if case.read_again else []
+    _write(folder, "snapshot", {"cluster": {}, "nodes": nodes, "pods": pods}, moment)
+    _write(folder, "readings", _readings(nodes, watts, moment, random.Random(2)), moment)
+    _write(folder, "curves", {"curves": curves, "errors": []}, moment)
+    last = {**plan, "placements": []} if case.read_again else plan
+    _write(folder, "plan", last, moment)
+
+
+def _write(folder: Path, kind: str, body: Json, time: str, name: str = "") -> None:
+    path = folder / f"{name or kind}.json"
+    documents.write(str(path), t.cast("documents.DocumentKind", kind), {**body, "time": time})
+
+
+def _name(node: Json) -> str:
+    return str(node["metadata"]["name"])
+
+
+def _node(number: int, case: Case) -> Json:
+    rack, index = number % case.racks, number // case.racks
+    server_type = list(TYPES)[number % 7 % len(TYPES)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": f"r{rack + 1}-n{index + 1:02d}{case.suffix}",
+            "labels": {
+                "node.kubernetes.io/instance-type": server_type + case.suffix,
+                "topology.kubernetes.io/zone": f"r{rack + 1}{case.suffix}",
+                "wattwise.github.io/rack-unit": str(2 * index + 1),
+            },
+        },
+        "status": {"allocatable": {"cpu": str(TYPES[server_type][3])}},
+    }
+
+
+def _watts(node: Json, cores: float) -> float:
+    label = node["metadata"]["labels"]["node.kubernetes.io/instance-type"]
+    idle, first, growth, most = next(
+        values for name, values in TYPES.items() if label.startswith(name)
+    )
+    return idle + first * cores * (1 + (growth - 1) * cores / most / 2)
+
+
+def _curve(node: Json) -> Json:
+    most = int(node["status"]["allocatable"]["cpu"])
+    cpu = [round(most * step / 20, 3) for step in range(21)]
+    return {"cpu": cpu, "watts": [round(_watts(node, cores), 2) for cores in cpu]}
+
+
+def _added_cores(known: list[Json], case: Case) -> dict[str, float]:
+    """Pods of one core in use, dealt to the nodes of the cheapest types up to 80 % of each."""
+    added: dict[str, float] = {}
+    order = sorted(known, key=lambda node: _watts(node, 1.0) - _watts(node, 0.0))
+    left = case.pods
+    for node in order:
+        taken = min(left, int(0.8 * int(node["status"]["allocatable"]["cpu"])))
+        added[_name(node)] = float(taken)
+        left -= taken
+    assert left == 0, "the case has more pods than its nodes take"
+    return added
+
+
+def _readings(nodes: list[Json], watts: dict[str, float], time: str, chance: random.Random) -> Json:
+    readings: Json = {}
+    errors: list[Json] = []
+    for node in nodes:
+        name = _name(node)
+        if name not in watts:
+            empty = dict.fromkeys(("inlet_celsius", "delta_p_pascal", "power_watts"))
+            readings[name] = {**empty, "time": time, "times": {}, "source": {}, "stale": False}
+            detail = f"Cannot connect to the BMC of {name}"
+            error = {"name": name, "endpoint": "https://127.0.0.1:1", "reason": "unreachable"}
+            errors.append({**error, "detail": detail})
+            continue
+        values = {
+            "inlet_celsius": round(17 + chance.random() * 12, 1),
+            "delta_p_pascal": round(8 + chance.random() * 6, 1),
+            "power_watts": round(watts[name] * (1 + chance.gauss(0, 0.02)), 1),
+        }
+        readings[name] = {
+            **values,
+            "time": time,
+            "times": dict.fromkeys(values, time),
+            "source": dict.fromkeys(values, "read"),
+            "stale": False,
+        }
+    return {"readings": readings, "errors": errors}
+
+
+def _plan(
+    known: list[Json],
+    before: dict[str, float],
+    after: dict[str, float],
+    added: dict[str, float],
+    case: Case,
+) -> Json:
+    names = [name for name, cores in added.items() for _pod in range(int(cores))]
+    placements = [
+        {"namespace": "shop", "pod": f"web-{number}-7d9f8b6c5d-x2k4p{case.suffix}", "node": node}
+        for number, node in enumerate(names)
+    ]
+    low, high = sum(before.values()), sum(after.values())
+    strategies = {"greedy": 1.06, "minimize_power": 1.3, "spread": 1.8}
+    compared = [
+        {
+            "strategy": name,
+            "watts_after": round(low + (high - low) * factor, 3),
+            "watts_added": round((high - low) * factor, 3),
+            "placed": case.pods,
+            "unplaced": case.waiting,
+        }
+        for name, factor in strategies.items()
+    ]
+    message = f"0/{case.nodes} nodes are available: {case.nodes} Insufficient cpu.{case.suffix}"
+    return {
+        "placements": placements,
+        "watts": {"before": low, "after": high, "lower_bound": low + 0.99 * (high - low)},
+        "unplaced": [
+            {"namespace": "shop", "pod": f"large-{number}{case.suffix}", "message": message}
+            for number in range(case.waiting)
+        ],
+        "nodes": [
+            {
+                "name": _name(node),
+                "cpu_before": 0.0,
+                "cpu_after": added.get(_name(node), 0.0),
+                "watts_before": round(before[_name(node)], 3),
+                "watts_after": round(after[_name(node)], 3),
+            }
+            for node in known
+        ],
+        **({"comparison": compared} if case.comparison else {}),
+    }
+
+
+def _plain(placement: Json) -> Json:
+    return {key: placement[key] for key in ("namespace", "pod", "node")}
+
+
+def _running(placement: Json) -> Json:
+    return {
+        "metadata": {"namespace": placement["namespace"], "name": placement["pod"]},
+        "spec": {"nodeName": placement["node"]},
+    }

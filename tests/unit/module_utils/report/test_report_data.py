@@ -1,0 +1,277 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the report says of the documents of a run folder."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    TARGET_REASONS,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
+    SECTIONS,
+    failing_endpoints,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
+from support.report_documents import STANDARD, Case, write
+
+Json = dict[str, t.Any]
+
+
+def report_of(folder: Path, case: Case = STANDARD, **options: t.Any) -> Json:
+    return build_from(str(write(folder, case)), **options)
+
+
+def change(path: Path, **members: t.Any) -> Json:
+    """Replace members of a document."""
+    body: Json = {**json.loads(path.read_text()), **members}
+    path.write_text(json.dumps(body))
+    return body
+
+
+def test_equal_documents_give_equal_reports_with_the_time_of_the_newest(tmp_path: Path) -> None:
+    one = report_of(tmp_path / "one")
+    two = report_of(tmp_path / "two")
+    assert one == two
+    assert one["time"] == "2026-01-31T12:05:00Z"
+    documents.check(one, "report", "here")
+
+
+@pytest.mark.parametrize(
+    ("case", "state"),
+    [
+        (Case(pods=0, bound=False, baseline=False), "observed"),
+        (Case(bound=False), "planned"),
+        (Case(read_again=False), "pending"),
+        (Case(), "measured"),
+    ],
+)
+def test_the_report_says_how_far_the_placement_has_come(
+    tmp_path: Path, case: Case, state: str
+) -> None:
+    report = report_of(tmp_path, case)
+    headline = report["sections"]["headline"]
+    assert report["state"] == headline["state"] == state
+    is_measured = headline["watts"]["measured_after"] is not None
+    assert is_measured == (state == "measured")
+
+
+# The pods were bound at 12:00:10, the BMCs read again at 12:05:00.
+@pytest.mark.parametrize(("settle", "state"), [(290, "measured"), (291, "pending")])
+def test_measured_after_needs_readings_that_are_younger_by_the_time_to_settle(
+    tmp_path: Path, settle: float, state: str
+) -> None:
+    report = report_of(tmp_path, settle_seconds=settle)
+    assert report["state"] == state
+    curves = report["sections"]["power_curves"]["types"]
+    measured = {node["measured_after"] is None for kind in curves for node in kind["nodes"]}
+    assert measured == {state == "pending"}
+
+
+def test_a_last_value_is_no_measurement_of_the_new_state(tmp_path: Path) -> None:
+    write(tmp_path)
+    path = tmp_path / "readings.json"
+    readings = json.loads(path.read_text())["readings"]
+    for reading in readings.values():
+        reading["source"]["power_watts"] = "last"
+    change(path, readings=readings)
+    assert build_from(str(tmp_path))["state"] == "pending"
+
+
+def test_a_newer_empty_plan_does_not_hide_the_bound_one_and_a_full_one_does(
+    tmp_path: Path,
+) -> None:
+    report = report_of(tmp_path)
+    assert report["sections"]["headline"]["placed"] == 60
+    again = json.loads((tmp_path / "bound" / "plan.json").read_text())["placements"][:3]
+    change(tmp_path / "plan.json", placements=again)
+    report = build_from(str(tmp_path))
+    assert (report["state"], report["sections"]["headline"]["placed"]) == ("planned", 3)
+
+
+def test_documents_that_are_not_of_one_placement_are_not_joined(tmp_path: Path) -> None:
+    write(tmp_path)
+    change(tmp_path / "bound" / "bindings.json", plan_time="2026-01-30T12:00:00Z")
+    assert build_from(str(tmp_path))["state"] == "observed"
+
+
+def test_sums_are_over_the_nodes_of_which_every_value_is_known(tmp_path: Path) -> None:
+    report = report_of(tmp_path, Case(lacking=4))
+    headline = report["sections"]["headline"]
+    assert headline["counted"] == 16
+    readings = json.loads((tmp_path / "readings.json").read_text())["readings"]
+    lacking = [name for name, reading in readings.items() if reading["power_watts"] is None]
+    assert sorted(headline["left_out"]) == sorted(lacking)
+    known = [reading["power_watts"] for name, reading in readings.items() if name not in lacking]
+    assert headline["watts"]["measured_after"] == pytest.approx(sum(known), abs=0.1)
+
+
+def test_a_node_that_lacks_a_value_has_none_and_never_0(tmp_path: Path) -> None:
+    report = report_of(tmp_path, Case(lacking=4))
+    left_out = set(report["sections"]["headline"]["left_out"])
+    sections = report["sections"]
+    cells = [cell for rack in sections["temperatures"]["racks"] for cell in rack["nodes"]]
+    curves = [node for kind in sections["power_curves"]["types"] for node in kind["nodes"]]
+    fresh = sections["freshness"]["nodes"]
+    for entries in (cells, curves, fresh):
+        found = [entry for entry in entries if entry["node"] in left_out]
+        assert len(found) == 4
+        values = [value for entry in found for value in entry.values()]
+        assert not any(value == 0 and value is not False for value in values)
+    assert {cell["inlet_celsius"] for cell in cells if cell["node"] in left_out} == {None}
+
+
+def test_a_quantity_of_which_less_than_half_is_known_is_not_summed(tmp_path: Path) -> None:
+    write(tmp_path)
+    path = tmp_path / "baseline.json"
+    readings = json.loads(path.read_text())["readings"]
+    change(path, readings=dict(list(readings.items())[:9]))
+    headline = build_from(str(tmp_path))["sections"]["headline"]
+    assert headline["watts"]["baseline"] is None
+    assert headline["counted"] == 20
+    assert headline["saved"]["against"] == "spreading the pods"
+
+
+def test_without_any_reading_nothing_is_summed(tmp_path: Path) -> None:
+    report = report_of(tmp_path, Case(pods=0, bound=False, baseline=False, lacking=20))
+    headline = report["sections"]["headline"]
+    assert set(headline["watts"].values()) == {None}
+    assert headline["hottest"] is None
+    assert headline["failing"] == 20
+
+
+@pytest.mark.parametrize(
+    ("case", "against", "basis"),
+    [
+        (Case(), "default scheduler", "measured"),
+        (Case(read_again=False), "default scheduler", "predicted"),
+        (Case(baseline=False), "spreading the pods", "predicted"),
+    ],
+)
+def test_the_saving_says_what_it_is_against_and_how_it_is_known(
+    tmp_path: Path, case: Case, against: str, basis: str
+) -> None:
+    saved = report_of(tmp_path, case)["sections"]["headline"]["saved"]
+    assert (saved["against"], saved["basis"]) == (against, basis)
+    share = 100 * saved["watts"] / saved["against_added"]
+    assert saved["percent_of_added"] == pytest.approx(share, abs=0.1)
+
+
+def test_without_a_comparison_nothing_is_said_to_be_saved(tmp_path: Path) -> None:
+    report = report_of(tmp_path, Case(baseline=False, comparison=False))
+    assert report["sections"]["headline"]["saved"] is None
+    assert "strategies" not in report["sections"]
+
+
+def test_a_strategy_that_placed_other_pods_is_not_a_saving(tmp_path: Path) -> None:
+    write(tmp_path, Case(baseline=False))
+    path = tmp_path / "bound" / "plan.json"
+    compared = json.loads(path.read_text())["comparison"]
+    for other in ({"placed": 59}, {"placed_unpriced": 1}):
+        change(path, comparison=[{**entry, **other} for entry in compared])
+        sections = build_from(str(tmp_path))["sections"]
+        assert sections["headline"]["saved"] is None
+        shown = sections["strategies"]["strategies"]
+        assert [entry["comparable"] for entry in shown] == [True, False, False, False]
+
+
+def test_the_cheapest_type_got_the_load_and_the_spared_ones_say_what_they_would_cost(
+    tmp_path: Path,
+) -> None:
+    types = report_of(tmp_path)["sections"]["server_types"]["types"]
+    assert [entry["server_type"] for entry in types] == [
+        "altra-max-128c",
+        "epyc-9754-128c",
+        "xeon-8480-112c",
+        "epyc-7351-32c",
+    ]
+    assert [entry["pods"] for entry in types] == [60, 0, 0, 0]
+    prices = [entry["watts_per_core"] for entry in types]
+    assert prices == sorted(prices)
+    # The first core is the cheapest of a curve that bends up; the whole curve of one that bends
+    # down: 9 W × (1 + (0.3 − 1) / 2) = 5.85 W.
+    assert prices[1] == pytest.approx(1.9 * (1 + 0.3 * 6.4 / 128 / 2), rel=1e-3)
+    assert prices[3] == pytest.approx(5.85, rel=1e-3)
+
+
+def test_pods_that_ended_or_came_since_are_counted(tmp_path: Path) -> None:
+    write(tmp_path)
+    path = tmp_path / "snapshot.json"
+    pods = json.loads(path.read_text())["pods"]
+    other = {"metadata": {"namespace": "shop", "name": "new"}, "spec": {"nodeName": "r1-n01"}}
+    change(path, pods=[*pods[2:], other])
+    headline = build_from(str(tmp_path))["sections"]["headline"]
+    assert (headline["gone"], headline["came"]) == (2, 1)
+
+
+def test_the_prediction_error_is_that_of_each_type_and_of_the_fleet(tmp_path: Path) -> None:
+    write(tmp_path)
+    path = tmp_path / "readings.json"
+    readings = json.loads(path.read_text())["readings"]
+    plan = json.loads((tmp_path / "bound" / "plan.json").read_text())
+    for node in plan["nodes"]:
+        readings[node["name"]]["power_watts"] = node["watts_after"] / 1.1
+    change(path, readings=readings)
+    error = build_from(str(tmp_path))["sections"]["prediction_error"]
+    assert error["of"] == "after"
+    for entry in [*error["types"], error["fleet"]]:
+        assert entry["bias_percent"] == pytest.approx(10, abs=0.01)
+        assert entry["node_error_percent"] == pytest.approx(10, abs=0.01)
+    assert sum(entry["nodes"] for entry in error["types"]) == error["fleet"]["nodes"] == 20
+
+
+def test_waiting_pods_are_grouped_and_failing_endpoints_say_what_to_do(tmp_path: Path) -> None:
+    sections = report_of(tmp_path, Case(waiting=5, lacking=2))["sections"]
+    [reason] = sections["waiting_pods"]["reasons"]
+    assert (len(reason["pods"]), sections["waiting_pods"]["waiting"]) == (5, 5)
+    assert sections["failing_endpoints"]["failing"] == 2
+    assert all(error["remedy"] for error in sections["failing_endpoints"]["errors"])
+
+
+def test_there_is_a_remedy_for_every_reason() -> None:
+    assert failing_endpoints.REMEDIES.keys() == set(TARGET_REASONS)
+
+
+def test_racks_are_drawn_from_the_top_and_nodes_are_counted_as_people_do(tmp_path: Path) -> None:
+    racks = report_of(tmp_path)["sections"]["temperatures"]["racks"]
+    assert [rack["rack"] for rack in racks] == ["r1", "r2", "r3", "r4"]
+    assert [cell["rack_unit"] for cell in racks[0]["nodes"]] == [9, 7, 5, 3, 1]
+    assert sorted(["n10", "n2", "x", "n²"], key=natural) == ["n2", "n10", "n²", "x"]
+
+
+def test_every_section_has_a_name_of_its_own() -> None:
+    assert len({section.name for section in SECTIONS}) == len(SECTIONS)
+
+
+def test_a_folder_without_a_snapshot_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"no snapshot.json; run wattwise.kube.observe"):
+        build_from(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Case(), Case(waiting=3, lacking=2), Case(read_again=False), Case(bound=False, baseline=False)],
+)
+def test_the_summary_is_ten_lines_at_most_and_says_the_same(tmp_path: Path, case: Case) -> None:
+    report = report_of(tmp_path, case)
+    summary = summarize(report, "/run/report.html")
+    documents.check(summary, "summary", "here")
+    assert len(summary["lines"]) <= 10
+    assert max(map(len, summary["lines"])) <= 80
+    assert summary["lines"][-1] == "report: /run/report.html"
+    headline = report["sections"]["headline"]
+    assert summary["saved"] == headline["saved"]
+    assert (summary["waiting"], summary["failing"]) == (case.waiting, case.lacking)
+    text = "\n".join(summary["lines"])
+    assert f"{headline['watts']['measured_before']:,.0f} W" in text
+    assert ("pending" in text) == (report["state"] == "pending")

@@ -1,0 +1,195 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page: whole, harmless and small, whatever the cluster says."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
+    build_from,
+    html_from,
+    summary_from,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import element, escape
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    counted,
+    listed,
+    number,
+    quantity,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.page import LARGEST_PAGE, page
+from support.report_documents import STANDARD, Case, write
+
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&\u202ex\x00"
+VOID = {"meta", "br", "wbr"}
+
+
+class Reader(HTMLParser):
+    """Elements, attributes and text of a page; fails where elements are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.opened: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.opened == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.opened.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words)
+
+
+def page_of(folder: Path, case: Case = STANDARD, title: str = "hall-1") -> str:
+    return page(build_from(str(write(folder, case)), title=title))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(),
+        Case(waiting=4, lacking=3),
+        Case(read_again=False),
+        Case(bound=False, baseline=False, comparison=False),
+        Case(pods=0, bound=False, baseline=False),
+        Case(pods=0, bound=False, baseline=False, lacking=20),
+        Case(nodes=250, pods=900),
+    ],
+)
+def test_a_page_is_one_file_without_scripts_and_requests(tmp_path: Path, case: Case) -> None:
+    html = page_of(tmp_path, case)
+    read = Reader(html)
+    assert html.startswith("<!doctype html>")
+    assert not {"script", "link", "img", "iframe", "object", "form", "use"} & set(read.elements)
+    assert not [name for name, _value in read.attributes if name.startswith("on")]
+    links = [value for name, value in read.attributes if name in ("href", "src", "xlink:href")]
+    assert all(link.startswith("#") for link in links)
+    assert "url(" not in html and "@import" not in html
+    names = [value for name, value in read.attributes if name == "id"]
+    assert len(set(names)) == len(names)
+    assert {link[1:] for link in links} <= set(names)
+    assert "None" not in read.text and "nan" not in read.text.split()
+
+
+def test_the_same_documents_give_the_same_bytes(tmp_path: Path) -> None:
+    case = Case(waiting=2, lacking=2)
+    assert page_of(tmp_path / "one", case) == page_of(tmp_path / "two", case)
+
+
+def test_what_the_cluster_says_is_text_and_nothing_else(tmp_path: Path) -> None:
+    case = Case(suffix=HOSTILE, waiting=2, lacking=2)
+    plain = Reader(page_of(tmp_path / "plain", Case(waiting=2, lacking=2)))
+    hostile = Reader(page_of(tmp_path / "hostile", case, title=HOSTILE))
+    assert hostile.elements == plain.elements
+    assert [name for name, _ in hostile.attributes] == [name for name, _ in plain.attributes]
+    shown = HOSTILE.replace("\u202e", "\ufffd").replace("\x00", "\ufffd")
+    assert f"large-0{shown}" in hostile.text
+
+
+@given(st.text(), st.text())
+def test_no_text_leaves_its_element_or_attribute(content: str, value: str) -> None:
+    read = Reader(element("p", content, title=value, class_="x"))
+    assert read.elements == ["p"]
+    assert [name for name, _value in read.attributes] == ["title", "class"]
+    assert escape(escape(content)) == escape(content)
+
+
+def test_lacking_values_are_shown_as_lacking(tmp_path: Path) -> None:
+    html = page_of(tmp_path, Case(lacking=3))
+    assert html.count("no power curve") == 3
+    text = Reader(html).text
+    assert "3 nodes without a temperature" in text
+    assert "no value" in text
+    assert "3 nodes left out: " in text
+
+
+def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
+    case = Case(nodes=1000, racks=25, pods=10_000, waiting=500, lacking=20)
+    html = page_of(tmp_path, case)
+    assert len(html.encode()) < LARGEST_PAGE == 2_000_000
+    assert html.count("<figure") == 1000
+    assert html.count("<li>shop/web-") == 10_000
+
+
+def test_what_does_not_fit_is_left_out_and_the_page_says_so(tmp_path: Path) -> None:
+    case = Case(nodes=1000, racks=25, pods=10_000, waiting=9_000, suffix="-" + "x" * 150)
+    html = page_of(tmp_path, case)
+    assert len(html.encode()) < LARGEST_PAGE
+    [more] = re.findall(r"([\d,]+) more nodes of altra-max-128c", html)
+    shown = len(re.findall(r"<figcaption><b>", html))
+    assert int(more.replace(",", "")) > 0 and shown < 1000
+    assert "more pods are in report.json" in html
+
+
+def test_pages_and_summaries_come_from_the_report_document(tmp_path: Path) -> None:
+    report = build_from(str(write(tmp_path)), title="hall-1")
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report))
+    assert html_from(str(path)) == page(report)
+    assert summary_from(str(path), "x.html")["report"] == "x.html"
+
+
+@pytest.mark.parametrize(
+    ("case", "title"),
+    [
+        (Case(), "saved"),
+        (Case(read_again=False), "less, as predicted"),
+        (Case(comparison=False, baseline=False), "added"),
+        (Case(pods=0, bound=False, baseline=False), "drawn"),
+        (Case(pods=0, bound=False, baseline=False, lacking=20), "Watts not known"),
+    ],
+)
+def test_the_title_says_the_watts_and_what_they_are(tmp_path: Path, case: Case, title: str) -> None:
+    [heading] = re.findall(r"<h1>(.*?)</h1>", page_of(tmp_path, case))
+    assert Reader(f"<p>{heading}</p>").text.endswith(title)
+
+
+@pytest.mark.parametrize(
+    ("given_", "shown"),
+    [
+        (number(1234.5), "1,234"),
+        (number(-0.3), "0"),
+        (number(-3.0), "\u22123"),
+        (number(0.04, 1, sign=True), "0.0"),
+        (number(12.34, 1, sign=True), "+12.3"),
+        (number(None), "\u2013"),
+        (quantity(None, "W"), "\u2013"),
+        (quantity(5, "W"), "5\u202fW"),
+        (counted(1, "pod"), "1 pod"),
+        (counted(2, "pod"), "2 pods"),
+        (listed([]), ""),
+        (listed(["a"]), "a"),
+        (listed(["a", "b", "c"]), "a, b and c"),
+        (listed(["a", "b", "c", "d", "e"]), "a, b, c and 2 more"),
+    ],
+)
+def test_numbers_are_written_for_people(given_: str, shown: t.Any) -> None:
+    assert given_ == shown
