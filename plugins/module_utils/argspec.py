@@ -154,3 +154,23 @@ FLEET = ArgumentSpec(
         "min_success": {"type": "float", "default": 0.0},
     }
 )
+
+# Every module that asks RMD daemons.
+RMD = ArgumentSpec(
+    {
+        "timeout": {"type": "float", "default": 10.0},
+        "concurrency": {"type": "int", "default": 64},
+        "validate_certs": {"type": "bool", "default": True},
+        "ca_path": {"type": "path"},
+        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        "tls_server_name": {"type": "str", "default": "rmd-nameserver"},
+        "client_cert": {"type": "path"},
+        "client_key": {"type": "path", "no_log": False},
+        "username": {"type": "str"},
+        "password": {"type": "str", "no_log": True},
+        "wire": {"type": "str", "default": "auto", "choices": ["auto", "0.2", "0.3"]},
+        "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
+        "min_success": {"type": "float", "default": 0.0},
+    },
+    required_by={"client_key": ("client_cert",), "password": ("username",)},
+)

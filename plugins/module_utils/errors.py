@@ -22,6 +22,8 @@ TargetReason = t.Literal[
     "malformed",
     "no_sensor",
     "implausible",
+    "refused",
+    "conflict",
 ]
 TARGET_REASONS: tuple[str, ...] = t.get_args(TargetReason)
 

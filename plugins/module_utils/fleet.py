@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet_client import 
     Credential,
     FleetOptions,
     Pace,
+    Received,
     Target,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import Trust, client_context
@@ -45,6 +46,7 @@ __all__ = [
     "Credential",
     "FleetOptions",
     "Pace",
+    "Received",
     "Target",
     "Trust",
     "visit",

@@ -35,6 +35,8 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 3
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
+T = t.TypeVar("T")
+
 _STATUS_MEANINGS: dict[int, tuple[TargetReason, str]] = {
     401: (
         "unauthorized",
@@ -95,10 +97,16 @@ class Answer(t.NamedTuple):
     body: t.Any
 
 
-class _Received(t.NamedTuple):
+class Received(t.NamedTuple):
+    """An answer whatever its status; header names are in lower case."""
+
     status: int
     headers: t.Mapping[str, str]
     content: bytes
+
+    @property
+    def text(self) -> str:
+        return self.content.decode(errors="replace")
 
 
 class Client:
@@ -116,6 +124,7 @@ class Client:
         self._headers = {"Accept": "application/json"}
         if target.credential is not None:
             self._headers["Authorization"] = _basic_authorization(target.credential)
+        self._server_name = target.trust.server_name
         self._is_connected = False
 
     def mark_connected(self) -> None:
@@ -131,9 +140,19 @@ class Client:
 
         It is sent again after a failure only where the caller says that this does no harm.
         """
-        if not isinstance(body, bytes):
-            body = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
-        return await self._send("POST", link, body, None, repeatable=repeatable)
+        return await self._send("POST", link, _encoded(body), None, repeatable=repeatable)
+
+    async def exchange(self, method: str, link: str, body: t.Any = None) -> Received:
+        """One request whose status is the caller's to judge; ``body`` is sent as JSON.
+
+        A GET is sent again where the connection broke; nothing else is.
+        """
+        url = self._address.url(link)
+        what = f"{method} {url[len(origin_text(self._address.origin)) :]}"
+        content = None if body is None else _encoded(body)
+        return await self._repeated(
+            lambda: self._exchange(method, url, content, None, what), repeatable=method == "GET"
+        )
 
     async def certificate(self) -> bytes:
         """The server's certificate (DER), from a TLS handshake after which nothing is sent."""
@@ -157,11 +176,19 @@ class Client:
         url = self._address.url(link)
         # Not the link itself: a server may write anything into it.
         what = f"{method} {url[len(origin_text(self._address.origin)) :]}"
+
+        async def once() -> Answer:
+            return _decoded(await self._follow(method, url, content, limit, what), what)
+
+        return await self._repeated(once, repeatable)
+
+    async def _repeated(self, once: t.Callable[[], t.Awaitable[T]], repeatable: bool) -> T:
+        """One request, again after a pause where that may help."""
         async with self._one_at_a_time:
             attempt = 0
             while True:
                 try:
-                    return _decoded(await self._follow(method, url, content, limit, what), what)
+                    return await once()
                 except TargetFailure as failure:
                     pause = self._pause(failure, attempt) if repeatable else None
                     if pause is None:
@@ -171,7 +198,7 @@ class Client:
 
     async def _follow(
         self, method: str, url: str, content: bytes | None, limit: float | None, what: str
-    ) -> _Received:
+    ) -> Received:
         """One exchange, following redirects within the origin. Raises TargetFailure."""
         for _redirect in range(_MOST_REDIRECTS + 1):
             received = await self._exchange(method, url, content, limit, what)
@@ -185,7 +212,7 @@ class Client:
 
     async def _exchange(
         self, method: str, url: str, content: bytes | None, limit: float | None, what: str
-    ) -> _Received:
+    ) -> Received:
         aiohttp = require("aiohttp")
         seconds = min(self._remaining(what), limit or self._options.timeout)
         headers = dict(self._headers)
@@ -200,13 +227,14 @@ class Client:
                 headers=headers,
                 allow_redirects=False,
                 trace_request_ctx=self,
+                server_hostname=self._server_name,
                 # aiohttp would round up what is over five seconds.
                 timeout=aiohttp.ClientTimeout(
                     total=seconds, sock_connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=1e9
                 ),
             ) as response:
                 names = {name.lower(): value for name, value in response.headers.items()}
-                return _Received(response.status, names, await _read(response, what))
+                return Received(response.status, names, await _read(response, what))
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
             raise self.failure_of(error, what) from error
 
@@ -232,7 +260,7 @@ class Client:
             pause = _FIRST_PAUSE_SECONDS * 2**attempt * (0.5 + self._pace.jitter())
         return pause if self._pace.clock() + pause < self._deadline else None
 
-    def _failure_of_status(self, received: _Received, what: str) -> TargetFailure:
+    def _failure_of_status(self, received: Received, what: str) -> TargetFailure:
         reason, meaning = _STATUS_MEANINGS.get(received.status, _OTHER_STATUS)
         seconds = retry_after_seconds(received.headers.get("retry-after"), self._pace.wall())
         if seconds is not None and received.status in (429, 503):
@@ -261,6 +289,8 @@ class Client:
             )
         if isinstance(error, asyncio.TimeoutError):
             return self._timeout(what) if self._is_connected else _unconnected()
+        if _is_broken(error) and not self._is_connected and self._address.origin.scheme == "https":
+            what = "the TLS handshake"
         return _failure_of_connection(error, what)
 
 
@@ -286,6 +316,12 @@ def _moment(seconds: float) -> str:
     return format_time(datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc))
 
 
+def _encoded(body: t.Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+
+
 def _basic_authorization(credential: Credential) -> str:
     token = f"{credential.username}:{credential.password}".encode()
     return "Basic " + base64.b64encode(token).decode("ascii")
@@ -304,7 +340,7 @@ async def _read(response: t.Any, what: str) -> bytes:
     return bytes(content)
 
 
-def _decoded(received: _Received, what: str) -> Answer:
+def _decoded(received: Received, what: str) -> Answer:
     try:
         body = json.loads(received.content)
     except (ValueError, RecursionError) as error:
@@ -333,11 +369,17 @@ def _unconnected() -> TargetFailure:
     )
 
 
+def _is_broken(error: Exception) -> bool:
+    aiohttp = require("aiohttp")
+    broken = (ConnectionResetError, BrokenPipeError, aiohttp.ServerDisconnectedError)
+    os_error = getattr(error, "os_error", error)
+    return isinstance(error, (*broken, aiohttp.ClientPayloadError)) or isinstance(os_error, broken)
+
+
 def _failure_of_connection(error: Exception, what: str) -> TargetFailure:
     aiohttp = require("aiohttp")
     os_error = getattr(error, "os_error", error)
-    broken = (ConnectionResetError, BrokenPipeError, aiohttp.ServerDisconnectedError)
-    if isinstance(error, (*broken, aiohttp.ClientPayloadError)) or isinstance(os_error, broken):
+    if _is_broken(error):
         return TargetFailure(
             "unreachable",
             f"the connection broke during {what}; look whether the server restarts",

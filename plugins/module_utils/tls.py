@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whom to trust over TLS: certificate authorities, pinned fingerprints, or anybody.
+"""Whom to trust over TLS: certificate authorities, pinned fingerprints, or anybody; and as whom.
 
 A pin is the SHA-256 either of the whole certificate or of its public key (SubjectPublicKeyInfo).
 The second one survives a renewed certificate with the same key.
@@ -15,24 +15,38 @@ import re
 import ssl
 import typing as t
 from dataclasses import dataclass
+from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHORTEST_RSA_BITS = 2048
+_RSA_ENCRYPTION = bytes.fromhex("2a864886f70d010101")  # 1.2.840.113549.1.1.1 (RFC 8017)
+
+
+@dataclass(frozen=True)
+class ClientCertificate:
+    """Files (PEM) by which a client says who it is; without ``key_path`` one file holds both."""
+
+    path: str
+    key_path: str | None = None
 
 
 @dataclass(frozen=True)
 class Trust:
     """How a server proves who it is. Where there are fingerprints, they alone decide.
 
-    ``ca_path`` and ``ca_content`` (PEM) replace the system's authorities. Raises InvalidInput for
-    a fingerprint that is none.
+    ``ca_path`` and ``ca_content`` (PEM) replace the system's authorities. ``server_name`` is the
+    name that its certificate must have in place of the endpoint's host, ``client`` what it is
+    shown of us. Raises InvalidInput for a fingerprint that is none.
     """
 
     validate_certs: bool = True
     ca_path: str | None = None
     ca_content: str | None = None
     fingerprints: tuple[str, ...] = ()
+    server_name: str | None = None
+    client: ClientCertificate | None = None
 
     def __post_init__(self) -> None:
         normal = sorted({normal_fingerprint(text) for text in self.fingerprints})
@@ -68,8 +82,15 @@ def key_fingerprint(certificate: bytes) -> str:
 def client_context(trust: Trust) -> ssl.SSLContext:
     """A context that completes a handshake only with a server that ``trust`` accepts.
 
-    Raises InvalidInput where the authorities cannot be read.
+    Raises InvalidInput where authorities or the client's certificate cannot be used.
     """
+    context = _accepting(trust)
+    if trust.client is not None:
+        _show(context, trust.client)
+    return context
+
+
+def _accepting(trust: Trust) -> ssl.SSLContext:
     if trust.fingerprints:
         context = unverified_context()
         context.sslobject_class = _pinned(frozenset(trust.fingerprints))
@@ -86,6 +107,30 @@ def client_context(trust: Trust) -> ssl.SSLContext:
         ) from error
     context.sslobject_class = _PromptSSLObject
     return context
+
+
+def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
+    """Let the context present the client's certificate. Raises InvalidInput."""
+    where = f"the client certificate {client.path}"
+    try:
+        text = Path(client.path).read_text(encoding="ascii")
+        bits = rsa_bits(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") :]))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"Cannot read {where} ({error}); give a certificate in PEM") from error
+    if bits is not None and bits < _SHORTEST_RSA_BITS:
+        raise InvalidInput(
+            f"The key of {where} has {bits} bits, fewer than {_SHORTEST_RSA_BITS}; make a longer "
+            "one (nothing is sent, and never without TLS)"
+        )
+    try:
+        # An empty password: OpenSSL would ask at the terminal for that of an encrypted key.
+        context.load_cert_chain(client.path, client.key_path, password="")
+    except (OSError, ValueError) as error:
+        key = client.key_path or client.path
+        raise InvalidInput(
+            f"Cannot use {where} with the key {key} ({error}); give the private key that belongs "
+            "to it, in PEM and without a password"
+        ) from error
 
 
 def unverified_context() -> ssl.SSLContext:
@@ -121,6 +166,20 @@ def _pinned(accepted: frozenset[str]) -> type[ssl.SSLObject]:
                 )
 
     return PinnedSSLObject
+
+
+def rsa_bits(certificate: bytes) -> int | None:
+    """Length of the RSA key in a certificate (DER); None where the key is of another kind."""
+    key = _public_key(certificate)
+    algorithm, bit_string = _elements(key, *_content(key, 0))
+    identifier = next(_elements(key, *_content(key, algorithm[0])))
+    start, end = _content(key, identifier[0])
+    if key[start:end] != _RSA_ENCRYPTION:
+        return None
+    sequence = _content(key, bit_string[0])[0] + 1  # behind the number of unused bits
+    modulus = next(_elements(key, *_content(key, sequence)))
+    start, end = _content(key, modulus[0])
+    return int.from_bytes(key[start:end], "big").bit_length()
 
 
 def _public_key(certificate: bytes) -> bytes:

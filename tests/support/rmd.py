@@ -49,8 +49,8 @@ class RmdDaemons:
         """The options of a client that may do everything."""
         return {
             "ca_path": str(self.files.authority.certificate),
-            "client_cert_path": str(self.files.admin.certificate),
-            "client_key_path": str(self.files.admin.key),
+            "client_cert": str(self.files.admin.certificate),
+            "client_key": str(self.files.admin.key),
         }
 
     def endpoint(self, name: str) -> str:

@@ -16,7 +16,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import Argum
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from support import ansible_yaml
 
-FRAGMENTS = {"kubernetes": argspec.KUBERNETES, "progress": argspec.PROGRESS, "fleet": argspec.FLEET}
+FRAGMENTS = {
+    "kubernetes": argspec.KUBERNETES,
+    "progress": argspec.PROGRESS,
+    "fleet": argspec.FLEET,
+    "rmd": argspec.RMD,
+}
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)

@@ -1,0 +1,209 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Workloads on many daemons to their desired state: the work of rmd_workload."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    ProgressCallback,
+    Result,
+    ignore_progress,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+    Client,
+    FleetOptions,
+    Target,
+    visit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+    conclude,
+    fleet_options,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import (
+    Outcome,
+    Run,
+    Wanted,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
+    daemon_spec,
+    daemon_targets,
+    target_error,
+    wire_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+    Desired,
+    Stored,
+    desired_of,
+    uuid_of,
+)
+
+Options = dict[str, t.Any]
+
+WORKLOAD_OPTIONS: Options = {
+    "name": {"type": "str", "required": True},
+    "namespace": {"type": "str", "default": "default"},
+    "core_ids": {"type": "list", "elements": "str", "default": []},
+    "all_cores": {"type": "bool", "default": False},
+    "reserved_core_ids": {"type": "list", "elements": "str", "default": []},
+    "policy": {"type": "str"},
+    "cache": {
+        "type": "dict",
+        "options": {"max": {"type": "int"}, "min": {"type": "int"}},
+    },
+    "mba": {
+        "type": "dict",
+        "options": {"percentage": {"type": "int"}, "mbps": {"type": "int"}},
+    },
+    "pstate": {
+        "type": "dict",
+        "options": {"ratio": {"type": "float"}, "monitoring": {"type": "str"}},
+    },
+}
+
+_WORKLOADS: Options = {"type": "list", "elements": "dict", "options": WORKLOAD_OPTIONS}
+
+SPEC = ArgumentSpec(
+    {
+        "workload": {"type": "dict", "options": WORKLOAD_OPTIONS},
+        "workloads": _WORKLOADS,
+        "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+        "require_capacity": {"type": "bool", "default": False},
+    },
+    mutually_exclusive=(("workload", "workloads"),),
+).merge(daemon_spec(workloads=_WORKLOADS))
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What came of one daemon: an outcome for each workload, or why it could not be asked."""
+
+    target: Target
+    outcomes: t.Sequence[Outcome] = ()
+    error: TargetError | None = None
+    run: Run | None = None
+
+    @property
+    def errors(self) -> list[TargetError]:
+        problems = [item.problem for item in self.outcomes if item.problem is not None]
+        own = [self.error] if self.error else []
+        return own + [target_error(self.target, problem) for problem in problems]
+
+
+def reconcile_daemons(
+    targets: t.Sequence[Target],
+    wanted: t.Sequence[Wanted],
+    options: FleetOptions,
+    progress: ProgressCallback = ignore_progress,
+) -> list[Visit]:
+    """Bring each daemon to what it shall have; one visit for each target, in their order."""
+    by_name = {target.name: item for target, item in zip(targets, wanted)}
+
+    async def work(client: Client, target: Target) -> Visit:
+        run = Run(Rmd(client), by_name[target.name])
+        return Visit(target, await run.reconcile(), run=run)
+
+    answers = visit(targets, work, options, progress)
+    return [
+        Visit(target, error=answer) if isinstance(answer, TargetError) else answer
+        for target, answer in zip(targets, answers)
+    ]
+
+
+def apply_workloads(parameters: Parameters, context: Context = Context()) -> Result:
+    """Create, change or delete workloads; ``results``, ``errors`` and a diff.
+
+    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    """
+    options = SPEC.complete(parameters)
+    fleet = fleet_options(options)
+    targets = daemon_targets(options, options["targets"], "workloads")
+    wanted = [_wanted(options, target, context) for target in targets]
+    visits = reconcile_daemons(targets, wanted, fleet, context.progress)
+    results = [_result(item, outcome) for item in visits for outcome in item.outcomes]
+    errors = [error for item in visits for error in item.errors]
+    concluded = conclude(options, len(targets), errors, {"results": results, "diff": _diff(visits)})
+    return {**concluded, "changed": any(result["changed"] for result in results)}
+
+
+def _wanted(options: Parameters, target: Target, context: Context) -> Wanted:
+    own = target.extra["workloads"]
+    shared = options["workloads"]
+    if shared is None and options["workload"] is not None:
+        shared = [options["workload"]]
+    given = [*(shared or ()), *(own or ())]
+    if not given:
+        raise InvalidInput(
+            f"No workload is given for {target.name}; give workload, workloads, or workloads of "
+            "the target"
+        )
+    uuids = [uuid_of(item["namespace"], item["name"]) for item in given]
+    if len(set(uuids)) < len(uuids):
+        raise InvalidInput(f"{target.name}: two workloads have one name; give each its own")
+    absent = options["state"] == "absent"
+    desired: list[Desired] = [] if absent else [desired_of(item, item["name"]) for item in given]
+    return Wanted(
+        desired,
+        uuids if absent else (),
+        wire_of(options),
+        options["require_capacity"],
+        context.check_mode,
+    )
+
+
+def _result(item: Visit, outcome: Outcome) -> Result:
+    stored, desired = outcome.stored, outcome.step.desired
+    return {
+        "name": item.target.name,
+        "workload": outcome.step.uuid,
+        "action": "failed"
+        if outcome.problem and outcome.step.action != "unchanged"
+        else _done(outcome),
+        "id": stored.id if stored else None,
+        "cos_name": stored.cos_name if stored else None,
+        "status": stored.status if stored else None,
+        "response": outcome.response,
+        "changed": outcome.changed,
+        "core_ids": list(stored.core_ids) if stored else list(desired.core_ids) if desired else [],
+    }
+
+
+def _done(outcome: Outcome) -> str:
+    words = {"create": "created", "change": "changed", "replace": "replaced", "delete": "deleted"}
+    return words.get(outcome.step.action, outcome.step.action)
+
+
+def _diff(visits: t.Sequence[Visit]) -> dict[str, t.Any]:
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for item in visits:
+        for outcome in item.outcomes:
+            if outcome.changed:
+                key = f"{item.target.name}: {outcome.step.uuid}"
+                before[key] = _shown(outcome.step.stored)
+                desired = outcome.step.desired
+                after[key] = "" if desired is None else _settings_of(desired)
+    return {"before": before, "after": after}
+
+
+def _shown(stored: Stored | None) -> t.Any:
+    return "" if stored is None else _as_dict(stored.core_ids, stored)
+
+
+def _settings_of(desired: Desired) -> dict[str, t.Any]:
+    return _as_dict(desired.core_ids, desired)
+
+
+def _as_dict(core_ids: t.Sequence[str], item: Desired | Stored) -> dict[str, t.Any]:
+    return {"core_ids": list(core_ids), **item.settings.as_dict()}

@@ -1,0 +1,94 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a daemon tells of its caches: CPUs, ways by pool, runs of free ways."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    number,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
+
+GUARANTEED = "guaranteed"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One last-level cache; ``free`` are the free ways of each pool that is configured."""
+
+    id: int
+    ways: int
+    cpus: frozenset[int]
+    available_ways: frozenset[int]
+    free: t.Mapping[str, frozenset[int]]
+    room: t.Mapping[str, int]
+
+    def longest_run(self, pool: str = GUARANTEED) -> int:
+        """The most free ways in a row, which is what a workload needs."""
+        return max((len(run) for run in runs(self.free.get(pool, frozenset()))), default=0)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {
+            "id": self.id,
+            "ways": self.ways,
+            "cpus": sorted(self.cpus),
+            "available_ways": sorted(self.available_ways),
+            "free_ways": {pool: sorted(ways) for pool, ways in self.free.items()},
+            "longest_runs": {pool: self.longest_run(pool) for pool in self.free},
+            "room": dict(self.room),
+        }
+
+
+def caches_of(document: t.Any) -> list[Cache]:
+    """From the answer to ``GET /v1/cache/l3``, by id. Raises TargetFailure."""
+    infos = member(document, "Caches")
+    if not isinstance(infos, dict):
+        raise TargetFailure("malformed", "the answer to GET /v1/cache/l3 has no member Caches")
+    return sorted((_cache(info) for info in infos.values()), key=lambda cache: cache.id)
+
+
+def runs(ways: t.Collection[int]) -> list[list[int]]:
+    """Ways that lie side by side, from the lowest."""
+    found: list[list[int]] = []
+    for way in sorted(ways):
+        if found and way == found[-1][-1] + 1:
+            found[-1].append(way)
+        else:
+            found.append([way])
+    return found
+
+
+def machine_cpus(caches: t.Sequence[Cache]) -> frozenset[int]:
+    """All CPUs that have one of these caches."""
+    return frozenset[int]().union(*(cache.cpus for cache in caches))
+
+
+def _cache(info: t.Any) -> Cache:
+    try:
+        available = int(text(member(info, "available_ways")) or "0", 16)
+        pools = member(info, "available_ways_pool") or {}
+        room = member(info, "available_policy") or {}
+        return Cache(
+            id=int(number(member(info, "cache_id")) or 0),
+            ways=int(number(member(info, "NumWays")) or 0),
+            cpus=frozenset(parse_cpu_list(text(member(info, "share_cpu_list")))),
+            available_ways=frozenset(
+                way for way in range(available.bit_length()) if available >> way & 1
+            ),
+            free={name: frozenset(parse_cpu_list(text(ways))) for name, ways in pools.items()},
+            room={name: int(number(count) or 0) for name, count in room.items()},
+        )
+    except (InvalidInput, ValueError, AttributeError) as error:
+        raise TargetFailure(
+            "malformed", f"the answer to GET /v1/cache/l3 cannot be read: {error}"
+        ) from error

@@ -1,0 +1,161 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The REST API of one RMD daemon, of v0.2 or v0.3, over plain HTTP or TLS.
+
+An endpoint is asked as its URL says and never otherwise: upstream's client falls back from TLS to
+HTTP where its key is too short.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    TargetFailure,
+    TargetReason,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Received
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache, caches_of
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+    JsonObject,
+    Stored,
+    Wire,
+    stored_of,
+)
+
+WORKLOADS = "/v1/workloads"
+_REASONS: dict[int, TargetReason] = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
+_CLIENT_REFUSED = (
+    "; a daemon that does not accept the client's certificate, or gets none, does this: give "
+    "certificate and key of its administrator (client_cert, client_key)"
+)
+
+
+class Refused(TargetFailure):
+    """The daemon answered, and refused; ``text`` is its own words."""
+
+    def __init__(self, what: str, received: Received) -> None:
+        self.status = received.status
+        self.text = received.text.strip()
+        self._what = what
+        reason = _REASONS.get(received.status, "refused")
+        super().__init__(reason, "")
+        self.explain(self.text or "no words")
+
+    def explain(self, meaning: str, note: str = "") -> None:
+        """Say in ``detail`` what the daemon's words mean, and what came of it."""
+        if self.status in (401, 403):
+            meaning += "; use a client certificate that may do this (an administrator's)"
+        self.detail = f"HTTP {self.status} to {self._what}: {meaning}{note}"
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+class Rmd:
+    """Speaks with one daemon. Everything that fails is a TargetFailure."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.requests_that_write = 0
+
+    async def workloads(self) -> list[Stored]:
+        """All workloads in the daemon's database."""
+        document = await self._get(WORKLOADS)
+        if not isinstance(document, list):
+            raise TargetFailure("malformed", f"the answer to GET {WORKLOADS} is not a list")
+        return [stored_of(item) for item in document]
+
+    async def wire(self, stored: t.Sequence[Stored] = ()) -> Wire:
+        """Which version's JSON the daemon speaks: by its workloads, else by its policies.
+
+        v0.3 has ``rdt`` in each workload, and numbers in its policies where v0.2 has texts.
+        """
+        for item in stored:
+            return "0.3" if "rdt" in item.document else "0.2"
+        for policy in (await self.policies()).values():
+            values = [member(policy, "cache", name) for name in ("max", "min")]
+            return "0.2" if any(isinstance(value, str) for value in values) else "0.3"
+        raise TargetFailure(
+            "malformed",
+            "the daemon has neither workloads nor policies, by which its version could be told; "
+            "set wire",
+        )
+
+    async def caches(self) -> list[Cache]:
+        """All last-level caches, by id."""
+        return caches_of(await self._get("/v1/cache/l3"))
+
+    async def policies(self) -> JsonObject:
+        """Policies by name, in the daemon's own form."""
+        document = await self._get("/v1/policy")
+        if not isinstance(document, dict):
+            raise TargetFailure("malformed", "the answer to GET /v1/policy is not an object")
+        return document
+
+    async def mba(self) -> JsonObject:
+        """Whether and how the machine shares out memory bandwidth."""
+        document = await self._get("/v1/mba")
+        return document if isinstance(document, dict) else {}
+
+    async def hospitality(self, most: int, least: int) -> dict[int, int]:
+        """Score from 0 to 100 by cache id: how well it would take such a request."""
+        what = {"max_cache": most, "min_cache": least}
+        document = _json(await self._ask("POST", "/v1/hospitality", what), "POST /v1/hospitality")
+        scores = member(document, "score", "l3")
+        if not isinstance(scores, dict):
+            raise TargetFailure("malformed", "the answer to POST /v1/hospitality has no scores")
+        return {int(cache): int(score) for cache, score in scores.items()}
+
+    async def create(self, body: JsonObject) -> Stored:
+        return await self._write("POST", WORKLOADS, body)
+
+    async def change(self, key: str, body: JsonObject) -> Stored:
+        return await self._write("PATCH", f"{WORKLOADS}/{key}", body)
+
+    async def delete(self, key: str) -> None:
+        """Delete a workload; one that is gone already is no error."""
+        link = f"{WORKLOADS}/{key}"
+        self.requests_that_write += 1
+        try:
+            received = await self._ask("DELETE", link)
+        except Refused as refused:
+            if refused.status == 404:
+                return
+            raise
+        if received.text.strip():  # 200 with a text is how it refuses what others made
+            raise Refused(f"DELETE {link}", received)
+
+    async def _write(self, method: str, link: str, body: JsonObject) -> Stored:
+        self.requests_that_write += 1
+        received = await self._ask(method, link, body)
+        if received.status == 200 and received.text.startswith("200:"):
+            raise Refused(f"{method} {link}", received)
+        return stored_of(_json(received, f"{method} {link}"))
+
+    async def _get(self, link: str) -> t.Any:
+        return _json(await self._ask("GET", link), f"GET {link}")
+
+    async def _ask(self, method: str, link: str, body: t.Any = None) -> Received:
+        try:
+            received = await self._client.exchange(method, link, body)
+        except TargetFailure as failure:
+            # Its alert may be lost on the way, and then the connection only breaks.
+            if "TLS handshake" in failure.detail:
+                raise TargetFailure("tls", failure.detail + _CLIENT_REFUSED) from failure
+            raise
+        if not 200 <= received.status < 300:
+            raise Refused(f"{method} {link}", received)
+        return received
+
+
+def _json(received: Received, what: str) -> t.Any:
+    try:
+        return json.loads(received.content)
+    except (ValueError, RecursionError) as error:
+        raise TargetFailure(
+            "malformed", f"the answer to {what} is not JSON; check that the endpoint is an RMD"
+        ) from error

@@ -1,0 +1,96 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a daemon's words mean, and what to do."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import (
+    cpus_of_hex_mask,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored, Wire
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
+
+_POOL_NAMES = {"guarantee": "guaranteed"}
+_MEANINGS: tuple[tuple[str, str], ...] = (
+    (
+        r"not enough CLOS on host, (\d+) used|No free CLOS",
+        "no class of service is left for another group; end workloads, or remove resctrl groups "
+        "that other programs made",
+    ),
+    (
+        r"doesn't support pool (\w+)",
+        "that pool has no ways in the machine's rmd.toml; ask for another kind of request, or "
+        "give the pool ways",
+    ),
+    (
+        r"P-State configuration given while plugin not enabled|module that is not loaded",
+        "this daemon runs without the P-state plugin; load it, or take the P-state out",
+    ),
+    (
+        r"Can not find specified policy (\S+)",
+        "the machine's policy.toml does not have it for this microarchitecture; rmd_info with "
+        "gather: [policies] shows those that it has",
+    ),
+    (
+        r"supports only cache and not MBA",
+        "the machine has no memory bandwidth allocation; take mba out",
+    ),
+    (r"Please provide MBA in (\w+)", "the daemon counts bandwidth in the other unit; give that"),
+    (
+        r"Error to commit resource group",
+        "the kernel refused; look whether the CPUs are online and resctrl is mounted for writing",
+    ),
+)
+
+
+def explained(text: str, wire: Wire, stored: t.Sequence[Stored], caches: t.Sequence[Cache]) -> str:
+    """The daemon's text with its meaning behind it; only the text where we know no more."""
+    meaning = (
+        _of_overlap(text, wire, stored)
+        or _of_full_cache(text, caches)
+        or next((meaning for pattern, meaning in _MEANINGS if re.search(pattern, text)), "")
+    )
+    return f"{text} — {meaning}" if meaning else text
+
+
+def _of_overlap(text: str, wire: Wire, stored: t.Sequence[Stored]) -> str:
+    """v0.2 shows the CPUs as a hexadecimal mask, v0.3 as numbers, and of the first 32 CPUs only."""
+    match = re.search(r"CPU list (.*) has been assigned", text)
+    if match is None:
+        return ""
+    shown = match.group(1)
+    if wire == "0.2":
+        cpus = cpus_of_hex_mask(shown)
+        kind = "a hexadecimal mask"
+    else:
+        cpus = frozenset(int(number) for number in re.findall(r"\d+", shown))
+        kind = "a list, in which CPUs above 31 are missing"
+    if cpus is None:
+        return ""
+    holders = [item.shown for item in stored if item.cpus and item.cpus & cpus]
+    named = f"CPU {format_cpu_list(cpus)}" if cpus else "a CPU above 31"
+    owner = f" belongs to the workload {', '.join(holders)}" if holders else " has a workload"
+    return f"{shown!r} is {kind}: {named}{owner}; take it out of one of them"
+
+
+def _of_full_cache(text: str, caches: t.Sequence[Cache]) -> str:
+    match = re.search(r"Not enough cache left on cache_id (\d+)", text)
+    if match is None:
+        return ""
+    for cache in caches:
+        if cache.id == int(match.group(1)):
+            free = [
+                f"{pool} {format_cpu_list(ways) or 'none'} (longest run {cache.longest_run(pool)})"
+                for pool, ways in cache.free.items()
+                if pool in ("guaranteed", "besteffort")
+            ]
+            return (
+                f"free ways of this cache: {', '.join(free)}; ask for fewer ways in a row, or end "
+                "other workloads"
+            )
+    return "there is no run of free ways that is long enough; ask for fewer, or end others"

@@ -1,0 +1,161 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What many daemons have and can take: the work of rmd_info."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target, visit
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, number
+from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+    conclude,
+    fleet_options,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
+    daemon_spec,
+    daemon_targets,
+    target_error,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
+
+PARTS = ("workloads", "cache", "policies", "mba", "hospitality")
+
+SPEC = ArgumentSpec(
+    {
+        "gather": {
+            "type": "list",
+            "elements": "str",
+            "choices": list(PARTS),
+            "default": ["workloads", "cache"],
+        },
+        "request": {
+            "type": "dict",
+            "options": {
+                "max": {"type": "int", "required": True},
+                "min": {"type": "int", "required": True},
+            },
+        },
+    }
+).merge(daemon_spec())
+
+
+def read_daemons(parameters: Parameters, context: Context = Context()) -> Result:
+    """Ask every daemon for the parts that are to be gathered; ``daemons`` and ``errors``.
+
+    A part that fails is an error of its target, and null in its entry. Raises InvalidInput, and
+    WattwiseError with all results where too few targets succeeded.
+    """
+    options = SPEC.complete(parameters)
+    fleet = fleet_options(options)
+    gather = [part for part in PARTS if part in options["gather"]]
+    if "hospitality" in gather and not options["request"]:
+        raise InvalidInput("request: hospitality is the score of a request; give its max and min")
+    targets = daemon_targets(options, options["targets"])
+
+    async def work(client: Client, target: Target) -> _Reading:
+        return await _Reading(target, Rmd(client), options).read(gather)
+
+    daemons: list[Result] = []
+    errors: list[TargetError] = []
+    for target, answer in zip(targets, visit(targets, work, fleet, context.progress)):
+        if isinstance(answer, TargetError):
+            errors.append(answer)
+        else:
+            daemons.append({"name": target.name, **answer.found})
+            errors += answer.errors
+    return conclude(options, len(targets), errors, {"daemons": daemons})
+
+
+class _Reading:
+    """One daemon's parts; a daemon that is lost has no entry, one that refuses a part has."""
+
+    def __init__(self, target: Target, rmd: Rmd, options: Parameters) -> None:
+        self._target = target
+        self._rmd = rmd
+        self._options = options
+        self._stored: list[Stored] = []
+        self.found: Result = {}
+        self.errors: list[TargetError] = []
+
+    async def read(self, gather: t.Sequence[str]) -> _Reading:
+        """Raises TargetFailure where not one part could be read."""
+        failures: list[TargetFailure] = []
+        for part in ("wire", *gather):
+            try:
+                self.found[part] = await getattr(self, f"_{part}")()
+            except TargetFailure as failure:
+                failures.append(failure)
+                self.found[part] = None
+                if failure.reason in ("unreachable", "timeout", "tls"):
+                    raise
+        if len(failures) > len(gather):
+            raise failures[0]
+        self.errors = [target_error(self._target, failure) for failure in failures]
+        return self
+
+    async def _wire(self) -> str:
+        if self._options["wire"] != "auto":
+            return str(self._options["wire"])
+        self._stored = await self._rmd.workloads()
+        return await self._rmd.wire(self._stored)
+
+    async def _workloads(self) -> list[Result]:
+        if not self._stored:
+            self._stored = await self._rmd.workloads()
+        return [workload_entry(item) for item in self._stored]
+
+    async def _cache(self) -> list[Result]:
+        return [cache.as_dict() for cache in await self._rmd.caches()]
+
+    async def _policies(self) -> Result:
+        """Numbers also where v0.2 has texts."""
+        found: Result = {}
+        for name, policy in (await self._rmd.policies()).items():
+            cache = [number(member(policy, "cache", key)) for key in ("max", "min")]
+            most, least = (None if value is None else int(value) for value in cache)
+            ratio = number(member(policy, "pstate", "ratio"))
+            found[name] = {"cache": {"max": most, "min": least}, "pstate": {"ratio": ratio}}
+        return found
+
+    async def _mba(self) -> Result:
+        answer = await self._rmd.mba()
+        return {
+            "supported": bool(answer.get("mba")),
+            "enabled": bool(answer.get("mba_enable")),
+            "step": answer.get("mba_step"),
+            "min": answer.get("mba_min"),
+        }
+
+    async def _hospitality(self) -> list[Result]:
+        request = self._options["request"]
+        scores = await self._rmd.hospitality(request["max"], request["min"])
+        return [{"cache_id": cache, "score": score} for cache, score in sorted(scores.items())]
+
+
+def workload_entry(stored: Stored) -> Result:
+    """A workload as it is returned to users."""
+    return {
+        "id": stored.id,
+        "uuid": stored.uuid,
+        "core_ids": list(stored.core_ids),
+        "cpus": sorted(stored.cpus or ()),
+        "task_ids": list(stored.task_ids),
+        "cos_name": stored.cos_name,
+        "status": stored.status,
+        "origin": stored.origin,
+        **stored.settings.as_dict(),
+    }

@@ -1,0 +1,261 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Carry out one daemon's plan: delete, change, create; restore what a failed change destroyed."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
+    Cache,
+    machine_cpus,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Refused, Rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.explain import explained
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import Step, plan
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+    Desired,
+    JsonObject,
+    Stored,
+    Wire,
+    body_of,
+    with_all_bandwidth,
+)
+
+_WRITING = ("create", "change", "replace", "delete")
+# How answers to a PATCH begin that was refused before it touched anything.
+_UNTOUCHED = ("Failed to validate", "404:", "200:")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one daemon shall have, and uuids that it shall not have."""
+
+    desired: t.Sequence[Desired] = ()
+    absent: t.Collection[str] = ()
+    wire: Wire | None = None
+    require_capacity: bool = False
+    check_mode: bool = False
+
+
+@dataclass
+class Outcome:
+    """What became of one step. ``stored`` is what the daemon has now.
+
+    ``problem`` is why it failed, ``note`` what was done then.
+    """
+
+    step: Step
+    response: str = ""
+    note: str = ""
+    stored: Stored | None = None
+    problem: TargetFailure | None = None
+    changed: bool = False
+
+
+@dataclass
+class Run:
+    """One daemon's state while its plan is carried out."""
+
+    rmd: Rmd
+    wanted: Wanted
+    stored: list[Stored] = field(default_factory=list)
+    caches: list[Cache] = field(default_factory=list)
+    wire: Wire = "0.2"
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    async def reconcile(self) -> list[Outcome]:
+        """Read, plan, write. Raises TargetFailure where the daemon cannot be read."""
+        self.stored = await self.rmd.workloads()
+        if any(desired.all_cores for desired in self.wanted.desired):
+            self.caches = await self.rmd.caches()
+        steps = self._plan()
+        if any(step.action in _WRITING[:3] for step in steps):
+            await self._prepare()
+            steps = self._plan()
+        self.outcomes = {step.uuid: Outcome(step, stored=step.stored) for step in steps}
+        for step in steps:
+            if step.reason:
+                self._fail(step, TargetFailure("conflict", step.reason))
+            if step.action == "unchanged":
+                self.outcomes[step.uuid].response = "Success: 200"
+        await self._check(steps)
+        await self._write([step for step in steps if self._is_open(step)])
+        return [self.outcomes[step.uuid] for step in steps]
+
+    def _plan(self) -> list[Step]:
+        cpus = machine_cpus(self.caches) if self.caches else None
+        return plan(self.stored, self.wanted.desired, self.wanted.absent, cpus)
+
+    async def _prepare(self) -> None:
+        """What is needed for writing: the daemon's version, and its caches if it tells them."""
+        self.wire = self.wanted.wire or await self.rmd.wire(self.stored)
+        if not self.caches:
+            try:
+                self.caches = await self.rmd.caches()
+            except Refused:  # it may be forbidden, or impossible; the daemon checks as well
+                self.caches = []
+
+    def _is_open(self, step: Step) -> bool:
+        return step.action in _WRITING and self.outcomes[step.uuid].problem is None
+
+    def _fail(self, step: Step, problem: TargetFailure) -> None:
+        self.outcomes[step.uuid].problem = problem
+        text = problem.text if isinstance(problem, Refused) else problem.detail
+        self.outcomes[step.uuid].response = f"Fail: {text}"
+
+    async def _check(self, steps: t.Sequence[Step]) -> None:
+        """What can be known before anything is written."""
+        for step in steps:
+            desired = step.desired
+            if desired is None or not self._is_open(step):
+                continue
+            if self.wire == "0.2" and desired.settings.mba != (None, None):
+                text = "this daemon is RMD v0.2, which knows no memory bandwidth; take mba out"
+                self._fail(step, TargetFailure("refused", text))
+            elif self.wanted.require_capacity and step.action == "create":
+                await self._require_capacity(step, desired)
+
+    async def _require_capacity(self, step: Step, desired: Desired) -> None:
+        cache = desired.settings.cache
+        try:
+            if desired.settings.policy:
+                cache = await self._of_policy(desired.settings.policy)
+            if cache is None:
+                return
+            scores = await self.rmd.hospitality(*cache)
+        except TargetFailure as problem:
+            self._fail(step, problem)
+            return
+        own = [item.id for item in self.caches if item.cpus & desired.cpus] or list(scores)
+        full = [str(number) for number in own if not scores.get(number)]
+        if full:
+            text = f"Not enough cache left on cache_id {full[0]}"
+            self._fail(step, TargetFailure("refused", "nothing was sent: " + self._explained(text)))
+
+    async def _of_policy(self, name: str) -> tuple[int, int] | None:
+        """v0.3 cannot score by a policy's name, so its numbers are asked for."""
+        policy = (await self.rmd.policies()).get(name) or {}
+        cache = policy.get("cache") or {}
+        return (int(cache["max"]), int(cache["min"])) if {"max", "min"} <= cache.keys() else None
+
+    async def _write(self, steps: t.Sequence[Step]) -> None:
+        """First all that frees something, then changes (the shrinking ones first), then the new.
+
+        Where the daemon is lost on the way, the remaining steps fail with the same reason.
+        """
+        if self.wanted.check_mode:
+            for step in steps:
+                self.outcomes[step.uuid].changed = True
+            return
+        changes = sorted((step for step in steps if step.action == "change"), key=_growth)
+        work: list[tuple[Step, t.Callable[[Step], t.Awaitable[None]]]] = [
+            *((step, self._delete) for step in steps if step.action in ("delete", "replace")),
+            *((step, self._change) for step in changes),
+            *((step, self._create) for step in steps if step.action in ("create", "replace")),
+        ]
+        lost: TargetFailure | None = None
+        for step, act in work:
+            outcome = self.outcomes[step.uuid]
+            if outcome.problem is not None:
+                continue
+            if lost is not None:
+                self._fail(step, lost)
+                continue
+            try:
+                await act(step)
+            except Refused as refused:
+                refused.explain(self._explained(refused.text), outcome.note)
+                self._fail(step, refused)
+            except TargetFailure as failure:
+                if not await self._took_effect(step):
+                    lost = failure
+                    self._fail(step, failure)
+
+    async def _delete(self, step: Step) -> None:
+        assert step.stored is not None
+        await self.rmd.delete(step.stored.id)
+        outcome = self.outcomes[step.uuid]
+        outcome.changed, outcome.stored, outcome.response = True, None, "Success: 200"
+        self.stored.remove(step.stored)
+
+    async def _change(self, step: Step) -> None:
+        desired, before = step.desired, step.stored
+        assert desired is not None
+        assert before is not None
+        settings = with_all_bandwidth(desired.settings, before.settings)
+        body = body_of(step.uuid, before.core_ids, settings, self.wire)
+        body["core_ids"] = list(before.core_ids)  # others would be other CPUs to the daemon
+        try:
+            after = await self.rmd.change(before.id, body)
+        except Refused as refused:
+            if not refused.text.startswith(_UNTOUCHED):
+                await self._restore(step, before)
+            raise
+        self._succeed(step, after, 200)
+
+    async def _create(self, step: Step) -> None:
+        desired = step.desired
+        assert desired is not None
+        body = body_of(step.uuid, desired.core_ids, desired.settings, self.wire)
+        try:
+            after = await self.rmd.create(body)
+        except Refused:
+            if step.stored is not None:
+                await self._post_again(step, step.stored)
+            raise
+        self._succeed(step, after, 201)
+
+    async def _restore(self, step: Step, before: Stored) -> None:
+        """A PATCH that fails has taken the hardware away, while the database still shows it."""
+        await self.rmd.delete(before.id)
+        self.stored.remove(before)
+        await self._post_again(step, before)
+
+    async def _post_again(self, step: Step, before: Stored) -> None:
+        outcome = self.outcomes[step.uuid]
+        try:
+            outcome.stored = await self.rmd.create(_body_of_stored(before, self.wire))
+        except TargetFailure as failure:
+            outcome.stored, outcome.changed = None, True
+            outcome.note = f"; the workload before it could not be restored: {failure.detail}"
+            return
+        outcome.changed = False
+        self.stored.append(outcome.stored)
+        outcome.note = f"; the workload before it was restored (id {outcome.stored.id})"
+
+    async def _took_effect(self, step: Step) -> bool:
+        """Whether a write whose answer was lost came through, as far as the daemon can be asked."""
+        if step.desired is None:
+            return False
+        try:
+            found = [item for item in await self.rmd.workloads() if item.uuid == step.uuid]
+        except TargetFailure:
+            return False
+        if not found or plan(found, [step.desired])[0].action != "unchanged":
+            return False
+        self._succeed(step, found[0], 200)
+        return True
+
+    def _succeed(self, step: Step, after: Stored, status: int) -> None:
+        outcome = self.outcomes[step.uuid]
+        outcome.changed, outcome.stored = True, after
+        outcome.response = f"Success: {status}"
+        self.stored = [item for item in self.stored if item is not step.stored] + [after]
+
+    def _explained(self, text: str) -> str:
+        return explained(text, self.wire, self.stored, self.caches)
+
+
+def _growth(step: Step) -> int:
+    """How many more ways a change asks for."""
+    assert step.desired is not None
+    assert step.stored is not None
+    return (step.desired.settings.cache or (0, 0))[0] - (step.stored.settings.cache or (0, 0))[0]
+
+
+def _body_of_stored(stored: Stored, wire: Wire) -> JsonObject:
+    return body_of(stored.uuid, stored.core_ids, stored.settings, wire)

@@ -1,0 +1,105 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The daemons that a module asks: endpoints, trust, the client's certificate."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+    PROGRESS,
+    RMD,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+    Credential,
+    Target,
+    Trust,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Wire
+from ansible_collections.wattwise.kube.plugins.module_utils.tls import (
+    ClientCertificate,
+    client_context,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
+
+Options = dict[str, t.Any]
+
+TARGET_OPTIONS: Options = {
+    "name": {"type": "str", "required": True},
+    "endpoint": {"type": "str", "required": True},
+}
+
+
+def daemon_spec(**target_options: t.Any) -> ArgumentSpec:
+    """The options of a module that asks the daemons of its option ``targets``."""
+    options = {
+        "targets": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": {**TARGET_OPTIONS, **target_options},
+        }
+    }
+    return ArgumentSpec(options).merge(RMD, PROGRESS)
+
+
+def daemon_targets(
+    parameters: Parameters, given: t.Sequence[t.Mapping[str, t.Any]], extra: str | None = None
+) -> list[Target]:
+    """The daemons as targets; ``extra`` names an option of a target that its work needs.
+
+    What all have in common is checked once: raises InvalidInput for a certificate that cannot be
+    used, and for a name that stands twice.
+    """
+    trust = daemon_trust(parameters)
+    if any(target["endpoint"].lower().startswith("https:") for target in given):
+        client_context(trust)
+    names = collections.Counter(target["name"] for target in given)
+    for name, count in names.items():
+        if count > 1:
+            raise InvalidInput(f"targets: the name {name!r} stands twice; give each its own")
+    credential = None
+    if parameters["username"]:
+        credential = Credential(parameters["username"], parameters["password"] or "")
+    return [
+        Target(
+            target["name"],
+            target["endpoint"],
+            credential,
+            trust,
+            {extra: target.get(extra)} if extra else {},
+        )
+        for target in given
+    ]
+
+
+def daemon_trust(parameters: Parameters) -> Trust:
+    """Whom to trust, and as whom. Raises InvalidInput."""
+    client = None
+    if parameters["client_cert"]:
+        client = ClientCertificate(parameters["client_cert"], parameters["client_key"])
+    return Trust(
+        parameters["validate_certs"],
+        ca_path=parameters["ca_path"],
+        fingerprints=tuple(parameters["tls_fingerprint"]),
+        server_name=parameters["tls_server_name"] or None,
+        client=client,
+    )
+
+
+def wire_of(parameters: Parameters) -> Wire | None:
+    """The version that the user says the daemons have; None where it is to be found out."""
+    return None if parameters["wire"] == "auto" else t.cast("Wire", parameters["wire"])
+
+
+def target_error(target: Target, failure: TargetFailure) -> TargetError:
+    return TargetError(target.name, redacted(target.endpoint), failure.reason, failure.detail)

@@ -1,0 +1,274 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Workloads: what is wanted, what a daemon has, and both in the JSON of RMD v0.2 and v0.3."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    InvalidInput,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    number,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import parse_core_ids
+
+Wire = t.Literal["0.2", "0.3"]
+JsonObject = dict[str, t.Any]
+
+DEFAULT_NAMESPACE = "default"
+SUCCESSFUL = "Successful"
+REST = "REST"
+# What v0.3 stores where no bandwidth was asked for.
+_ALL_PERCENT = 100
+_ALL_MBPS = 4294967290
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a workload gets: cache ways (most, least), share of bandwidth, P-state, or a policy."""
+
+    policy: str | None = None
+    cache: tuple[int, int] | None = None
+    mba_percentage: int | None = None
+    mba_mbps: int | None = None
+    ratio: float | None = None
+    monitoring: str | None = None
+
+    @property
+    def mba(self) -> tuple[int | None, int | None]:
+        """The bandwidth that was asked for; all of it is the same as none."""
+        percentage = None if self.mba_percentage == _ALL_PERCENT else self.mba_percentage
+        return percentage, None if self.mba_mbps == _ALL_MBPS else self.mba_mbps
+
+    @property
+    def pstate(self) -> tuple[float, str] | None:
+        """Ratio and monitoring; a ratio alone switches monitoring on."""
+        return None if self.ratio is None else (self.ratio, (self.monitoring or "on").lower())
+
+    def differs_from(self, other: Settings) -> bool:
+        """Whether a workload with these gets something else. A policy decides alone."""
+        if self.policy or other.policy:
+            return self.policy != other.policy
+        return (self.cache, self.mba, self.pstate) != (other.cache, other.mba, other.pstate)
+
+    def as_dict(self) -> JsonObject:
+        """For people, as in diff mode; what is not given is left out."""
+        cache = None if self.cache is None else {"max": self.cache[0], "min": self.cache[1]}
+        mba = {"percentage": self.mba_percentage, "mbps": self.mba_mbps}
+        pstate = {"ratio": self.ratio, "monitoring": self.monitoring}
+        found = {
+            "policy": self.policy,
+            "cache": cache,
+            "mba": _given(mba),
+            "pstate": _given(pstate),
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+@dataclass(frozen=True)
+class Desired:
+    """A workload as it shall be. ``core_ids`` are kept as written, since groups are named by them.
+
+    With ``all_cores`` its CPUs are those of the machine without ``reserved``.
+    """
+
+    name: str
+    namespace: str
+    core_ids: tuple[str, ...]
+    cpus: frozenset[int]
+    settings: Settings
+    all_cores: bool = False
+    reserved: frozenset[int] = frozenset()
+
+    @property
+    def uuid(self) -> str:
+        return uuid_of(self.namespace, self.name)
+
+    @property
+    def where(self) -> str:
+        return f"workload {self.uuid}"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A workload in a daemon's database. ``cpus`` is None where its list cannot be read."""
+
+    id: str
+    uuid: str
+    core_ids: tuple[str, ...]
+    cpus: frozenset[int] | None
+    task_ids: tuple[str, ...]
+    settings: Settings
+    status: str
+    cos_name: str
+    origin: str
+    document: t.Mapping[str, t.Any]
+
+    @property
+    def shown(self) -> str:
+        """Which one it is, for people."""
+        return f"{self.uuid!r} (id {self.id})" if self.uuid else f"with id {self.id} and no uuid"
+
+
+def uuid_of(namespace: str, name: str) -> str:
+    """Under which a workload is known to daemons: upstream's plain name in ``default`` only."""
+    return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace}/{name}"
+
+
+def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired:
+    """From a module's option, with members as in its documentation. Raises InvalidInput."""
+    cache, mba, pstate = (given.get(key) or {} for key in ("cache", "mba", "pstate"))
+    desired = Desired(
+        name=given["name"],
+        namespace=given.get("namespace") or DEFAULT_NAMESPACE,
+        core_ids=tuple(str(item).strip() for item in given.get("core_ids") or ()),
+        cpus=parse_core_ids(given.get("core_ids") or (), f"{where}.core_ids"),
+        settings=Settings(
+            policy=given.get("policy") or None,
+            cache=_pair(cache, where),
+            mba_percentage=mba.get("percentage"),
+            mba_mbps=mba.get("mbps"),
+            ratio=_ratio(pstate.get("ratio"), where),
+            monitoring=pstate.get("monitoring") or None,
+        ),
+        all_cores=bool(given.get("all_cores")),
+        reserved=parse_core_ids(given.get("reserved_core_ids") or (), f"{where}.reserved_core_ids"),
+    )
+    _require_sense(desired, where)
+    return desired
+
+
+def _pair(cache: t.Mapping[str, t.Any], where: str) -> tuple[int, int] | None:
+    most, least = cache.get("max"), cache.get("min")
+    if most is None and least is None:
+        return None
+    if most is None or least is None:
+        raise InvalidInput(f"{where}.cache: give both max and min, or neither")
+    return most, least
+
+
+def _ratio(value: t.Any, where: str) -> float | None:
+    if value is None or value == "":
+        return None
+    ratio = number(value)
+    if ratio is None or ratio <= 0:
+        raise InvalidInput(f"{where}.pstate.ratio: {value!r} is not a number above 0")
+    return ratio
+
+
+def _require_sense(desired: Desired, where: str) -> None:
+    """Refuse what RMD refuses, before anything is sent."""
+    settings = desired.settings
+    if not desired.cpus and not desired.all_cores:
+        raise InvalidInput(f"{where}.core_ids: no CPU is given; name some, or set all_cores")
+    if settings.cache is not None:
+        most, least = settings.cache
+        if most < 0 or least < 0 or ((most, least) != (0, 0) and not most >= least > 0):
+            raise InvalidInput(
+                f"{where}.cache: max {most} with min {least} is no request to RMD; write equal "
+                "numbers (guaranteed), a smaller min above 0 (best effort), or 0 and 0 (shared)"
+            )
+    if settings.mba_percentage is not None and settings.mba_mbps is not None:
+        raise InvalidInput(f"{where}.mba: give percentage or mbps, not both")
+    for name, value, most in (
+        ("percentage", settings.mba_percentage, _ALL_PERCENT),
+        ("mbps", settings.mba_mbps, _ALL_MBPS),
+    ):
+        if value is not None and not 1 <= value <= most:
+            raise InvalidInput(f"{where}.mba.{name}: {value} is not between 1 and {most}")
+    if settings.monitoring is not None and settings.monitoring.lower() not in ("on", "off"):
+        raise InvalidInput(f"{where}.pstate.monitoring: {settings.monitoring!r} is not on or off")
+    if settings.monitoring is not None and settings.ratio is None:
+        raise InvalidInput(f"{where}.pstate: monitoring needs a ratio beside it")
+    if settings == Settings():
+        raise InvalidInput(f"{where}: nothing is asked for; give cache, mba, pstate or policy")
+
+
+def stored_of(document: t.Any) -> Stored:
+    """From a daemon's answer, of either version. Raises TargetFailure where it is no workload."""
+    if not isinstance(document, dict) or not text(document.get("id")):
+        raise TargetFailure("malformed", "the daemon's list of workloads holds something else")
+    is_new = "rdt" in document
+    cache = member(document, "rdt", "cache") if is_new else document.get("cache")
+    pstate = member(document, "plugins", "pstate") if is_new else document.get("pstate")
+    most, least = _whole(member(cache, "max")), _whole(member(cache, "min"))
+    core_ids = _texts(document.get("core_ids"))
+    return Stored(
+        id=text(document["id"]),
+        uuid=text(document.get("uuid")),
+        core_ids=core_ids,
+        cpus=_cpus(core_ids),
+        task_ids=_texts(document.get("task_ids")),
+        settings=Settings(
+            policy=text(document.get("policy")) or None,
+            cache=None if most is None and least is None else (most or 0, least or 0),
+            mba_percentage=_whole(member(document, "rdt", "mba", "percentage")),
+            mba_mbps=_whole(member(document, "rdt", "mba", "mbps")),
+            ratio=number(member(pstate, "ratio")),
+            monitoring=text(member(pstate, "monitoring")) or None,
+        ),
+        status=text(document.get("status")),
+        cos_name=text(document.get("cos_name")),
+        origin=text(document.get("origin")),
+        document=document,
+    )
+
+
+def body_of(uuid: str, core_ids: t.Sequence[str], settings: Settings, wire: Wire) -> JsonObject:
+    """A request's body. v0.3 gets each CPU by itself: of a range it later frees CPU 0 alone."""
+    if wire == "0.3":
+        core_ids = [str(cpu) for cpu in sorted(parse_core_ids(core_ids))]
+    body: JsonObject = {"uuid": uuid, "core_ids": list(core_ids)}
+    if settings.policy:
+        return {**body, "policy": settings.policy}
+    cache = None if settings.cache is None else dict(zip(("max", "min"), settings.cache))
+    pstate = settings.pstate
+    p_state = None if pstate is None else {"ratio": pstate[0], "monitoring": pstate[1]}
+    if wire == "0.2":
+        return {**body, **_given({"cache": cache, "pstate": p_state})}
+    mba = _given({"percentage": settings.mba_percentage, "mbps": settings.mba_mbps})
+    rdt = _given({"cache": cache, "mba": mba or None})
+    plugins = {"pstate": p_state} if p_state else None
+    return {**body, **_given({"rdt": rdt or None, "plugins": plugins})}
+
+
+def with_all_bandwidth(settings: Settings, stored: Settings) -> Settings:
+    """For a PATCH, which keeps what it does not name: say that all bandwidth is wanted again."""
+    if settings.mba != (None, None) or stored.mba == (None, None):
+        return settings
+    in_percent = stored.mba_percentage is not None
+    return Settings(
+        settings.policy,
+        settings.cache,
+        mba_percentage=_ALL_PERCENT if in_percent else None,
+        mba_mbps=None if in_percent else _ALL_MBPS,
+        ratio=settings.ratio,
+        monitoring=settings.monitoring,
+    )
+
+
+def _cpus(core_ids: tuple[str, ...]) -> frozenset[int] | None:
+    try:
+        return parse_core_ids(core_ids)
+    except InvalidInput:
+        return None
+
+
+def _texts(value: t.Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _whole(value: t.Any) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)
+
+
+def _given(members: JsonObject) -> JsonObject:
+    return {name: value for name, value in members.items() if value is not None}

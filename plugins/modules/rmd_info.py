@@ -1,0 +1,214 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module rmd_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rmd_info
+short_description: Read what RMD daemons have, and what they have room for
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Reads workloads, caches, policies, memory bandwidth and hospitality scores of Intel RMD
+    (Resource Management Daemon), from many daemons at once and from v0.2 as from v0.3.
+options:
+  targets:
+    description:
+      - The daemons.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the node, unique in the list.
+        type: str
+        required: true
+      endpoint:
+        description: URL of the daemon, such as V(https://10.0.0.1:8443) or V(http://10.0.0.1:8081).
+        type: str
+        required: true
+  gather:
+    description:
+      - What to read of each daemon.
+    type: list
+    elements: str
+    default: [workloads, cache]
+    choices:
+      - workloads
+      - cache
+      - policies
+      - mba
+      - hospitality
+  request:
+    description:
+      - Cache ways whose hospitality score is asked for; needed where that is gathered.
+    type: dict
+    suboptions:
+      max:
+        description: The most ways.
+        type: int
+        required: true
+      min:
+        description: The fewest ways.
+        type: int
+        required: true
+extends_documentation_fragment:
+  - wattwise.kube.rmd
+  - wattwise.kube.progress
+  - wattwise.kube.attributes.info_module
+"""
+
+EXAMPLES = r"""
+- name: Read workloads and caches of two machines
+  wattwise.kube.rmd_info:
+    targets:
+      - name: worker-node-1
+        endpoint: http://10.0.0.1:8081
+      - name: worker-node-2
+        endpoint: http://10.0.0.2:8081
+  register: rmd
+
+- name: Show the most cache ways in a row that are free
+  ansible.builtin.debug:
+    msg: "{{ item.name }}: {{ item.cache | map(attribute='longest_runs.guaranteed') | max }}"
+  loop: "{{ rmd.daemons }}"
+
+- name: Ask which machines would take four ways
+  wattwise.kube.rmd_info:
+    targets:
+      - name: worker-node-1
+        endpoint: https://10.0.0.1:8443
+    ca_path: /etc/rmd/ca.pem
+    client_cert: /etc/rmd/cert.pem
+    client_key: /etc/rmd/key.pem
+    gather: [policies, hospitality]
+    request:
+      max: 4
+      min: 4
+"""
+
+RETURN = r"""
+daemons:
+  description:
+    - One entry for each daemon that answered, in the order of the input. A part that it refused
+      is null, and has an error.
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the target.
+      type: str
+      sample: worker-node-1
+    wire:
+      description: The version of RMD whose JSON it speaks.
+      type: str
+      sample: "0.2"
+    workloads:
+      description:
+        - What it has, of anybody. C(cpus) are numbers, C(core_ids) the texts that were given.
+      type: list
+      elements: dict
+      sample:
+        - cache:
+            max: 2
+            min: 2
+          core_ids: ["1-2"]
+          cos_name: 1-2-guarantee
+          cpus: [1, 2]
+          id: "1"
+          origin: REST
+          status: Successful
+          task_ids: []
+          uuid: database
+    cache:
+      description:
+        - Its last-level caches. C(free_ways) and C(longest_runs), the most free ways in a row, are
+          by pool; C(room) says how many more workloads of each policy there is room for.
+      type: list
+      elements: dict
+      sample:
+        - available_ways: [11, 12]
+          cpus: [0, 1, 2, 3]
+          free_ways:
+            besteffort: [11, 12]
+            guaranteed: [1, 2, 3, 4]
+            os: [0]
+            shared: [13]
+          id: 0
+          longest_runs:
+            besteffort: 2
+            guaranteed: 4
+            os: 1
+            shared: 1
+          room:
+            bronze: 10
+            gold: 2
+            silver: 2
+          ways: 14
+    policies:
+      description: Its policies; numbers in both versions.
+      type: dict
+      sample:
+        gold:
+          cache:
+            max: 2
+            min: 2
+          pstate:
+            ratio: 1.5
+    mba:
+      description: Memory bandwidth allocation; C(step) and C(min) are percentages.
+      type: dict
+      sample:
+        enabled: true
+        min: 10
+        step: 10
+        supported: true
+    hospitality:
+      description: Score from 0 to 100 for O(request), by cache.
+      type: list
+      elements: dict
+      sample:
+        - cache_id: 0
+          score: 100
+errors:
+  description:
+    - Daemons, or parts of them, that could not be read.
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the target.
+      type: str
+      sample: worker-node-2
+    endpoint:
+      description: Its endpoint.
+      type: str
+      sample: http://10.0.0.2:8081
+    reason:
+      description:
+        - V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
+          V(malformed) or V(refused).
+      type: str
+      sample: unreachable
+    detail:
+      description: What was wrong, where, and what to do.
+      type: str
+      sample: cannot connect (Connection refused); check address, power and network of the machine
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.info import SPEC, read_daemons
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(SPEC, read_daemons)
+
+
+if __name__ == "__main__":
+    main()
