@@ -168,6 +168,15 @@ def is_rendered(node_config: Object) -> bool:
     )
 
 
+def template_name(node_config: Object) -> str | None:
+    """The name of the template that a NodeConfig was made from; None for one that a person made."""
+    metadata = node_config["metadata"]
+    for owner in metadata.get("ownerReferences") or []:
+        if owner.get("kind") == "NodeConfigTemplate":
+            return str(owner["name"])
+    return (metadata.get("labels") or {}).get(TEMPLATE_LABEL)
+
+
 def effective(node_configs: t.Sequence[Object]) -> Effective:
     """Which NodeConfig counts for each node.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 import typing as t
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_UP, Decimal, InvalidOperation
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
@@ -32,6 +32,11 @@ _SUFFIX_FACTOR = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
+
+# With which a number is written, the largest first.
+_BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", None)
+_DECIMAL_SUFFIXES = ("E", "P", "T", "G", "M", "k", None, "m", "u", "n")
+_LARGEST_QUANTITY = Decimal(2**63)
 
 # https://pkg.go.dev/time#ParseDuration
 _DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
@@ -76,6 +81,24 @@ def cpu_millicores(value: str | int | float, where: str = "cpu") -> int:
 def whole_units(value: str | int | float, where: str = "quantity") -> int:
     """A quantity in whole units (bytes, pods, devices), rounded up. Raises InvalidInput."""
     return _whole(parse_quantity(value, where))
+
+
+def format_quantity(value: Decimal, binary: bool = False) -> str:
+    """The shortest exact text of a quantity: the largest suffix with which it is a whole number.
+
+    Suffixes are decimal (m, k, M, …), or with ``binary`` those of 1024 (Ki, Mi, …) where the number
+    is whole. Less than a nano-unit is rounded up, away from zero, as Kubernetes does. Raises
+    InvalidInput for a number beyond those that Kubernetes can hold. Source: see _QUANTITY.
+    """
+    if abs(value) >= _LARGEST_QUANTITY:
+        raise InvalidInput(f"quantity: {value} is out of range; the largest is 2^63 - 1")
+    exact = value.quantize(_SUFFIX_FACTOR["n"], ROUND_UP)
+    if exact == 0:
+        return "0"
+    whole = exact == exact.to_integral_value()
+    suffixes = _BINARY_SUFFIXES if binary and whole else _DECIMAL_SUFFIXES
+    suffix = next(item for item in suffixes if exact % _SUFFIX_FACTOR[item] == 0)
+    return f"{int(exact / _SUFFIX_FACTOR[suffix])}{suffix or ''}"
 
 
 def _whole(value: Decimal) -> int:

@@ -469,7 +469,7 @@ def test_the_worked_run_on_twenty_ways() -> None:
             assert client.masks(json.loads(reply.content)["cos_name"]) == masks
         else:
             assert reply.content == b"Not enough cache left on cache_id 0"
-        assert client.masks(".").split(" / ")[0] == os_mask
+        assert client.masks(".").partition(" / ")[0] == os_mask
         assert client.available() == available
 
 
@@ -479,7 +479,7 @@ def test_the_worked_run_on_eleven_ways() -> None:
     for core in ("1", "2", "3"):
         made = client.made(core_ids=[core], cache=cache(2, 2))
         masks = client.masks(made["cos_name"]), client.masks(".")
-        found.append(tuple(mask.split(" / ")[0] for mask in masks))
+        found.append(tuple(mask.partition(" / ")[0] for mask in masks))
     assert found == [("60", "1f"), ("18", "7"), ("6", "1")]
     assert client.available().startswith("780 /")
     assert client.post(core_ids=["4"], cache=cache(2, 2)).status == 500

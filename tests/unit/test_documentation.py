@@ -112,7 +112,13 @@ def test_examples_are_yaml(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_everything_of_the_collection_that_is_named_exists(page: str) -> None:
-    folders = {"playbooks": "*.yml", "plugins/modules": "*.py", "roles": "*"}
+    folders = {
+        "playbooks": "*.yml",
+        "plugins/filter": "*.yml",
+        "plugins/inventory": "*.py",
+        "plugins/modules": "*.py",
+        "roles": "*",
+    }
     present = {
         path.stem for folder, pattern in folders.items() for path in (ROOT / folder).glob(pattern)
     }
@@ -156,6 +162,8 @@ def test_every_part_of_the_collection_is_in_the_readme() -> None:
     text = text_of("README.md")
     parts = [path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")]
     parts += [path.stem for path in (ROOT / "playbooks").glob("*.yml")]
+    parts += [path.stem for path in (ROOT / "plugins" / "filter").glob("*.yml")]
+    parts += [path.stem for path in (ROOT / "plugins" / "inventory").glob("*.py")]
     assert not [name for name in parts if f"`wattwise.kube.{name}`" not in text]
     assert not [role for role in ROLES if f"[`{role}`](roles/{role}/README.md)" not in text]
 

@@ -1,0 +1,28 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What makes functions of the library filters of Ansible."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
+
+Function = t.Callable[..., t.Any]
+
+
+def as_filter(name: str, function: Function) -> Function:
+    """The function with its errors as Ansible words them for a template."""
+
+    @functools.wraps(function)
+    def filter_function(*arguments: t.Any, **keywords: t.Any) -> t.Any:
+        try:
+            return function(*arguments, **keywords)
+        except WattwiseError as error:
+            raise AnsibleFilterError(f"wattwise.kube.{name}: {error}") from error
+
+    return filter_function
