@@ -1,0 +1,124 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""CPU sets of containers from the control groups of a node.
+
+Control groups of pods look like this, below the folder of the hierarchy (v2: ``/sys/fs/cgroup``,
+v1: ``/sys/fs/cgroup/cpuset``):
+
+- driver cgroupfs: ``kubepods/pod<uid>/<id>``
+- driver systemd: ``kubepods.slice/kubepods-pod<uid>.slice/<runtime>-<id>.scope``, where the dashes
+  of the UID are underscores
+- pods of other classes stand one level deeper, below ``burstable`` or ``besteffort``; kind and
+  others put all of it below a group of kubelet's
+
+Sources: k8s.io/kubernetes pkg/kubelet/cm/cgroup_manager_linux.go, and the scope prefixes of
+containerd (``cri-containerd-``), CRI-O (``crio-``) and docker (``docker-``).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import ExclusiveContainer
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
+
+_HIERARCHIES = ("sys/fs/cgroup", "sys/fs/cgroup/cpuset", "sys/fs/cgroup/unified")
+_POD_FOLDER = re.compile(r"(?:^|-)pod(?P<uid>[0-9A-Za-z_-]+?)(?:\.slice)?$")
+# CRI-O's monitor has a group with the container's id, too.
+_MONITOR = "conmon"
+# crun below CRI-O puts the container's processes into a group of this name.
+_INNER_GROUP = "container"
+# Newest first: v2 leaves cpuset.cpus empty where the CPUs are those of the group above.
+_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus")
+
+
+class ControlGroups:
+    """The control groups of the pods below ``root``, which are looked for once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pods: dict[str, list[Path]] | None = None
+
+    def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
+        """CPUs of the container. Raises TargetFailure."""
+        folders = self._pod_folders().get(_plain(container.pod_uid), [])
+        if not folders:
+            raise TargetFailure(
+                "not_found",
+                f"no control group of pod {container.pod_uid} below {self._root}; is the pod on"
+                " this node, and is root the node's file system?",
+            )
+        for folder in _container_folders(folders, container.id):
+            text = _cpu_list(folder)
+            if text:
+                return parse_cpu_list(text, str(folder))
+        raise TargetFailure(
+            "not_found",
+            f"no control group with CPUs of container {container.id} in {folders[0]}; it may have"
+            " ended, run again",
+        )
+
+    def _pod_folders(self) -> dict[str, list[Path]]:
+        if self._pods is None:
+            self._pods = {}
+            for folder in _kubepods(self._root):
+                for candidate in _pod_candidates(folder):
+                    match = _POD_FOLDER.search(candidate.name)
+                    if match is not None:
+                        self._pods.setdefault(_plain(match["uid"]), []).append(candidate)
+        return self._pods
+
+
+def _plain(uid: str) -> str:
+    return uid.replace("_", "-")
+
+
+def _kubepods(root: Path) -> t.Iterator[Path]:
+    """The groups above all pods, in each hierarchy, also where kubelet has a group of its own."""
+    for hierarchy in _HIERARCHIES:
+        for folder in _folders(root / hierarchy):
+            if "kubepods" in folder.name:
+                yield folder
+            elif "kubelet" in folder.name:
+                yield from (inner for inner in _folders(folder) if "kubepods" in inner.name)
+
+
+def _pod_candidates(kubepods: Path) -> t.Iterator[Path]:
+    for folder in _folders(kubepods):
+        yield folder
+        if "burstable" in folder.name or "besteffort" in folder.name:
+            yield from _folders(folder)
+
+
+def _container_folders(pods: t.Iterable[Path], container_id: str) -> t.Iterator[Path]:
+    for pod in pods:
+        for folder in _folders(pod):
+            if container_id in folder.name and _MONITOR not in folder.name:
+                yield folder / _INNER_GROUP
+                yield folder
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        return sorted(path for path in parent.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+def _cpu_list(folder: Path) -> str:
+    for name in _FILES:
+        try:
+            text = (folder / name).read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise TargetFailure(
+                "forbidden", f"{folder / name} cannot be read: {error.strerror}; become root"
+            ) from error
+        if text:
+            return text
+    return ""
