@@ -15,11 +15,15 @@ author:
 description:
   - Finds devices for all claims among the given objects, so that no device is given twice, and says
     for each node and claim why others did not do.
+  - Understands Kubernetes' dynamic resource allocation (C(resource.k8s.io/v1)) with partitionable
+    devices, consumable capacity, prioritized lists, admin access, taints and DeviceTaintRules, node
+    selectors, lists as attributes and binding conditions. A device with any other field is given to
+    nobody, and a claim with any other field is refused, both by the field's name.
   - Understands the objects of the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) in its three
     models, pools that count devices, pools of single devices, and the successor's meta classes and
     shared resources.
-  - Claims of one pod get devices on one node. Without a Pod among the objects, all claims of the
-    prototype count as one pod's.
+  - Claims of one pod get devices on one node. Without a Pod among the objects, each ResourceClaim
+    stands alone, and all claims of the prototype count as one pod's.
   - Changes nothing, and needs no cluster.
   - Equal input gives an equal answer, unless RV(stopped_by) is V(wall_clock).
 options:
@@ -27,7 +31,8 @@ options:
     description:
       - Pools, classes, drivers and claims of one API, with Pods and Nodes, as a list of objects or
         of texts in YAML.
-      - Nodes that only pools name need not be given. A Pod asks for the claims that it names.
+      - Nodes that only pools or slices name need not be given. A Pod asks for the claims that it
+        names; with Pods, other claims get nothing.
       - At least one of O(objects) and O(src) is needed.
     type: list
     elements: raw
@@ -113,6 +118,25 @@ EXAMPLES = r"""
       - classes.yml
       - pods.yml
 
+- name: Ask why a ResourceClaim cannot be satisfied on one node
+  wattwise.kube.device_allocation:
+    src:
+      - slices.yml
+      - deviceclasses.yml
+      - claims.yml
+    node: node-7
+  register: answer
+
+- name: Ask where the claims of a cluster's waiting pods could be satisfied
+  vars:
+    kinds:
+      - ResourceSlice
+      - DeviceClass
+      - ResourceClaim
+  wattwise.kube.device_allocation:
+    objects: "{{ found.results | map(attribute='resources') | flatten }}"
+    node: node-7
+
 - name: Print what the prototype printed
   wattwise.kube.device_allocation:
     src:
@@ -134,8 +158,8 @@ outcome:
 allocations:
   description:
     - What each claim gets, in the order of the claims and in the form of its API; null for a claim
-      that gets nothing. For the prototype it is the part C(allocations), C(classConfigs) and
-      C(claimConfigs) of a claim's status.
+      that gets nothing. For C(resource.k8s.io) it is an AllocationResult, for the prototype what a
+      claim's status has as C(allocations), C(classConfigs) and C(claimConfigs).
   returned: success
   type: list
   elements: dict

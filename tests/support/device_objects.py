@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 PROTOTYPE = "devmgmtproto.k8s.io/v1alpha1"
+DRA = "resource.k8s.io/v1"
 
 Json = dict[str, t.Any]
 
@@ -49,3 +50,47 @@ def device_pool(name: str, node: str | None, driver: str, **spec: t.Any) -> Json
 def pod(name: str, device_claims: list[Json], **spec: t.Any) -> Json:
     """A Pod with claims in the prototype's field."""
     return manifest("v1", "Pod", name, {**spec, "deviceClaims": device_claims}, namespace="default")
+
+
+def resource_slice(pool: str, devices: list[Json], **more: t.Any) -> Json:
+    """A ResourceSlice of the driver gpu.example.com; of the node that is named as the pool."""
+    spec = {
+        "driver": "gpu.example.com",
+        "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+        "nodeName": pool,
+        "devices": devices,
+        **more,
+    }
+    spec = {key: value for key, value in spec.items() if value is not None}
+    return manifest(DRA, "ResourceSlice", more.get("name", f"{pool}-slice"), spec)
+
+
+def dra_device(name: str, **more: t.Any) -> Json:
+    """A device of a slice; ``more`` are its fields, attributes may be plain values."""
+    kinds = {str: "string", int: "int", bool: "bool"}
+    plain = more.pop("attributes", {})
+    typed = {
+        key: value if isinstance(value, dict) else {kinds[type(value)]: value}
+        for key, value in plain.items()
+    }
+    return {"name": name, **({"attributes": typed} if typed else {}), **more}
+
+
+def dra_class(name: str, *expressions: str, **more: t.Any) -> Json:
+    spec = {"selectors": [{"cel": {"expression": text}} for text in expressions], **more}
+    return manifest(DRA, "DeviceClass", name, spec)
+
+
+def exactly(name: str, device_class: str, *expressions: str, **more: t.Any) -> Json:
+    """A request of a ResourceClaim for exactly what it says."""
+    selectors = [{"cel": {"expression": text}} for text in expressions]
+    chosen = {"selectors": selectors} if selectors else {}
+    return {"name": name, "exactly": {"deviceClassName": device_class, **chosen, **more}}
+
+
+def resource_claim(name: str, *requests: Json, **more: t.Any) -> Json:
+    """A ResourceClaim in the namespace default."""
+    devices = {"requests": list(requests), **more}
+    claim = manifest(DRA, "ResourceClaim", name, {"devices": devices}, namespace="default")
+    claim["metadata"]["uid"] = f"uid-of-{name}"
+    return claim

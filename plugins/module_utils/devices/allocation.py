@@ -13,7 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import k8srm
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.explain import Explainer
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
@@ -45,7 +45,7 @@ SPEC = ArgumentSpec(
     required_one_of=(("objects", "src"),),
 )
 
-_READERS = {k8srm.GROUP: k8srm.read}
+_READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
 _CORE_KINDS = ("Node", "Pod")
 # Reasons for more pairs of nodes and claims than these are nobody's reading.
 _MOST_EXPLANATIONS = 10_000

@@ -10,6 +10,7 @@ type checker finds mistakes, and once with the types by which the library carrie
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ class Selector:
     reads: frozenset[Path]
     doubts: tuple[str, ...]
     equated: frozenset[Path]
-    _program: t.Any = field(repr=False)
+    _program: t.Any = field(repr=False, compare=False)
     _known: dict[t.Hashable, bool | SelectorError] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -137,7 +138,6 @@ class Compiler:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._environments: tuple[t.Any, t.Any] | None = None
         self._known: dict[str, Selector] = {}
 
     def compile(self, source: t.Any, where: str) -> Selector:
@@ -154,9 +154,7 @@ class Compiler:
                 f"{where}: the CEL expression has {len(source)} characters; Kubernetes allows "
                 f"{MAXIMAL_LENGTH}"
             )
-        if self._environments is None:
-            self._environments = _environments(self._kind)
-        checking, running = self._environments
+        checking, running = _environments(self._kind)
         try:
             checked = checking.compile(source)
             program = running.compile(source)
@@ -201,8 +199,9 @@ def _reads_as_quantity(text: str) -> bool:
     return True
 
 
+@functools.cache
 def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
-    """The environment that checks types and the one that evaluates."""
+    """The environment that checks types and the one that evaluates; both never change."""
     library = require("cel_expr_python.cel", "cel-expr-python")
     extensions = [
         require(f"cel_expr_python.ext.{module}", "cel-expr-python").__dict__[name]()

@@ -18,9 +18,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Node,
     Unit,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selector import selected
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 Json = t.Mapping[str, t.Any]
+
+_REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,14 @@ def _unit(group: _Group, names: t.Sequence[str]) -> Unit:
 
 
 def nodes_for(pod: Given, nodes: t.Sequence[Node]) -> frozenset[str] | None:
-    """The nodes that a pod's nodeName and nodeSelector leave; None for all."""
+    """The nodes that a pod's nodeName, selector and required affinity leave; None for all."""
     spec = pod.manifest.get("spec") or {}
     if spec.get("nodeName"):
         return frozenset([spec["nodeName"]])
     wanted = spec.get("nodeSelector") or {}
-    if not wanted:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not wanted and not required:
         return None
-    return frozenset(node.name for node in nodes if wanted.items() <= node.labels.items())
+    found = frozenset(node.name for node in nodes if wanted.items() <= node.labels.items())
+    return found & selected(pod, required, _REQUIRED, nodes) if required else found

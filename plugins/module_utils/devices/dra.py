@@ -1,0 +1,215 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reader of Kubernetes' dynamic resource allocation (resource.k8s.io/v1), with Pods and Nodes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import Compiler
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_claims import ClaimReader
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_matching import (
+    DeviceClasses,
+    Published,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_status import (
+    Results,
+    allocation_of,
+    held_devices,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Findings,
+    Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Claim,
+    Held,
+    Instance,
+    Node,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selector import selected
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import (
+    Options,
+    PodDemand,
+    Task,
+    nodes_for,
+    units_of,
+)
+
+GROUP = "resource.k8s.io"
+VERSION = "resource.k8s.io/v1"
+KINDS = (
+    "ResourceSlice",
+    "DeviceClass",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "DeviceTaintRule",
+)
+# The rules have not reached v1 in every cluster.
+_RULE_VERSIONS = (VERSION, "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
+
+
+def read(objects: t.Sequence[Given], options: Options) -> Task:
+    """The task that these objects pose. Raises InvalidInput."""
+    for given in objects:
+        version, kind = given.manifest["apiVersion"], given.kind
+        allowed = _RULE_VERSIONS if kind == "DeviceTaintRule" else (VERSION, "v1")
+        if version not in allowed:
+            raise given.error("apiVersion", f"{version} is not read here; write {VERSION}")
+        if version != "v1" and kind not in KINDS:
+            raise given.error("kind", f"unsupported; known are {', '.join(KINDS)}")
+    return _Reader(objects, options).task()
+
+
+class _Reader:
+    def __init__(self, objects: t.Sequence[Given], options: Options) -> None:
+        self._options = options
+        self._by_kind: dict[str, list[Given]] = {}
+        for given in objects:
+            self._by_kind.setdefault(given.kind, []).append(given)
+        self._findings = Findings()
+        self._nodes = self._read_nodes()
+        self._slices = Slices(self._findings, self._nodes)
+        self._slices.read(self._of("ResourceSlice"))
+        self._published = Published(self._slices)
+        for given in self._of("DeviceTaintRule"):
+            self._published.add_rule(given)
+        classes = DeviceClasses(Compiler("dra"), self._of("DeviceClass"))
+        self._reader = ClaimReader(classes, self._published)
+        self._claims: list[Claim] = []
+        self._sources: list[Given] = []
+        self._specs: list[Json] = []
+        self._by_name: dict[tuple[str, str], int] = {}
+
+    def _of(self, kind: str) -> list[Given]:
+        return self._by_kind.get(kind, [])
+
+    def _read_nodes(self) -> tuple[Node, ...]:
+        """The Nodes, and the nodes that slices name."""
+        labels = {
+            given.name: given.manifest["metadata"].get("labels") or {} for given in self._of("Node")
+        }
+        for given in self._of("ResourceSlice"):
+            spec = given.manifest.get("spec") or {}
+            for item in (spec, *(spec.get("devices") or ())):
+                if item.get("nodeName"):
+                    labels.setdefault(item["nodeName"], {})
+        if self._options.node:
+            labels = {self._options.node: labels.get(self._options.node, {})}
+        return tuple(Node(name, labels[name]) for name in sorted(labels))
+
+    def task(self) -> Task:
+        held = [
+            one for given in self._of("ResourceClaim") for one in held_devices(given, self._slices)
+        ]
+        if self._of("Pod"):
+            demands = [self._read_pod(given) for given in self._of("Pod")]
+            units, pods = units_of(demands, [str(claim) for claim in self._claims])
+        else:
+            units = tuple(
+                Unit(given.name, (self._shared(given),))
+                for given in self._of("ResourceClaim")
+                if not allocation_of(given)
+            )
+            pods = ((),) * len(units)
+        instance = Instance(
+            self._nodes,
+            tuple(self._slices.devices),
+            tuple(self._slices.counters),
+            tuple(self._reader.matchers),
+            tuple(self._claims),
+            units,
+            tuple(held),
+            self._slices.unsettled,
+        )
+        self._find_overdrawn(instance, held)
+        return Task(
+            instance,
+            Results(instance, self._slices, self._reader.asked, self._sources, self._specs).of,
+            pods,
+            tuple(self._slices.pools),
+            tuple(self._findings.found),
+        )
+
+    def _find_overdrawn(self, instance: Instance, held: t.Sequence[Held]) -> None:
+        """Tell where existing allocations take more than there is; nobody gets more of that."""
+        taken = [0] * len(instance.counters)
+        for device in {one.device for one in held if not one.admin}:
+            for position, amount in instance.devices[device].consumes:
+                taken[position] += amount
+        for counter, sum_taken in zip(instance.counters, taken):
+            if sum_taken > counter.capacity:
+                source = next(
+                    given
+                    for given in self._of("ResourceSlice")
+                    if (given.manifest.get("spec") or {}).get("pool", {}).get("name")
+                    == counter.pool
+                )
+                self._findings.add(
+                    source,
+                    f"spec.sharedCounters.{counter.counter_set}.{counter.name}",
+                    "existing allocations take more than there is",
+                    serious=False,
+                )
+
+    def _add(self, given: Given, spec: Json, name: str) -> int:
+        self._claims.append(self._reader.read(given, spec, name))
+        self._sources.append(given)
+        self._specs.append(spec)
+        return len(self._claims) - 1
+
+    def _shared(self, given: Given) -> int:
+        key = given.namespace, given.name
+        if key not in self._by_name:
+            spec = mapping_of(given, given.manifest.get("spec"), "spec")
+            self._by_name[key] = self._add(given, spec, given.name)
+        return self._by_name[key]
+
+    def _read_pod(self, given: Given) -> PodDemand:
+        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+        nodes = nodes_for(given, self._nodes)
+        claims: list[int] = []
+        for index, item in enumerate(
+            items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")
+        ):
+            where = f"spec.resourceClaims[{index}]"
+            source = self._source(given, item, where)
+            if source.kind == "ResourceClaimTemplate":
+                template = mapping_of(source, source.manifest.get("spec"), "spec")
+                body = mapping_of(source, template.get("spec"), "spec.spec")
+                claims.append(self._add(source, body, f"{given.name}-{item.get('name')}"))
+                continue
+            allocation = allocation_of(source)
+            if not allocation:
+                claims.append(self._shared(source))
+            elif allocation.get("nodeSelector"):
+                place = "status.allocation.nodeSelector"
+                there = selected(source, allocation["nodeSelector"], place, self._nodes)
+                nodes = there if nodes is None else nodes & there
+        return PodDemand(given, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
+
+    def _source(self, pod: Given, item: Json, where: str) -> Given:
+        """The claim that a pod names, that was made for it, or the template for it."""
+        kind, name = "ResourceClaim", item.get("resourceClaimName")
+        if name is None:
+            status = mapping_of(pod, pod.manifest.get("status"), "status")
+            made = [
+                entry.get("resourceClaimName")
+                for entry in items_of(pod, status.get("resourceClaimStatuses"), "status")
+                if entry.get("name") == item.get("name")
+            ]
+            name = made[0] if made else None
+        if name is None:
+            kind, name = "ResourceClaimTemplate", item.get("resourceClaimTemplateName")
+        for given in self._of(kind):
+            if (given.namespace, given.name) == (pod.namespace, name):
+                return given
+        raise pod.error(where, f"there is no {kind} {name!r} in the pod's namespace")

@@ -1,0 +1,157 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a ResourceClaim: read as what is held already, written as what it gets."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_claims import Asked
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Chosen,
+    ClaimAllocation,
+    Held,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import (
+    demand_of,
+    quantity_text,
+)
+
+
+def allocation_of(given: Given) -> Json:
+    """The allocation in a claim's status, {} where it has none."""
+    status = mapping_of(given, given.manifest.get("status"), "status")
+    return mapping_of(given, status.get("allocation"), "status.allocation")
+
+
+def held_devices(given: Given, slices: Slices) -> list[Held]:
+    """The devices that a claim has; those that are published no longer are nobody's concern."""
+    where = "status.allocation.devices"
+    devices = mapping_of(given, allocation_of(given).get("devices"), where)
+    known = {
+        (device.driver, device.pool, device.name): index
+        for index, device in enumerate(slices.devices)
+    }
+    held: list[Held] = []
+    for item in items_of(given, devices.get("results"), f"{where}.results"):
+        driver, pool, name = (str(item.get(key)) for key in ("driver", "pool", "device"))
+        index = known.get((driver, pool, name))
+        if index is None:
+            continue
+        consumed = mapping_of(given, item.get("consumedCapacity"), f"{where}.consumedCapacity")
+        portions = {
+            name: demand_of(amount, f"{given}: {where}.consumedCapacity")
+            for name, amount in consumed.items()
+        }
+        held.append(Held(index, str(given), portions, bool(item.get("adminAccess"))))
+    return held
+
+
+class Results:
+    """Writes what claims get as the AllocationResult of the API."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        slices: Slices,
+        asked: t.Sequence[t.Sequence[t.Sequence[Asked]]],
+        sources: t.Sequence[Given],
+        specs: t.Sequence[Json],
+    ) -> None:
+        self._instance = instance
+        self._slices = slices
+        self._asked = asked
+        self._sources = sources
+        self._specs = specs
+
+    def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
+        """``devices`` with results and configurations, and ``nodeSelector`` where it is needed."""
+        devices: dict[str, t.Any] = {
+            "results": [
+                self._result(claim, number, chosen)
+                for number, chosen in enumerate(allocation.chosen)
+            ]
+        }
+        config = self._config(claim, allocation)
+        if config:
+            devices["config"] = config
+        result: dict[str, t.Any] = {"devices": devices}
+        selector = self._node_selector(allocation)
+        if selector:
+            result["nodeSelector"] = selector
+        return result
+
+    def _result(self, claim: int, number: int, chosen: Chosen) -> dict[str, t.Any]:
+        device = self._instance.devices[chosen.device]
+        asked = self._asked[claim][chosen.request][chosen.alternative]
+        result: dict[str, t.Any] = {
+            "request": asked.name,
+            "driver": device.driver,
+            "pool": device.pool,
+            "device": device.name,
+        }
+        if asked.body.get("adminAccess"):
+            result["adminAccess"] = True
+        if asked.body.get("tolerations"):
+            result["tolerations"] = asked.body["tolerations"]
+        if device.binding_conditions:
+            result["bindingConditions"] = list(device.binding_conditions)
+        if device.binding_failure_conditions:
+            result["bindingFailureConditions"] = list(device.binding_failure_conditions)
+        if device.shareable and not asked.body.get("adminAccess"):
+            # Upstream's is random; ours is the same for the same answer.
+            claimed = f"{self._instance.claims[claim]}/{self._instance.claims[claim].uid}"
+            result["shareID"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{claimed}/{device}/{number}"))
+            if chosen.portions:
+                result["consumedCapacity"] = {
+                    name: quantity_text(amount) for name, amount in chosen.portions.items()
+                }
+        return result
+
+    def _config(self, claim: int, allocation: ClaimAllocation) -> list[Json]:
+        """The configurations of classes, then those of the claim, for what was chosen."""
+        chosen = dict.fromkeys((item.request, item.alternative) for item in allocation.chosen)
+        asked = [self._asked[claim][request][number] for request, number in chosen]
+        found: list[Json] = []
+        for one in asked:
+            spec = one.device_class.manifest.get("spec") or {}
+            found += [
+                {"source": "FromClass", "requests": [one.name], **item}
+                for item in items_of(one.device_class, spec.get("config"), "spec.config")
+            ]
+        names = {one.name for one in asked} | {one.name.partition("/")[0] for one in asked}
+        devices = self._specs[claim].get("devices") or {}
+        for item in items_of(self._sources[claim], devices.get("config"), "spec.devices.config"):
+            if not item.get("requests") or names & set(item["requests"]):
+                found.append({"source": "FromClaim", **item})
+        return found
+
+    def _node_selector(self, allocation: ClaimAllocation) -> dict[str, t.Any] | None:
+        """Where the claim's devices can be used: the node, or what network devices select."""
+        terms: list[Json] = []
+        for chosen in allocation.chosen:
+            published = self._slices.published[chosen.device]
+            if published.local or self._instance.devices[chosen.device].binds_to_node:
+                return _only(allocation.node)
+            if published.selector:
+                terms.append(published.selector)
+        if not terms:
+            return None
+        # Two selectors at once cannot be written as one; the node is among what both select.
+        same = all(term == terms[0] for term in terms)
+        return dict(terms[0]) if same else _only(allocation.node)
+
+
+def _only(node: str) -> dict[str, t.Any]:
+    expression = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {"nodeSelectorTerms": [{"matchFields": [expression]}]}
