@@ -93,7 +93,7 @@ def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None
     if branching_nodes is not None:
         options.int_options["mip_max_nodes"] = branching_nodes
     parameters = mathopt.SolveParameters(
-        time_limit=datetime.timedelta(seconds=max(limits.left(), 0.001)), highs=options
+        time_limit=datetime.timedelta(seconds=max(limits.patience(), 0.001)), highs=options
     )
     prepared = mathopt.Model.from_model_proto(_proto(model))
     result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)

@@ -3,20 +3,23 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Watts below which no placement of the same pods can be.
 
-Lagrangian duality: with any price for a pod of each group, for CPU use and for the resources of
-each node, the cheapest thing each node could do on its own adds up to a lower bound. So neither a
-solver's tolerances nor its limits can make a false one; good prices only make it tight. See
-Geoffrion, Lagrangean relaxation for integer programming (1974).
+Lagrangian duality: with any price for a pod of each group and for the resources of each node, the
+cheapest thing that each node could do on its own adds up to a lower bound. So neither a solver's
+tolerances nor its limits can make a false one; good prices only make it tight. See Geoffrion,
+Lagrangean relaxation for integer programming (1974).
 """
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import (
+    Knapsacks,
+    Prices,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions import (
     NodeFunctions,
@@ -30,18 +33,15 @@ if t.TYPE_CHECKING:
 
     Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
 
-_PRICE_SEARCH_STEPS = 100
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Watts for a pod of each group, for a core of use on each node, and for a unit of each
-    resource of each node, which is never negative."""
-
-    pod: Floats
-    core: Floats
-    resource: Floats
+_PRICE_SEARCH_STEPS = 40
+# Effort of the search for prices of nodes' resources.
+_ROUNDS = 3
+_REPEATS = 2
+_HALVINGS = 12
+# Parts of pods are sums of floating-point numbers.
+_ROUNDING = 1e-9
 
 
 class LowerBounds:
@@ -51,6 +51,7 @@ class LowerBounds:
         self._numpy = require("numpy")
         self.problem = problem
         self.functions: NodeFunctions = node_functions(problem)
+        self.knapsacks = Knapsacks(problem, self.functions)
         self._cores: Floats = problem.use / MICROCORES_PER_CORE
 
     def at(self, prices: Prices, placed: Integers, unpriced_pods: int) -> float:
@@ -59,23 +60,105 @@ class LowerBounds:
         So many of the pods, whichever, stand on unpriced nodes.
         """
         numpy, problem = self._numpy, self.problem
-        priced = problem.costs.priced
-        most = numpy.minimum(problem.limit, placed[:, None])[:, priced]
-        core_price = prices.core[priced]
-        resource_price = numpy.maximum(prices.resource[priced], 0.0)
-        pod_price = prices.pod[:, None]
-        margin = self._cores[:, None] * core_price + problem.request @ resource_price.T - pod_price
-        held = (numpy.maximum(problem.free[priced], 0) * resource_price).sum(axis=1)
-        awake = (
-            self._least_running(core_price) + (numpy.minimum(margin, 0.0) * most).sum(axis=0) - held
-        )
-        daemons = ~problem.is_workload
-        free_daemons = numpy.minimum(-pod_price[daemons], 0.0) * most[daemons]
-        asleep = problem.costs.standby_watts + free_daemons.sum(axis=0)
-        sleeper = problem.costs.sleeper[priced]
-        least = numpy.where(sleeper, numpy.minimum(awake, asleep), awake)
+        loads = self.knapsacks.solve(prices, placed)
+        least = numpy.full(len(problem.instance.nodes), numpy.inf)
+        numpy.minimum.at(least, prices.node, loads.least)
+        least = self._or_asleep(least, prices.pod, placed)[problem.costs.priced]
         elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, prices.pod)
         return float(least.sum() + prices.pod @ placed - elsewhere)
+
+    def tighten(self, prices: Prices, placed: Integers) -> Prices:
+        """The same prices of pods with better ones of each node's resources.
+
+        Only the cheapest piece of a node counts, so only that is worth a search, until another is
+        the cheapest.
+        """
+        numpy = self._numpy
+        resource = numpy.maximum(prices.resource, 0.0)
+        least = self.knapsacks.solve(prices.with_resource(resource), placed).least
+        searched = numpy.zeros(len(least), dtype=bool)
+        for _round in range(_ROUNDS):
+            pieces = (self._cheapest(prices.node, least) & ~searched).nonzero()[0]
+            if not len(pieces):
+                break
+            searched[pieces] = True
+            some = prices.of(pieces).with_resource(resource[pieces])
+            resource[pieces], least[pieces] = self._search(some, least[pieces], placed)
+        return prices.with_resource(resource)
+
+    def _cheapest(self, node: Integers, least: Floats) -> Booleans:
+        """Which pieces are the cheapest of their nodes."""
+        numpy = self._numpy
+        of_node = numpy.full(len(self.problem.instance.nodes), numpy.inf)
+        numpy.minimum.at(of_node, node, least)
+        return t.cast("Booleans", least <= of_node[node])
+
+    def _search(self, prices: Prices, least: Floats, placed: Integers) -> tuple[Floats, Floats]:
+        """Prices of resources for which the pieces cost the most, one resource after the other."""
+        resource, dearest = prices.resource.copy(), self._dearest(prices)
+        for index in [*dearest.nonzero()[0].tolist()] * _REPEATS:
+            trial = resource.copy()
+            trial[:, index] = 0.0
+            lacking = self._try(prices, trial, placed, index, (resource, least))
+            pieces = lacking.nonzero()[0]
+            if len(pieces):
+                some = prices.of(pieces).with_resource(resource[pieces])
+                resource[pieces], least[pieces] = self._halve(
+                    some, least[pieces], placed, index, float(dearest[index])
+                )
+        return resource, least
+
+    def _halve(
+        self, prices: Prices, least: Floats, placed: Integers, index: int, dearest: float
+    ) -> tuple[Floats, Floats]:
+        """The best price of one resource: what a piece costs is concave in it, and rises as long
+        as the piece takes more of the resource than there is."""
+        numpy = self._numpy
+        best, trial = prices.resource.copy(), prices.resource.copy()
+        low, high = numpy.zeros(len(best)), numpy.full(len(best), dearest)
+        for _halving in range(_HALVINGS):
+            lacking = self._try(prices, trial, placed, index, (best, least))
+            low = numpy.where(lacking, trial[:, index], low)
+            high = numpy.where(lacking, high, trial[:, index])
+            trial[:, index] = (low + high) / 2
+        return best, least
+
+    def _try(
+        self,
+        prices: Prices,
+        trial: Floats,
+        placed: Integers,
+        index: int,
+        best: tuple[Floats, Floats],
+    ) -> Booleans:
+        """Note where the trial is better; return which pieces take too much of the resource."""
+        resource, least = best
+        trial_prices = prices.with_resource(trial)
+        loads = self.knapsacks.solve(trial_prices, placed)
+        better = loads.least >= least
+        resource[better], least[better] = trial[better], loads.least[better]
+        beyond = self.knapsacks.beyond(trial_prices, loads.pods)[:, index]
+        return t.cast(
+            "Booleans", beyond > _ROUNDING * (1.0 + self.knapsacks.free[prices.node, index])
+        )
+
+    def _dearest(self, prices: Prices) -> Floats:
+        """For each resource a price that no piece will need more of."""
+        numpy, request = self._numpy, self.problem.request
+        worth = numpy.maximum(prices.pod, 0.0)[:, None]
+        ratio = (worth / numpy.maximum(request, 1)) * (request > 0)
+        known = 2.0 * prices.resource.max(axis=0, initial=0.0)
+        return t.cast("Floats", numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0)))
+
+    def _or_asleep(self, awake: Floats, pod_price: Floats, placed: Integers) -> Floats:
+        numpy, problem = self._numpy, self.problem
+        daemons = ~problem.is_workload
+        most = numpy.minimum(problem.limit, placed[:, None])[daemons]
+        worth = self.knapsacks.worth(pod_price, numpy.arange(len(awake)))[:, daemons].T
+        asleep = problem.costs.standby_watts - (numpy.maximum(worth, 0.0) * most).sum(axis=0)
+        return t.cast(
+            "Floats", numpy.where(problem.costs.sleeper, numpy.minimum(awake, asleep), awake)
+        )
 
     def with_one_price(self, placed: Integers, unpriced_pods: int) -> float:
         """The best bound with one price for a core anywhere: filling the fleet as with water.
@@ -85,20 +168,22 @@ class LowerBounds:
         low, high = self._price_range()
         for _step in range(_PRICE_SEARCH_STEPS):
             third = (high - low) / 3
-            left = self.at(self._one_price(low + third), placed, unpriced_pods)
-            if left < self.at(self._one_price(high - third), placed, unpriced_pods):
+            left = self._at_one_price(low + third, placed, unpriced_pods)
+            if left < self._at_one_price(high - third, placed, unpriced_pods):
                 low += third
             else:
                 high -= third
-        return max(self.at(self._one_price(price), placed, unpriced_pods) for price in (low, 0.0))
+        return max(self._at_one_price(price, placed, unpriced_pods) for price in (low, 0.0))
 
-    def _one_price(self, price: float) -> Prices:
-        numpy = self._numpy
-        return Prices(
-            pod=price * self._cores,
-            core=numpy.full(len(self.problem.instance.nodes), price),
-            resource=numpy.zeros(self.problem.free.shape),
-        )
+    def _at_one_price(self, price: float, placed: Integers, unpriced_pods: int) -> float:
+        """All pods are worth the price of their use: only how much a node takes matters."""
+        costs = self.problem.costs
+        added, watts = self.functions.added, self.functions.watts
+        least = (watts - price * added).min(axis=1)
+        least = self._or_asleep(least, price * self._cores, placed)[costs.priced]
+        value = price * self._cores
+        elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, value)
+        return float(least.sum() + value @ placed - elsewhere)
 
     def _price_range(self) -> tuple[float, float]:
         """Prices at which every node would stay as it is, and be as full as can be."""
@@ -111,12 +196,6 @@ class LowerBounds:
         ]
         highest = max(float(slopes.max(initial=0.0)), float(waking.max(initial=0.0)))
         return min(0.0, float(slopes.min(initial=0.0))), highest + 1.0
-
-    def _least_running(self, core_price: Floats) -> Floats:
-        """The least of watts minus the price of the added use, which is at a breakpoint."""
-        priced = self.problem.costs.priced
-        added, watts = self.functions.added[priced], self.functions.watts[priced]
-        return t.cast("Floats", (watts - core_price[:, None] * added).min(axis=1))
 
     def _most_valued_elsewhere(
         self, placed: Integers, unpriced_pods: int, pod_price: Floats

@@ -91,6 +91,30 @@ def _turns_up(
     return rise * (last[0] - first[0]) < (last[1] - first[1]) * run
 
 
+def nearly_convex_runs(points: Points, tolerance: float) -> list[Points]:
+    """The points cut into runs on each of which the function is convex but for so many watts.
+
+    Of each run the corners of its lower hull are given.
+    """
+    runs: list[Points] = []
+    start = 0
+    while start < len(points) - 1:
+        end = start + 2
+        while end < len(points) and _bulge(points[start : end + 1]) <= tolerance:
+            end += 1
+        runs.append(lower_hull(points[start:end]))
+        start = end - 1
+    return runs or [points]
+
+
+def _bulge(points: Points) -> float:
+    """The most watts by which the function is above its lower hull."""
+    numpy = require("numpy")
+    cores, watts = zip(*points)
+    hull_cores, hull_watts = zip(*lower_hull(points))
+    return float((watts - numpy.interp(cores, hull_cores, hull_watts)).max())
+
+
 def convex_runs(points: Points) -> list[Points]:
     """The points cut into the fewest runs on each of which the function is convex."""
     runs: list[Points] = [points[:1]]

@@ -3,15 +3,20 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The best placement that can be found, with a bound on how far from the optimum it may be.
 
-Two starts (greedy, and the linear relaxation rounded down) are improved by local search. Small
-tasks then go to HiGHS as a whole.
+The linear relaxation of the fleet's clusters gives prices for the bound and a start. What one pod
+at a time would give is another start, and so is never better. Local search improves the best of
+them. Small tasks then go to HiGHS as a whole.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import greedy, local_search
+from ansible_collections.wattwise.kube.plugins.module_utils.power import (
+    baselines,
+    greedy,
+    local_search,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
     PROOF_TOLERANCE_WATTS,
     Answer,
@@ -23,12 +28,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import 
     pods_are_ideal,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.clusters import find_clusters
+from ansible_collections.wattwise.kube.plugins.module_utils.power.construction import construct
+from ansible_collections.wattwise.kube.plugins.module_utils.power.ejection import eject
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import Solution, Terms
 from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import relax
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import (
+    Relaxation,
+    relax,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import settled
 
 if t.TYPE_CHECKING:
     import numpy
@@ -37,6 +49,8 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 _SEARCH_ROUNDS = 2000
+# The relaxation has about so many kinds of nodes.
+_CLUSTERS = 100
 # HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
 # for each second of the time limit. On an idle core that takes less than half of the limit, so that
 # the counted work ends before the clock on all but a very busy machine.
@@ -50,17 +64,45 @@ _MODEL_TOLERANCE_WATTS = 1e-5
 def solve(problem: Problem, limits: Limits) -> Answer:
     """The strategy ``optimal``."""
     bounds = LowerBounds(problem)
-    relaxation = relax(problem, bounds.functions, problem.count, limits)
-    starts = [None] if relaxation is None else [None, relaxation.counts]
-    best = max((_improved(problem, limits, start) for start in starts), key=Assignment.rank)
+    clusters = find_clusters(problem, bounds.functions, _CLUSTERS)
+    relaxation = relax(problem, clusters, problem.count, limits)
+    best = _best_of(problem, relaxation, limits)
     if best.left().any():
-        relaxation = relax(problem, bounds.functions, best.counts.sum(axis=1), limits)
-    lower_bound = bound_with(bounds, best, relaxation.prices if relaxation else None)
+        relaxation = relax(problem, clusters, best.counts.sum(axis=1), limits)
+    lower_bound = bound_with(bounds, best, relaxation)
     proven = is_proof(best, lower_bound)
     if proven or not _is_small(bounds, limits):
         stopped_by = _stopped_by(proven, limits, otherwise="completed")
         return Answer(best, lower_bound, proven, "local_search", stopped_by)
     return _solve_whole(bounds, best, lower_bound, limits)
+
+
+def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
+    """The relaxation made whole and improved, or what schedulers would do where that is better."""
+    best = Assignment(problem)
+    if relaxation is not None:
+        best = _improved(settled(problem, construct(problem, relaxation).counts), limits)
+    for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
+        found = _filled(settled(problem, start.counts))
+        if found.rank() > best.rank():
+            best = _improved(found, limits)
+    return best
+
+
+def _filled(assignment: Assignment) -> Assignment:
+    """With as many more pods as find room."""
+    while assignment.left().any() and greedy.fill(assignment):
+        pass
+    return eject(assignment)
+
+
+def _improved(assignment: Assignment, limits: Limits) -> Assignment:
+    assignment = _filled(assignment)
+    local_search.improve(assignment, limits, _SEARCH_ROUNDS)
+    # What the search moved may have left room.
+    while assignment.left().any() and greedy.fill(assignment):
+        local_search.improve(assignment, limits, _SEARCH_ROUNDS)
+    return assignment
 
 
 def _is_small(bounds: LowerBounds, limits: Limits) -> bool:
@@ -71,16 +113,6 @@ def _is_small(bounds: LowerBounds, limits: Limits) -> bool:
     model = _whole_model(bounds, bounds.problem.count)
     model.minimize_watts()
     return model.integer_columns <= most
-
-
-def _improved(problem: Problem, limits: Limits, start: Integers | None) -> Assignment:
-    assignment = Assignment(problem, start)
-    greedy.fill(assignment)
-    local_search.improve(assignment, limits, _SEARCH_ROUNDS)
-    # What the search moved may have left room.
-    while greedy.fill(assignment):
-        local_search.improve(assignment, limits, _SEARCH_ROUNDS)
-    return assignment
 
 
 def _solve_whole(
@@ -162,10 +194,8 @@ def _better(
     """The better of an assignment and of what a solution becomes by local search."""
     if not solution.values:
         return best
-    found = Assignment(problem, model.counts(solution))
-    if not found.is_feasible():
-        return best
-    return max(best, _improved(problem, limits, found.counts), key=Assignment.rank)
+    found = settled(problem, model.counts(solution))
+    return max(best, _improved(found, limits), key=Assignment.rank)
 
 
 def _keep_pods(model: PlacementModel, best: Assignment) -> None:

@@ -1,9 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The linear relaxation: parts of pods may be placed, and nodes cost their convex envelope.
+"""The linear relaxation: parts of pods may be placed, on parts of the nodes of a cluster.
 
-Its duals are the prices for lower_bound.py; its solution, rounded down, is a start.
+A node's watts are cut into runs on which they are convex, and each run has its own share of the
+cluster's nodes with pods and resources of its own. That is the tightest linear model there is of
+one kind of node (Balas' disjunctive one), and without it slots, memory and power-off would leave a
+wide gap. Its duals are prices for lower_bound.py, its solution is a start for construction.py.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.clusters import Cluster
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
@@ -22,98 +26,149 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import 
     Solution,
     solve,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import Prices
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions import (
-    NodeFunctions,
-    lower_hull,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions import Points
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
 
 if t.TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
+    Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
 
-_ROUNDING = 1e-6
 # A pod more is worth more than any node's watts, one of a higher priority ten times that.
 _PRIORITY_FACTOR = 10.0
 
 
 @dataclass(frozen=True)
-class Relaxation:
-    """Whole pods in the relaxed solution, and what pods, cores and resources are worth in it."""
+class Share:
+    """So many nodes of a cluster run in one of its runs (None: asleep), with these pods of each
+    group together. ``resource`` has the price of a unit of each resource of these nodes."""
 
-    counts: Integers
-    prices: Prices
+    cluster: int
+    run: int | None
+    nodes: float
+    pods: Floats
+    resource: Floats
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """What one pod of each group costs, and how the clusters are loaded."""
+
+    clusters: t.Sequence[Cluster]
+    pod: Floats
+    shares: tuple[Share, ...]
+
+
+@dataclass
+class _Piece:
+    """The columns and rows of one share."""
+
+    cluster: int
+    run: int | None
+    nodes: int
+    pods: dict[int, int]
+    resource_rows: dict[int, tuple[int, float]]
 
 
 class _Builder:
     """The model, with the indices that lead back from its solution to the problem."""
 
-    def __init__(self, problem: Problem, functions: NodeFunctions, most: Integers) -> None:
+    def __init__(self, problem: Problem, clusters: t.Sequence[Cluster], most: Integers) -> None:
+        self._numpy = require("numpy")
         self.problem = problem
-        self.functions = functions
+        self.clusters = clusters
         self.most = most
         self.model = LinearModel()
-        self.pod_columns: dict[tuple[int, int], int] = {}
-        self.resource_rows: dict[tuple[int, int], tuple[int, float]] = {}
-        self.use_rows: dict[int, int] = {}
+        self.pieces: list[_Piece] = []
         self.group_rows: list[int] = []
-        watts = float(functions.watts.max(initial=0.0)) + problem.costs.standby_watts
+        watts = float(problem.costs.heights.max(initial=0.0)) + problem.costs.standby_watts
+        preference = problem.preference
+        if preference is not None:
+            watts += float(preference.max(initial=0.0))
         self._pod_worth = 10.0 * (watts + 1.0)
 
     def build(self) -> None:
-        for node in range(len(self.problem.instance.nodes)):
-            self._add_node(node)
+        for index, cluster in enumerate(self.clusters):
+            self._add_cluster(index, cluster)
         self._add_groups()
 
-    def _add_node(self, node: int) -> None:
+    def _add_cluster(self, index: int, cluster: Cluster) -> None:
         problem, model = self.problem, self.model
-        limits = problem.limit[:, node].tolist()
-        priced = bool(problem.costs.priced[node])
-        cost = 0.0 if priced else self._pod_worth / _PRIORITY_FACTOR
-        columns = [
-            (group, model.column(0.0, min(limit, int(self.most[group])), cost))
-            for group, limit in enumerate(limits)
-            if limit > 0
-        ]
-        self.pod_columns.update({(group, node): column for group, column in columns})
+        size = float(len(cluster.nodes))
+        priced = bool(problem.costs.priced[cluster.middle])
+        runs: list[tuple[int | None, Points]] = list(enumerate(cluster.runs))
+        if problem.costs.sleeper[cluster.middle]:
+            idle = float(
+                problem.costs.watts(
+                    cluster.nodes[:1] * 0 + cluster.middle, problem.costs.base[cluster.middle]
+                )[0]
+            )
+            runs.append((None, [(0.0, problem.costs.standby_watts - idle)]))
+        shares = []
+        for run, points in runs:
+            piece = _Piece(index, run, model.column(0.0, size, points[0][1]), {}, {})
+            shares.append((piece.nodes, 1.0))
+            self.pieces.append(piece)
+            self._add_pods(piece, cluster)
+            self._limit_resources(piece, cluster)
+            if priced and run is not None:
+                self._add_watts(piece, points)
+        model.equal(shares, size)
+
+    def _add_pods(self, piece: _Piece, cluster: Cluster) -> None:
+        problem = self.problem
+        limit = problem.limit[:, cluster.nodes].mean(axis=1)
+        preference = problem.preference
+        priced = bool(problem.costs.priced[cluster.middle])
+        for group in (limit > 0).nonzero()[0].tolist():
+            if piece.run is None and problem.is_workload[group]:
+                continue
+            cost = 0.0 if priced else self._pod_worth / _PRIORITY_FACTOR
+            if preference is not None:
+                cost += float(preference[group, cluster.middle])
+            upper = min(float(limit[group]) * len(cluster.nodes), float(self.most[group]))
+            piece.pods[group] = self.model.column(0.0, upper, cost)
+
+    def _limit_resources(self, piece: _Piece, cluster: Cluster) -> None:
+        problem, model = self.problem, self.model
+        limit = problem.limit[:, cluster.nodes].mean(axis=1)
+        free = self._numpy.maximum(problem.free[cluster.nodes], 0).mean(axis=0)
+        groups = list(piece.pods)
         for resource in range(len(problem.resources)):
-            self._add_resource(node, resource, columns)
-        if priced:
-            self._add_watts(node, columns)
+            request = problem.request[groups, resource]
+            largest = float(request.max(initial=0))
+            if largest and (request * limit[groups]).sum() > free[resource]:
+                terms = [
+                    (column, amount / largest)
+                    for column, amount in zip(piece.pods.values(), request.tolist())
+                    if amount
+                ]
+                terms.append((piece.nodes, -float(free[resource]) / largest))
+                piece.resource_rows[resource] = (model.at_most(terms, 0.0), largest)
 
-    def _add_resource(self, node: int, resource: int, columns: list[tuple[int, int]]) -> None:
-        problem, model = self.problem, self.model
-        requests = [(column, int(problem.request[group, resource])) for group, column in columns]
-        free = int(problem.free[node, resource])
-        largest = max((amount for _column, amount in requests), default=0)
-        if largest and sum(amount * model.upper[column] for column, amount in requests) > free:
-            terms = [(column, amount / largest) for column, amount in requests if amount]
-            row = model.at_most(terms, max(free, 0) / largest)
-            self.resource_rows[node, resource] = (row, float(largest))
-
-    def _add_watts(self, node: int, columns: list[tuple[int, int]]) -> None:
-        model, costs = self.model, self.problem.costs
-        points = self.functions.points(node)
-        if costs.sleeper[node]:
-            points = [(0.0, costs.standby_watts), *points]
-        hull = lower_hull(_lowest_each(points))
-        terms = [
+    def _add_watts(self, piece: _Piece, points: Points) -> None:
+        """The pods' use is that of the run's start and of its segments, as far as these are."""
+        model = self.model
+        use: list[tuple[int, float]] = [
             (column, int(self.problem.use[group]) / MICROCORES_PER_CORE)
-            for group, column in columns
+            for group, column in piece.pods.items()
         ]
-        for left, right in zip(hull, hull[1:]):
+        use.append((piece.nodes, -points[0][0]))
+        for left, right in zip(points, points[1:]):
             width = right[0] - left[0]
-            terms.append((model.column(0.0, width, (right[1] - left[1]) / width), -1.0))
-        self.use_rows[node] = model.equal(terms, 0.0)
+            segment = model.column(0.0, math.inf, (right[1] - left[1]) / width)
+            model.at_most([(segment, 1.0), (piece.nodes, -width)], 0.0)
+            use.append((segment, -1.0))
+        model.equal(use, 0.0)
 
     def _add_groups(self) -> None:
         model = self.model
         by_group: list[list[tuple[int, float]]] = [[] for _group in self.problem.groups]
-        for (group, _node), column in self.pod_columns.items():
-            by_group[group].append((column, 1.0))
+        for piece in self.pieces:
+            for group, column in piece.pods.items():
+                by_group[group].append((column, 1.0))
         levels = self.problem.levels
         for rank, level in enumerate(levels):
             worth = self._pod_worth * _PRIORITY_FACTOR ** min(len(levels) - 1 - rank, 3)
@@ -124,35 +179,27 @@ class _Builder:
         ]
 
     def read(self, solution: Solution) -> Relaxation:
-        """Counts and prices from the solution."""
-        numpy = require("numpy")
-        problem = self.problem
-        counts = numpy.zeros_like(problem.limit)
-        for (group, node), column in self.pod_columns.items():
-            counts[group, node] = math.floor(solution.values[column] + _ROUNDING)
-        core = numpy.zeros(len(problem.instance.nodes))
-        for node, row in self.use_rows.items():
-            core[node] = -solution.duals[row]
-        resource = numpy.zeros(problem.free.shape)
-        for (node, index), (row, scale) in self.resource_rows.items():
-            resource[node, index] = max(-solution.duals[row], 0.0) / scale
-        pod = numpy.array([solution.duals[row] for row in self.group_rows])
-        return Relaxation(counts, Prices(pod, core, resource))
+        """Shares and prices from the solution."""
+        pod = self._numpy.array([solution.duals[row] for row in self.group_rows], dtype=float)
+        return Relaxation(
+            self.clusters, pod, tuple(self._share(piece, solution) for piece in self.pieces)
+        )
 
-
-def _lowest_each(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of points with equal cores the lowest."""
-    lowest: dict[float, float] = {}
-    for cores, watts in points:
-        lowest[cores] = min(watts, lowest.get(cores, math.inf))
-    return sorted(lowest.items())
+    def _share(self, piece: _Piece, solution: Solution) -> Share:
+        numpy = self._numpy
+        pods = numpy.zeros(len(self.problem.groups))
+        pods[list(piece.pods)] = [solution.values[column] for column in piece.pods.values()]
+        resource = numpy.zeros(len(self.problem.resources))
+        for index, (row, scale) in piece.resource_rows.items():
+            resource[index] = max(-solution.duals[row], 0.0) / scale
+        return Share(piece.cluster, piece.run, solution.values[piece.nodes], pods, resource)
 
 
 def relax(
-    problem: Problem, functions: NodeFunctions, most: Integers, limits: Limits
+    problem: Problem, clusters: t.Sequence[Cluster], most: Integers, limits: Limits
 ) -> Relaxation | None:
     """Place at most ``most[g]`` pods of each group; None where the time did not suffice."""
-    builder = _Builder(problem, functions, most)
+    builder = _Builder(problem, clusters, most)
     builder.build()
     solution = solve(builder.model, limits)
     if not solution.is_optimal or not solution.duals:

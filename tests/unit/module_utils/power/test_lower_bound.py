@@ -10,25 +10,33 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.clusters import find_clusters
+from ansible_collections.wattwise.kube.plugins.module_utils.power.construction import construct
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
 from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import fill
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import (
-    LowerBounds,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import (
     Prices,
+    prices_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions import (
     convex_runs,
     lower_hull,
+    nearly_convex_runs,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
     Problem,
     build_problem,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import relax
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import (
+    Relaxation,
+    relax,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from support.brute_force_placement import optimum_of_the_same_pods
 from support.placement_checker import Json
+from support.placement_fleets import PATTERNS, Pattern, Size, placement_task
 from support.random_placements import random_fleet, random_parameters
 
 
@@ -60,23 +68,61 @@ def test_random_prices_never_give_a_bound_above_the_optimum(first_seed: int) -> 
         least = -float(optimum_of_the_same_pods(parameters, placed_by(assignment))[2])
         bounds, source = LowerBounds(problem), numpy.random.default_rng(seed)
         for _sample in range(10):
-            prices = Prices(
-                pod=source.normal(0, 60, len(problem.groups)),
-                core=source.normal(20, 40, len(problem.instance.nodes)),
-                resource=source.normal(0, 0.01, problem.free.shape),
-            )
+            prices = random_prices(problem, source)
             assert bounds.at(prices, placed, elsewhere) <= least + 1e-6, seed
+            tightened = bounds.tighten(prices, placed)
+            assert bounds.at(prices, placed, elsewhere) <= bounds.at(tightened, placed, elsewhere)
+            assert bounds.at(tightened, placed, elsewhere) <= least + 1e-6, seed
         assert bounds.with_one_price(placed, elsewhere) <= least + 1e-6, seed
 
 
-def test_relaxed_prices_are_at_least_as_good_as_one_price() -> None:
-    problem = problem_of(random_fleet(3, 20, 150, 8))
-    bounds = LowerBounds(problem)
-    relaxation = relax(problem, bounds.functions, problem.count, Limits(10.0))
+def random_prices(problem: Problem, source: numpy.random.Generator) -> Prices:
+    """Each node's curve is cut anywhere into up to three pieces."""
+    nodes = len(problem.instance.nodes)
+    cuts = numpy.sort(source.uniform(0, 8e6, (nodes, 2)), axis=1)
+    ends = numpy.concatenate(
+        [numpy.full((nodes, 1), -numpy.inf), cuts, numpy.full((nodes, 1), numpy.inf)], axis=1
+    )
+    return Prices(
+        pod=source.normal(0, 60, len(problem.groups)),
+        node=numpy.repeat(numpy.arange(nodes), 3),
+        low=ends[:, :-1].ravel(),
+        high=ends[:, 1:].ravel(),
+        resource=numpy.maximum(source.normal(0, 1e-7, (3 * nodes, problem.free.shape[1])), 0),
+    )
+
+
+def relaxed(problem: Problem, wanted: int) -> Relaxation:
+    functions = LowerBounds(problem).functions
+    clusters = find_clusters(problem, functions, wanted)
+    relaxation = relax(problem, clusters, problem.count, Limits(10.0))
     assert relaxation is not None
+    return relaxation
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_relaxed_prices_make_a_better_bound_than_one_price(pattern: Pattern) -> None:
+    problem = problem_of(placement_task(3, Size(60, 600, pattern=pattern)))
+    bounds = LowerBounds(problem)
+    prices = bounds.tighten(prices_of(problem, relaxed(problem, 100)), problem.count)
     one_price = bounds.with_one_price(problem.count, 0)
-    assert bounds.at(relaxation.prices, problem.count, 0) >= one_price - 1e-3
-    assert Assignment(problem, relaxation.counts).is_feasible()
+    assert bounds.at(prices, problem.count, 0) >= one_price - 1e-3
+
+
+def test_fewer_clusters_than_nodes_still_make_a_good_bound_and_a_feasible_start() -> None:
+    problem = problem_of(placement_task(4, Size(120, 1200, pattern="memory")))
+    bounds = LowerBounds(problem)
+    coarse, fine = relaxed(problem, 20), relaxed(problem, 120)
+    at_prices = [
+        bounds.at(bounds.tighten(prices_of(problem, each), problem.count), problem.count, 0)
+        for each in (coarse, fine)
+    ]
+    idle = Assignment(problem).watts()
+    assert at_prices[0] - idle >= 0.98 * (at_prices[1] - idle)
+    for each in (coarse, fine):
+        start = construct(problem, each)
+        assert start.is_feasible()
+        assert start.left().sum() <= 0.15 * problem.count.sum()
 
 
 def test_a_model_that_a_limit_ends_still_tells_a_bound_and_an_answer() -> None:
@@ -97,15 +143,20 @@ def test_a_model_that_a_limit_ends_still_tells_a_bound_and_an_answer() -> None:
 def test_without_time_the_relaxation_says_so() -> None:
     problem = problem_of(random_fleet(3, 20, 150, 8))
     clock = iter(range(100))
-    limits = Limits(0.5, clock=lambda: float(next(clock)))
+    limits = Limits(0.5, processor=lambda: float(next(clock)))
     assert limits.expired() and limits.left() == 0.0
-    functions = LowerBounds(problem).functions
-    assert relax(problem, functions, problem.count, limits) is None
+    clusters = find_clusters(problem, LowerBounds(problem).functions, 20)
+    assert relax(problem, clusters, problem.count, limits) is None
 
 
 def test_a_curve_is_cut_where_it_stops_being_convex() -> None:
     points = [(0.0, 0.0), (1.0, 5.0), (2.0, 7.0), (3.0, 12.0), (4.0, 13.0)]
     assert convex_runs(points) == [points[:2], points[1:4], points[3:]]
     assert convex_runs(points[:1]) == [points[:1]]
+    assert nearly_convex_runs(points, 0.0) == [points[:2], points[1:4], points[3:]]
+    assert nearly_convex_runs(points, 1.0) == [points[:2], points[1:4], points[3:]]
+    assert nearly_convex_runs(points, 1.6) == [[points[0], *points[2:4]], points[3:]]
+    assert nearly_convex_runs(points, 100.0) == [[points[0], points[4]]]
+    assert nearly_convex_runs(points[:1], 1.0) == [points[:1]]
     assert lower_hull(points) == [points[0], points[4]]
     assert lower_hull(points[1:4]) == points[1:4]

@@ -1,0 +1,235 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which moves and exchanges would save watts, kept up to date while some are carried out.
+
+Nodes' costs are independent of each other, so the best move of a group is the best departure plus
+the best arrival, and an exchange likewise. Only what concerns nodes that changed is computed anew.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+LEAST_GAIN_WATTS = 1e-6
+# So many departures of a group are paired with as many arrivals.
+_MOVES_OF_A_GROUP = 16
+# Entries that are computed at once.
+_CHUNK = 250_000
+
+
+class Step(t.NamedTuple):
+    """One pod of ``group`` goes from ``source`` to ``target``, one of ``back`` the other way."""
+
+    cost: float
+    group: int
+    source: int
+    target: int
+    back: int = -1
+
+
+def related_groups(assignment: Assignment) -> Booleans:
+    """Groups whose places matter to other pods: of those no table is true for long."""
+    numpy, relations = require("numpy"), assignment.problem.relations
+    related = numpy.zeros(len(assignment.problem.groups), dtype=bool)
+    if relations is not None:
+        for tally in relations.tallies:
+            related |= tally.members
+        for rule in relations.rules:
+            related[list(rule.groups)] = True
+    return t.cast("Booleans", related)
+
+
+class Moves:
+    """What every node costs more with one pod of each group more, or one fewer (G, N).
+
+    Infinite where that cannot be.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._numpy = numpy = require("numpy")
+        self._assignment = assignment
+        self._related: list[int] = related_groups(assignment).nonzero()[0].tolist()
+        self._arrival: Floats = numpy.full(assignment.counts.shape, numpy.inf)
+        self._departure: Floats = numpy.full(assignment.counts.shape, numpy.inf)
+        self._stale: set[int] = set(assignment.all_nodes.tolist())
+
+    def forget(self, nodes: t.Iterable[int]) -> None:
+        """The costs of these nodes have changed."""
+        self._stale.update(nodes)
+
+    def steps(self) -> list[Step]:
+        """The best moves of each group that has any."""
+        self._refresh()
+        sources, leaving = self._cheapest(self._departure)
+        targets, entering = self._cheapest(self._arrival)
+        # The second pairing serves groups of which the best source is the best target too.
+        return [
+            *self._pairs(sources, leaving, targets, entering),
+            *self._pairs(sources[:, 1:], leaving[:, 1:], targets, entering),
+            *self._pairs(sources, leaving, targets[:, 1:], entering[:, 1:]),
+        ]
+
+    def _pairs(
+        self, sources: Integers, leaving: Floats, targets: Integers, entering: Floats
+    ) -> list[Step]:
+        width = min(sources.shape[1], targets.shape[1])
+        sources, targets = sources[:, :width], targets[:, :width]
+        cost = leaving[:, :width] + entering[:, :width]
+        groups, ranks = ((cost < -LEAST_GAIN_WATTS) & (sources != targets)).nonzero()
+        return [
+            Step(*each)
+            for each in zip(
+                cost[groups, ranks].tolist(),
+                groups.tolist(),
+                sources[groups, ranks].tolist(),
+                targets[groups, ranks].tolist(),
+            )
+        ]
+
+    def _cheapest(self, table: Floats) -> tuple[Integers, Floats]:
+        numpy = self._numpy
+        number = min(_MOVES_OF_A_GROUP, table.shape[1])
+        nodes = numpy.argpartition(table, number - 1, axis=1)[:, :number]
+        costs = numpy.take_along_axis(table, nodes, axis=1)
+        # Equal costs in the order of nodes: the answer must not depend on how they were found.
+        order = numpy.lexsort((nodes, costs), axis=1)
+        return (
+            numpy.take_along_axis(nodes, order, axis=1),
+            numpy.take_along_axis(costs, order, axis=1),
+        )
+
+    def _refresh(self) -> None:
+        numpy, assignment = self._numpy, self._assignment
+        problem = assignment.problem
+        nodes = numpy.array(sorted(self._stale), dtype=numpy.int64)
+        self._stale.clear()
+        size = max(1, _CHUNK // max(1, len(problem.groups)))
+        for start in range(0, len(nodes), size):
+            self._refresh_nodes(nodes[start : start + size])
+        for group in self._related:
+            everywhere = assignment.all_nodes
+            self._arrival[group] = numpy.where(
+                assignment.fits(group, everywhere),
+                assignment.added_cost(group, everywhere),
+                numpy.inf,
+            )
+            self._departure[group] = numpy.where(
+                assignment.may_leave(group),
+                assignment.added_cost(group, everywhere, -1),
+                numpy.inf,
+            )
+
+    def _refresh_nodes(self, nodes: Integers) -> None:
+        numpy, assignment = self._numpy, self._assignment
+        problem = assignment.problem
+        use, workload = problem.use[:, None], problem.is_workload.astype(numpy.int64)[:, None]
+        fits = problem.limit[:, nodes] > assignment.counts[:, nodes]
+        for resource in range(problem.request.shape[1]):
+            asked = problem.request[:, resource, None]
+            fits &= (assignment.free[nodes, resource] >= asked) | (asked == 0)
+        arrival = assignment.change(nodes, use, 1, workload)
+        departure = assignment.change(nodes, -use, -1, -workload)
+        if problem.preference is not None:
+            arrival = arrival + problem.preference[:, nodes]
+            departure = departure - problem.preference[:, nodes]
+        there = assignment.counts[:, nodes] > 0
+        self._arrival[:, nodes] = numpy.where(fits, arrival, numpy.inf)
+        self._departure[:, nodes] = numpy.where(there, departure, numpy.inf)
+
+
+class Exchanges:
+    """What every node costs more when a pod of one group takes the place of one of another.
+
+    ``_costs[i, j, n]``: group ``j`` enters node ``n`` and ``i`` leaves it; infinite where that
+    cannot be. For groups that are related to others it only tells what is worth a try.
+    """
+
+    def __init__(self, assignment: Assignment, groups: Integers) -> None:
+        self._numpy = numpy = require("numpy")
+        self._assignment = assignment
+        self._groups = groups
+        self._costs: Floats = numpy.full(
+            (len(groups), len(groups), len(assignment.all_nodes)), numpy.inf, dtype=numpy.float32
+        )
+        self._stale: set[int] = set(assignment.all_nodes.tolist())
+
+    def forget(self, nodes: t.Iterable[int]) -> None:
+        """The costs of these nodes have changed."""
+        self._stale.update(nodes)
+
+    def steps(self) -> list[Step]:
+        """The best exchange of each pair of groups that has one."""
+        numpy = self._numpy
+        self._refresh()
+        if len(self._groups) < 2:
+            return []
+        cheapest = self._costs.min(axis=2)
+        promising = numpy.triu(cheapest + cheapest.T < -LEAST_GAIN_WATTS, k=1)
+        leaving, entering = promising.nonzero()
+        return [
+            step for pair in zip(leaving.tolist(), entering.tolist()) for step in self._pairs(*pair)
+        ]
+
+    def _pairs(self, leaving: int, entering: int) -> list[Step]:
+        """The cheapest pairs of different nodes, if they save watts."""
+        there, back = self._costs[leaving, entering], self._costs[entering, leaving]
+        group, other = int(self._groups[leaving]), int(self._groups[entering])
+        steps = []
+        for source in self._two_cheapest(there):
+            for target in self._two_cheapest(back):
+                cost = float(there[source]) + float(back[target])
+                if source != target and cost < -LEAST_GAIN_WATTS:
+                    steps.append(Step(cost, group, source, target, other))
+        return steps
+
+    def _two_cheapest(self, costs: Floats) -> list[int]:
+        first = int(costs.argmin())
+        if len(costs) == 1:
+            return [first]
+        others = costs.copy()
+        others[first] = self._numpy.inf
+        return [first, int(others.argmin())]
+
+    def _refresh(self) -> None:
+        numpy = self._numpy
+        stale = numpy.array(sorted(self._stale), dtype=numpy.int64)
+        size = max(1, _CHUNK // max(1, len(self._groups) ** 2))
+        for start in range(0, len(stale), size):
+            nodes = stale[start : start + size]
+            self._costs[:, :, nodes] = self._costs_at(nodes)
+        self._stale.clear()
+
+    def _costs_at(self, nodes: Integers) -> Floats:
+        numpy, assignment, groups = self._numpy, self._assignment, self._groups
+        problem = assignment.problem
+        request, use = problem.request[groups], problem.use[groups]
+        workload = problem.is_workload[groups].astype(numpy.int64)
+        counts, limit = assignment.counts[groups][:, nodes], problem.limit[groups][:, nodes]
+        possible = (counts > 0)[:, None, :] & (limit > counts)[None, :, :]
+        for resource in range(request.shape[1]):
+            asked = request[:, resource]
+            room = assignment.free[nodes, resource] + asked[:, None]
+            fits = room[:, None, :] >= asked[None, :, None]
+            possible &= fits | (asked == 0)[None, :, None]
+        costs = assignment.change(
+            nodes,
+            (use[None, :] - use[:, None])[:, :, None],
+            0,
+            (workload[None, :] - workload[:, None])[:, :, None],
+        )
+        if problem.preference is not None:
+            preference = problem.preference[groups][:, nodes]
+            costs = costs + preference[None, :, :] - preference[:, None, :]
+        return t.cast("Floats", numpy.where(possible, costs, numpy.inf))
