@@ -127,16 +127,6 @@ EXAMPLES = r"""
     node: node-7
   register: answer
 
-- name: Ask where the claims of a cluster's waiting pods could be satisfied
-  vars:
-    kinds:
-      - ResourceSlice
-      - DeviceClass
-      - ResourceClaim
-  wattwise.kube.device_allocation:
-    objects: "{{ found.results | map(attribute='resources') | flatten }}"
-    node: node-7
-
 - name: Print what the prototype printed
   wattwise.kube.device_allocation:
     src:

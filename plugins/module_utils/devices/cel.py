@@ -60,7 +60,7 @@ class Selector:
     reads: frozenset[Path]
     doubts: tuple[str, ...]
     equated: frozenset[Path]
-    _program: t.Any = field(repr=False, compare=False)
+    program: t.Any = field(repr=False, compare=False)
     _known: dict[t.Hashable, bool | SelectorError] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -85,7 +85,7 @@ class Selector:
                     'equation with a text; write semver("…") or quantity("…")'
                 )
         try:
-            result = self._program.eval(data=given)
+            result = self.program.eval(data=given)
         except RuntimeError as error:
             return SelectorError(_one_line(error))
         value = result.plain_value()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -43,7 +42,6 @@ _DETAIL_FIELDS = frozenset(
 )
 _CLAIM_FIELDS = _DETAIL_FIELDS | {"claims", "oneOf", "allOf"}
 _COUNT_NAMES = ("count", "devices")
-_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _MOST_DEVICES = 10_000
 
 
@@ -138,7 +136,7 @@ class ClaimReader:
         name = detail.get(key)
         if name is None:
             return None
-        if isinstance(name, str) and not _NAME.fullmatch(name):
+        if isinstance(name, str) and " " in name:
             # The prototype's own tests write "not implemented yet" here.
             self.findings.add(
                 given, f"{where}.{key}", f"{name!r} cannot be a class's name", serious=False
