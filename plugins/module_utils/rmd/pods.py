@@ -1,0 +1,195 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""RmdWorkloads for pods that ask for cache ways: what their containers and annotations say.
+
+A container asks by a limit of ``intel.com/l3_cache_ways``. Annotations of the pod that begin with
+the container's name and an underscore say more: ``nginx1_policy``, ``nginx1_cache_min``,
+``nginx1_pstate_ratio``, ``nginx1_pstate_monitoring``, ``nginx1_mba_percentage`` and
+``nginx1_mba_mbps``. Source: rmd-operator v0.1.1 (names, annotations) and v0.2 (bandwidth, several
+containers).
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import (
+    ExclusiveContainer,
+    exclusive_containers,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
+
+Object = dict[str, t.Any]
+Json = t.Mapping[str, t.Any]
+
+CACHE_WAYS = "intel.com/l3_cache_ways"
+API_VERSION = "intel.com/v1alpha1"
+_SEPARATOR = "-rmd-workload-"
+_LONGEST_NAME = 253
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A container that asked for ways and gets none, and why."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    message: str
+
+
+def asks_for_ways(pod: Json) -> bool:
+    """Whether a container of the pod has a limit of cache ways other than zero."""
+    return any(_limit(container) not in (None, 0, "0") for container in _containers(pod))
+
+
+def workloads_of_pod(
+    pod: Json, cpus: t.Mapping[str, t.Sequence[int]]
+) -> tuple[list[Object], list[Refusal]]:
+    """RmdWorkloads of the pod's containers, and those that are refused.
+
+    ``cpus`` has the exclusive CPUs by container name. A container that is missing there, because
+    it has not been started or could not be read, gives neither. Raises InvalidInput for a pod
+    without name or UID.
+    """
+    asking = [each for each in _containers(pod) if _limit(each) not in (None, 0, "0")]
+    exclusive = {each.name: each for each in exclusive_containers(pod)}
+    workloads: list[Object] = []
+    refusals: list[Refusal] = []
+    for container in asking:
+        name = container["name"]
+        try:
+            if name not in exclusive:
+                raise InvalidInput(
+                    "it asks for cache ways, which only containers of Guaranteed pods with whole"
+                    " CPUs get; make requests equal limits, and CPUs a whole number"
+                )
+            if name in cpus:
+                alone = len(asking) == 1
+                workloads.append(_workload(pod, container, exclusive[name], cpus[name], alone))
+        except InvalidInput as error:
+            refusals.append(_refusal(pod, name, str(error)))
+    return workloads, refusals
+
+
+def _workload(
+    pod: Json,
+    container: Json,
+    exclusive: ExclusiveContainer,
+    cpus: t.Sequence[int],
+    alone: bool,
+) -> Object:
+    annotations = _annotations(pod, exclusive.name)
+    cache = _cache(_ways(container), annotations)
+    spec: Object = {
+        "coreIds": [str(cpu) for cpu in sorted(cpus)],
+        "nodes": [pod["spec"]["nodeName"]],
+    }
+    mba = {
+        field: _whole(annotations[f"mba_{field}"], f"annotation {exclusive.name}_mba_{field}")
+        for field in ("percentage", "mbps")
+        if f"mba_{field}" in annotations
+    }
+    spec.update({"rdt": {"cache": cache, "mba": mba}} if mba else {"cache": cache})
+    pstate = {
+        field: annotations[f"pstate_{field}"]
+        for field in ("ratio", "monitoring")
+        if f"pstate_{field}" in annotations
+    }
+    if pstate:
+        spec["pstate"] = pstate
+    if "policy" in annotations:
+        spec["policy"] = annotations["policy"]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RmdWorkload",
+        "metadata": {
+            "name": _workload_name(exclusive, alone),
+            "namespace": exclusive.namespace,
+            "ownerReferences": [_owner(exclusive)],
+        },
+        "spec": spec,
+    }
+
+
+def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
+    if alone:
+        name = f"rmd-workload-{container.pod}"
+    elif _SEPARATOR in container.name:
+        raise InvalidInput(f"its name must not contain {_SEPARATOR}; rename it")
+    else:
+        name = f"{container.pod}{_SEPARATOR}{container.name}"
+    if len(name) > _LONGEST_NAME:
+        raise InvalidInput(f"the name {name} of its RmdWorkload would be too long; rename the pod")
+    return name
+
+
+def _owner(container: ExclusiveContainer) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": container.pod,
+        "uid": container.pod_uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _annotations(pod: Json, container: str) -> dict[str, str]:
+    """What the pod's annotations say of this container, by the rest of their names."""
+    given = (pod.get("metadata") or {}).get("annotations") or {}
+    names = ("policy", "cache_min", "pstate_ratio", "pstate_monitoring")
+    found = {}
+    for name in (*names, "mba_percentage", "mba_mbps"):
+        value = str(given.get(f"{container}_{name}") or "").strip()
+        if value:
+            found[name] = value
+    return found
+
+
+def _cache(ways: int, annotations: t.Mapping[str, str]) -> Object:
+    least = ways
+    if "cache_min" in annotations:
+        least = _whole(annotations["cache_min"], "annotation cache_min")
+        if not 1 <= least <= ways:
+            raise InvalidInput(
+                f"annotation cache_min is {least}, which is not between 1 and its {ways} ways"
+            )
+    return {"max": ways, "min": least}
+
+
+def _ways(container: Json) -> int:
+    where = f"its limit of {CACHE_WAYS}"
+    quantity = parse_quantity(_limit(container), where)
+    if quantity <= 0 or quantity != int(quantity):
+        raise InvalidInput(f"{where} is {_limit(container)}, which is not a whole number above 0")
+    return int(quantity)
+
+
+def _whole(text: str, where: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"{where} is {text!r}, which is not a whole number") from None
+
+
+def _limit(container: Json) -> t.Any:
+    resources = container.get("resources") or {}
+    return (resources.get("limits") or {}).get(CACHE_WAYS)
+
+
+def _containers(pod: Json) -> list[Json]:
+    spec = pod.get("spec") or {}
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def _refusal(pod: Json, container: str, message: str) -> Refusal:
+    metadata = pod["metadata"]
+    namespace = metadata.get("namespace") or "default"
+    return Refusal(
+        namespace, metadata["name"], metadata["uid"], container, f"container {container}: {message}"
+    )
