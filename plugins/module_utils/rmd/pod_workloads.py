@@ -1,0 +1,290 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pods that ask for cache ways, in a cluster: their RmdWorkloads, and what they are told.
+
+A RmdWorkload is owned by its pod, so the cluster's garbage collector ends it with the pod.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES, ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    ApiError,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object, delete_object
+from ansible_collections.wattwise.kube.plugins.module_utils.pod_condition import (
+    Condition,
+    Event,
+    stored_condition,
+    tell,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
+    API_VERSION,
+    Refusal,
+    asks_for_ways,
+    workloads_of_pod,
+)
+
+INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
+_CPUSET = {
+    "pod_uid": {"type": "str", "required": True},
+    "container": {"type": "str", "required": True},
+    "cpus": {"type": "list", "elements": "int", "required": True},
+}
+SPEC = INFO_SPEC.merge(
+    ArgumentSpec(
+        {
+            "cpusets": {"type": "list", "elements": "dict", "required": True, "options": _CPUSET},
+            "terminate_refused": {"type": "bool", "default": False},
+        }
+    )
+)
+CONDITION = "wattwise.github.io/CacheWays"
+_REPORTER = "wattwise.github.io/rmd"
+_REFUSED = Event("Warning", "CacheWaysRefused", "Configuring", _REPORTER)
+_GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
+# How a workload's state begins where the daemon itself said no; an outage begins otherwise.
+_DAEMON_REFUSED = "Fail: "
+PodKey = tuple[str, str]
+
+
+def read_pods(parameters: Parameters, _context: Context = Context()) -> Result:
+    """``pods`` by node, those that run and ask for cache ways, cut down to what a node needs."""
+    options = INFO_SPEC.complete(parameters)
+    nodes: dict[str, list[Object]] = defaultdict(list)
+    for pod in _asking_pods(Kube.connect(options), options["node_names"]):
+        nodes[pod["spec"]["nodeName"]].append(_cut_down(pod))
+    return {"changed": False, "pods": dict(nodes)}
+
+
+def configure_pods(parameters: Parameters, context: Context = Context()) -> Result:
+    """Create and change the RmdWorkloads of pods; tell the pods that get no cache ways.
+
+    Raises WattwiseError where the API refuses a request for another reason than the workload.
+    """
+    options = SPEC.complete(parameters)
+    kube = Kube.connect(options)
+    pods = _asking_pods(kube, options["node_names"])
+    existing = _existing_workloads(kube)
+    workloads, refusals = _desired(pods, existing, options["cpusets"])
+    applied, refused_by_api = _apply(options, workloads, context)
+    refusals += refused_by_api
+    told = _Teller(kube, context, pods)
+    by_daemon = _refused_by_daemons(workloads, existing)
+    conditions = told.refusals([*refusals, *by_daemon]) + told.granted(workloads, existing)
+    ended = told.end(by_daemon) if options["terminate_refused"] else []
+    return {
+        "changed": bool(applied["changed"] or conditions or ended),
+        "diff": applied["diff"],
+        "workloads": applied["results"],
+        "refused": [_shown(each) for each in [*refusals, *by_daemon]],
+        "terminated": ended,
+    }
+
+
+def _asking_pods(kube: Kube, node_names: t.Sequence[str] | None) -> list[Object]:
+    pods = kube.list("/api/v1/pods", {"fieldSelector": "status.phase=Running"})
+    return [
+        pod
+        for pod in pods
+        if asks_for_ways(pod) and (node_names is None or pod["spec"].get("nodeName") in node_names)
+    ]
+
+
+def _cut_down(pod: Object) -> Object:
+    """Only what says which containers have CPUs of their own, and where these are read."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    parts = {
+        part: [
+            {key: each[key] for key in ("name", "resources", "restartPolicy") if key in each}
+            for each in spec.get(part) or ()
+        ]
+        for part in ("initContainers", "containers")
+    }
+    statuses = {
+        part: [
+            {"name": each["name"], "containerID": each.get("containerID", "")}
+            for each in status.get(part) or ()
+        ]
+        for part in ("initContainerStatuses", "containerStatuses")
+    }
+    return {
+        "metadata": {key: metadata[key] for key in ("name", "namespace", "uid")},
+        "spec": {"nodeName": spec["nodeName"], **parts},
+        "status": {"phase": status.get("phase"), "qosClass": status.get("qosClass"), **statuses},
+    }
+
+
+def _existing_workloads(kube: Kube) -> dict[PodKey, Object]:
+    collection = kube.resource(API_VERSION, "RmdWorkload").collection()
+    return {_key(each): each for each in kube.list(collection)}
+
+
+def _key(obj: Object) -> PodKey:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+def _desired(
+    pods: t.Sequence[Object],
+    existing: t.Mapping[PodKey, Object],
+    cpusets: t.Sequence[t.Mapping[str, t.Any]],
+) -> tuple[list[Object], list[Refusal]]:
+    cpus: dict[str, dict[str, t.Any]] = defaultdict(dict)
+    for each in cpusets:
+        cpus[each["pod_uid"]][each["container"]] = each["cpus"]
+    wanted: list[Object] = []
+    refusals: list[Refusal] = []
+    for pod in pods:
+        workloads, refused = workloads_of_pod(pod, cpus.get(pod["metadata"]["uid"], {}))
+        refusals += refused
+        for workload in workloads:
+            owner = _controller(existing.get(_key(workload)))
+            if owner is None or owner.get("uid") == pod["metadata"]["uid"]:
+                wanted.append(workload)
+            elif owner.get("kind") != "Pod":
+                refusals.append(_taken(pod, workload))
+            # Else a pod of this name was replaced; the garbage collector ends its workload soon.
+    return wanted, refusals
+
+
+def _controller(workload: Object | None) -> Object | None:
+    """Who owns a workload: nobody owns one that is not there, people one without an owner."""
+    if workload is None:
+        return None
+    references = workload["metadata"].get("ownerReferences") or []
+    return next((each for each in references if each.get("controller")), {"kind": "nobody"})
+
+
+def _taken(pod: Object, workload: Object) -> Refusal:
+    name = workload["metadata"]["name"]
+    return Refusal(
+        pod["metadata"]["namespace"],
+        pod["metadata"]["name"],
+        pod["metadata"]["uid"],
+        "",
+        f"RmdWorkload {name} exists and is not this pod's; rename or delete it",
+    )
+
+
+def _apply(
+    options: Parameters, workloads: list[Object], context: Context
+) -> tuple[Result, list[Refusal]]:
+    """Apply; a workload that the API refuses is its pod's refusal and stops no other."""
+    connection = {name: options[name] for name in KUBERNETES.options}
+    asked = {**connection, "manifests": workloads, "force_conflicts": True}
+    try:
+        result = apply(asked, context)
+    except WattwiseError as error:
+        if not error.fields.get("results"):
+            raise
+        result = error.fields
+    return result, [
+        _refusal_of(workload, outcome["error"])
+        for workload, outcome in zip(workloads, result["results"])
+        if outcome["action"] == "failed"
+    ]
+
+
+def _refusal_of(workload: Object, message: str) -> Refusal:
+    [owner] = workload["metadata"]["ownerReferences"]
+    return Refusal(workload["metadata"]["namespace"], owner["name"], owner["uid"], "", message)
+
+
+def _refused_by_daemons(
+    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]
+) -> list[Refusal]:
+    """What daemons said to workloads that are as they were when the daemons were asked."""
+    refusals = []
+    for workload in workloads:
+        stored = existing.get(_key(workload))
+        response = _response(workload, stored)
+        if stored and response.startswith(_DAEMON_REFUSED):
+            node, said = workload["spec"]["nodes"][0], response[len(_DAEMON_REFUSED) :].strip()
+            refusals.append(_refusal_of(workload, f"RMD on node {node} refused: {said}"))
+    return refusals
+
+
+def _response(workload: Object, stored: Object | None) -> str:
+    """The daemon's answer to what is wanted now; empty where that has changed since."""
+    if stored is None or any(
+        stored["spec"].get(key) != value for key, value in workload["spec"].items()
+    ):
+        return ""
+    states = (stored.get("status") or {}).get("workloadStates") or {}
+    [node] = workload["spec"]["nodes"]
+    return str((states.get(node) or {}).get("response") or "")
+
+
+def _shown(refusal: Refusal) -> dict[str, str]:
+    return {
+        "namespace": refusal.namespace,
+        "pod": refusal.pod,
+        "pod_uid": refusal.pod_uid,
+        "message": refusal.message,
+    }
+
+
+@dataclass
+class _Teller:
+    """Writes conditions and events of pods, each only where it is news."""
+
+    kube: Kube
+    context: Context
+    pods: t.Sequence[Object]
+
+    def refusals(self, refusals: t.Sequence[Refusal]) -> int:
+        """How many pods were told something new; all refusals of a pod make one sentence."""
+        messages: dict[str, list[str]] = defaultdict(list)
+        for each in refusals:
+            messages[each.pod_uid].append(each.message)
+        told = 0
+        for pod in self.pods:
+            said = messages.get(pod["metadata"]["uid"])
+            if said:
+                condition = Condition(CONDITION, "False", "Refused", "; ".join(said))
+                told += bool(tell(self.kube, self.context, pod, condition, _REFUSED))
+        return told
+
+    def granted(self, workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]) -> int:
+        """Take a refusal back from pods whose workloads all succeeded."""
+        owned: dict[str, list[str]] = defaultdict(list)
+        for workload in workloads:
+            [owner] = workload["metadata"]["ownerReferences"]
+            owned[owner["uid"]].append(_response(workload, existing.get(_key(workload))))
+        told = 0
+        for pod in self.pods:
+            responses = owned.get(pod["metadata"]["uid"], [])
+            was_refused = stored_condition(pod, CONDITION).get("status") == "False"
+            if was_refused and responses and all(each.startswith("Success") for each in responses):
+                condition = Condition(CONDITION, "True", "Granted", "the daemon has the workload")
+                told += bool(tell(self.kube, self.context, pod, condition, _GRANTED))
+        return told
+
+    def end(self, refusals: t.Sequence[Refusal]) -> list[dict[str, str]]:
+        """Delete the pods whose workloads daemons refused: those very pods, and no other."""
+        refused = {each.pod_uid for each in refusals}
+        ended = []
+        for pod in self.pods:
+            metadata = pod["metadata"]
+            if metadata["uid"] in refused and not metadata.get("deletionTimestamp"):
+                path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+                try:
+                    delete_object(self.kube, path, pod, self.context.check_mode)
+                except ApiError as error:
+                    if error.status == 409:  # replaced meanwhile: not the pod that was refused
+                        continue
+                    raise
+                ended.append({"namespace": metadata["namespace"], "pod": metadata["name"]})
+        return ended

@@ -1,0 +1,79 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module rmd_pod_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rmd_pod_info
+short_description: List the running pods that ask for cache ways, by node
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - A pod asks by a container's limit of C(intel.com/l3_cache_ways).
+  - Returns of each pod only what M(wattwise.kube.pod_cpuset_info) needs, so that nodes get little.
+options:
+  node_names:
+    description: Names of Nodes. Only pods on these are listed; without it, all.
+    type: list
+    elements: str
+extends_documentation_fragment:
+  - wattwise.kube.kubernetes
+  - wattwise.kube.attributes.info_module
+  - wattwise.kube.attributes.action_group
+"""
+
+EXAMPLES = r"""
+- name: List the pods that ask for cache ways
+  wattwise.kube.rmd_pod_info:
+  register: asking
+
+- name: Read the CPUs of those on this node
+  wattwise.kube.pod_cpuset_info:
+    pods: "{{ asking.pods[inventory_hostname] | default([]) }}"
+"""
+
+RETURN = r"""
+pods:
+  description: Pods by the name of their node.
+  returned: success
+  type: dict
+  sample:
+    node-1:
+      - metadata:
+          name: pod-1
+          namespace: default
+          uid: f906a249-ab9d-4180-9afa-4075e2058ac7
+        spec:
+          nodeName: node-1
+          initContainers: []
+          containers:
+            - name: nginx1
+              resources:
+                limits:
+                  cpu: "2"
+                  intel.com/l3_cache_ways: "2"
+        status:
+          phase: Running
+          qosClass: Guaranteed
+          containerStatuses:
+            - name: nginx1
+              containerID: containerd://0123456789abcdef
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
+    INFO_SPEC,
+    read_pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+
+
+def main() -> None:
+    run_module(INFO_SPEC, read_pods)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rmd_pod_info and rmd_pod_workload on a real API server: workloads, and what pods are told."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
+    CONDITION,
+    configure_pods,
+    read_pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
+from lab.process import wait_until
+
+DEFINITIONS = Path(__file__).resolve().parents[2] / "roles" / "crds" / "files"
+Object = dict[str, t.Any]
+POOL_IS_USED_UP = "Fail: Not enough cache left on cache_id 0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def definitions(kubeconfig: str) -> None:
+    """The definition, established; it belongs to the whole lab and stays."""
+    files = [str(DEFINITIONS / "intel.com_rmdworkloads.yaml")]
+    apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
+
+
+class Pods:
+    """Pods in a namespace of their own, on a node that does not exist, as kubelet reports them."""
+
+    def __init__(self, kube: Kube, kubeconfig: str, namespace: str) -> None:
+        self.kube, self.kubeconfig, self.namespace = kube, kubeconfig, namespace
+        self.node = f"node-of-{namespace}"
+        self.pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.workloads = f"/apis/intel.com/v1alpha1/namespaces/{namespace}/rmdworkloads"
+
+    def add(self, name: str, **annotations: str) -> str:
+        """A running pod with a container nginx1 of two CPUs and two ways; returns its UID."""
+        resources = {"cpu": "2", "memory": "64Mi", CACHE_WAYS: "2"}
+        container = {
+            "name": "nginx1",
+            "image": "nginx",
+            "resources": {"requests": resources, "limits": resources},
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"nodeName": self.node, "containers": [container]},
+        }
+        created = self.kube.request("POST", self.pods, pod)
+        status = {"phase": "Running", "containerStatuses": [_container_status()]}
+        body = {"status": status}
+        self.kube.request("PATCH", f"{self.pods}/{name}/status", body, MERGE)
+        uid: str = created["metadata"]["uid"]
+        return uid
+
+    def annotate(self, name: str, **annotations: str) -> None:
+        body = {"metadata": {"annotations": annotations}}
+        self.kube.request("PATCH", f"{self.pods}/{name}", body, MERGE)
+
+    def configure(
+        self, cpus: t.Mapping[str, list[int]], check: bool = False, **parameters: t.Any
+    ) -> Object:
+        cpusets = [
+            {"pod_uid": uid, "container": "nginx1", "cpus": given} for uid, given in cpus.items()
+        ]
+        asked = {"kubeconfig": self.kubeconfig, "node_names": [self.node], "cpusets": cpusets}
+        return configure_pods({**asked, **parameters}, Context(check_mode=check))
+
+    def answer(self, workload: str, response: str) -> None:
+        """As role rmd_workloads writes what the daemon said."""
+        body = {"status": {"workloadStates": {self.node: {"response": response}}}}
+        self.kube.request("PATCH", f"{self.workloads}/{workload}/status", body, MERGE)
+
+    def condition(self, name: str) -> Object | None:
+        conditions = self.kube.get(f"{self.pods}/{name}")["status"].get("conditions") or []
+        return next((each for each in conditions if each["type"] == CONDITION), None)
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        return [
+            (each["reason"], each["note"])
+            for each in self.kube.list(path)
+            if each["regarding"]["name"] == name and each["reason"].startswith("CacheWays")
+        ]
+
+    def spec(self, workload: str) -> Object:
+        spec: Object = self.kube.get(f"{self.workloads}/{workload}")["spec"]
+        return spec
+
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.kube.list(self.pods)]
+
+
+MERGE = "application/merge-patch+json"
+
+
+def _container_status() -> Object:
+    return {
+        "name": "nginx1",
+        "containerID": "containerd://" + "0" * 64,
+        "image": "nginx",
+        "imageID": "",
+        "ready": True,
+        "restartCount": 0,
+        "state": {"running": {}},
+    }
+
+
+@pytest.fixture
+def pods(kube: Kube, kubeconfig: str, namespace: str) -> Pods:
+    return Pods(kube, kubeconfig, namespace)
+
+
+def test_the_pods_that_ask_are_listed_with_what_their_node_needs(pods: Pods) -> None:
+    uid = pods.add("pod-1", secret="not for nodes")
+    read = read_pods({"kubeconfig": pods.kubeconfig, "node_names": [pods.node]})
+    [pod] = read["pods"][pods.node]
+    assert pod["metadata"] == {"name": "pod-1", "namespace": pods.namespace, "uid": uid}
+    assert pod["status"]["qosClass"] == "Guaranteed"
+    assert pod["status"]["containerStatuses"][0]["containerID"].endswith("0" * 64)
+
+
+def test_a_pod_gets_a_workload_that_follows_annotations_and_cpus(pods: Pods) -> None:
+    uid = pods.add("pod-1", nginx1_cache_min="1")
+    check = pods.configure({uid: [2, 3]}, check=True)
+    assert (check["changed"], pods.kube.list(pods.workloads)) == (True, [])
+    assert pods.configure({uid: [2, 3]})["changed"]
+    assert pods.spec("rmd-workload-pod-1") == {
+        "coreIds": ["2", "3"],
+        "cache": {"max": 2, "min": 1},
+        "nodes": [pods.node],
+    }
+    assert not pods.configure({uid: [2, 3]})["changed"]
+    pods.annotate("pod-1", nginx1_policy="gold")
+    assert pods.configure({uid: [4, 5]})["changed"]
+    spec = pods.spec("rmd-workload-pod-1")
+    assert (spec["coreIds"], spec["policy"]) == (["4", "5"], "gold")
+    assert not pods.configure({})["changed"], "what could not be read stays as it is"
+
+
+def test_the_workload_goes_with_the_pod(pods: Pods) -> None:
+    uid = pods.add("pod-1")
+    pods.configure({uid: [2, 3]})
+    [owner] = pods.kube.list(pods.workloads)[0]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Pod", uid, True)
+
+
+def test_annotations_that_make_no_sense_are_told_once_and_taken_back(pods: Pods) -> None:
+    uid = pods.add("pod-1", nginx1_cache_min="9")
+    [refusal] = pods.configure({uid: [2, 3]})["refused"]
+    assert (refusal["pod"], refusal["pod_uid"]) == ("pod-1", uid)
+    condition = pods.condition("pod-1")
+    assert condition is not None
+    assert (condition["status"], condition["message"]) == ("False", refusal["message"])
+    assert "not between 1 and its 2 ways" in refusal["message"]
+    assert not pods.configure({uid: [2, 3]})["changed"]
+    assert len(pods.events("pod-1")) == 1
+    pods.annotate("pod-1", nginx1_cache_min="1")
+    pods.configure({uid: [2, 3]})
+    pods.answer("rmd-workload-pod-1", "Success: 201")
+    assert pods.configure({uid: [2, 3]})["changed"]
+    condition = pods.condition("pod-1")
+    assert condition is not None and condition["status"] == "True"
+
+
+def test_what_the_schema_refuses_is_its_own_pods_refusal(pods: Pods) -> None:
+    bad, good = pods.add("bad", nginx1_pstate_ratio="fast"), pods.add("good")
+    result = pods.configure({bad: [0, 1], good: [2, 3]})
+    assert [each["pod"] for each in result["refused"]] == ["bad"]
+    assert "ratio" in result["refused"][0]["message"]
+    assert pods.spec("rmd-workload-good")["coreIds"] == ["2", "3"]
+
+
+def test_a_refusing_daemon_is_heard_and_ends_the_pod_only_where_that_is_wanted(pods: Pods) -> None:
+    uid, other = pods.add("pod-1"), pods.add("pod-2")
+    cpus = {uid: [2, 3], other: [4, 5]}
+    pods.configure(cpus)
+    pods.answer("rmd-workload-pod-1", POOL_IS_USED_UP)
+    result = pods.configure(cpus)
+    [refusal] = result["refused"]
+    assert refusal["message"] == (
+        f"RMD on node {pods.node} refused: Not enough cache left on cache_id 0"
+    )
+    assert (result["terminated"], pods.names()) == ([], ["pod-1", "pod-2"])
+    check = pods.configure(cpus, check=True, terminate_refused=True)
+    assert (len(check["terminated"]), pods.names()) == (1, ["pod-1", "pod-2"])
+    result = pods.configure(cpus, terminate_refused=True)
+    assert result["terminated"] == [{"namespace": pods.namespace, "pod": "pod-1"}]
+    left = [each for each in pods.kube.list(pods.pods) if "deletionTimestamp" in each["metadata"]]
+    assert [each["metadata"]["name"] for each in left] in (["pod-1"], [])
+    assert "pod-2" in pods.names()
+
+
+@pytest.mark.parametrize(
+    "response", ["", "no answer within 10 s", "Failed to set header for http post request"]
+)
+def test_deviation_an_outage_ends_no_pod(pods: Pods, response: str) -> None:
+    uid = pods.add("pod-1")
+    pods.configure({uid: [2, 3]})
+    pods.answer("rmd-workload-pod-1", response)
+    result = pods.configure({uid: [2, 3]}, terminate_refused=True)
+    assert (result["refused"], result["terminated"]) == ([], [])
+
+
+def test_an_answer_to_what_was_wanted_before_counts_no_more(pods: Pods) -> None:
+    uid = pods.add("pod-1")
+    pods.configure({uid: [2, 3]})
+    pods.answer("rmd-workload-pod-1", POOL_IS_USED_UP)
+    pods.annotate("pod-1", nginx1_cache_min="1")
+    assert pods.configure({uid: [2, 3]}, terminate_refused=True)["terminated"] == []
+
+
+def test_a_workload_of_people_is_left_alone_and_so_is_a_pod_of_its_name(pods: Pods) -> None:
+    by_hand = {
+        "apiVersion": "intel.com/v1alpha1",
+        "kind": "RmdWorkload",
+        "metadata": {"name": "rmd-workload-pod-1"},
+        "spec": {"coreIds": ["7"], "cache": {"max": 1, "min": 1}, "nodes": [pods.node]},
+    }
+    pods.kube.request("POST", pods.workloads, by_hand)
+    pods.answer("rmd-workload-pod-1", POOL_IS_USED_UP)
+    uid = pods.add("pod-1")
+    result = pods.configure({uid: [2, 3]}, terminate_refused=True)
+    assert "is not this pod's" in result["refused"][0]["message"]
+    assert (result["terminated"], pods.names()) == ([], ["pod-1"])
+    assert pods.spec("rmd-workload-pod-1")["coreIds"] == ["7"]
+
+
+def test_a_pod_that_replaced_another_gets_its_own_workload_after_that_of_the_other(
+    pods: Pods,
+) -> None:
+    first = pods.add("pod-1")
+    pods.configure({first: [2, 3]})
+    pods.kube.request("DELETE", f"{pods.pods}/pod-1", {"gracePeriodSeconds": 0})
+    second = pods.add("pod-1")
+
+    def is_its_own() -> bool:
+        assert pods.configure({second: [4, 5]})["refused"] == []
+        stored = pods.kube.find(f"{pods.workloads}/rmd-workload-pod-1")
+        return stored is not None and stored["spec"]["coreIds"] == ["4", "5"]
+
+    wait_until(is_its_own, 30.0, "the workload of the second pod")
