@@ -76,6 +76,15 @@ options:
       - Whether RV(text) has the results of all pools in place of a line for each node.
     type: bool
     default: false
+  on_error:
+    description:
+      - What happens to a pod or claim that cannot be read, for example because of a selector that
+        errs. V(fail) ends the task, V(report) leaves it out, tells so in RV(refused), and goes on.
+    type: str
+    default: fail
+    choices:
+      - fail
+      - report
 extends_documentation_fragment:
   - wattwise.kube.attributes
   - wattwise.kube.attributes.info_module
@@ -181,6 +190,7 @@ node_results:
   description:
     - For each node, and for the claims of each pod, what its pools could give and why not, in the
       prototype's words. C(best) is the position of the set of pools that would do, V(-1) for none.
+    - Of 1000 nodes at the most; with more nodes times pods only for pods that get nothing.
     - A claim sees what earlier claims of the same pod leave over.
   returned: success
   type: list
@@ -226,6 +236,16 @@ findings:
       intention: probably constraints is meant
       object: DeviceClass vlan-2000
       problem: there is no such field
+refused:
+  description: Pods and claims that were left out, with O(on_error=report).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - kind: ResourceClaim
+      name: training
+      namespace: default
+      reason: "ResourceClaim default/training: spec.devices.requests[0].name: the name is missing"
 text:
   description: The answer as the prototype printed it.
   returned: when O(format) is V(k8srm)

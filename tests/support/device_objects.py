@@ -52,17 +52,17 @@ def pod(name: str, device_claims: list[Json], **spec: t.Any) -> Json:
     return manifest("v1", "Pod", name, {**spec, "deviceClaims": device_claims}, namespace="default")
 
 
-def resource_slice(pool: str, devices: list[Json], **more: t.Any) -> Json:
-    """A ResourceSlice of the driver gpu.example.com; of the node that is named as the pool."""
+def resource_slice(name: str, devices: list[Json], **more: t.Any) -> Json:
+    """A ResourceSlice of the driver gpu.example.com: a whole pool, of the node of its name."""
     spec = {
         "driver": "gpu.example.com",
-        "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
-        "nodeName": pool,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        "nodeName": name,
         "devices": devices,
         **more,
     }
     spec = {key: value for key, value in spec.items() if value is not None}
-    return manifest(DRA, "ResourceSlice", more.get("name", f"{pool}-slice"), spec)
+    return manifest(DRA, "ResourceSlice", f"{name}-slice", spec)
 
 
 def dra_device(name: str, **more: t.Any) -> Json:

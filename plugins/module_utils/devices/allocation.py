@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
@@ -41,14 +42,15 @@ SPEC = ArgumentSpec(
         "seed": {"type": "int", "default": 0},
         "format": {"type": "str", "default": "native", "choices": ["native", "k8srm"]},
         "verbose": {"type": "bool", "default": False},
+        "on_error": {"type": "str", "default": "fail", "choices": ["fail", "report"]},
     },
     required_one_of=(("objects", "src"),),
 )
 
 _READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
 _CORE_KINDS = ("Node", "Pod")
-# Reasons for more pairs of nodes and claims than these are nobody's reading.
-_MOST_EXPLANATIONS = 10_000
+# Nobody reads the results of more nodes than these; those of claims that get nothing come first.
+_MOST_EXPLANATIONS = 1000
 
 
 def allocate(parameters: Parameters, context: Context = Context()) -> Result:
@@ -59,7 +61,7 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = SPEC.complete(parameters)
     if not parameters["time_limit"] > 0:
         raise InvalidInput(f"time_limit: {parameters['time_limit']!r} is not more than 0 seconds")
-    task = read_task(_objects(parameters), Options(parameters["node"]))
+    task = read_task(_objects(parameters), _options(parameters))
     for finding in task.findings:
         context.warn(str(finding))
     limits = Limits(parameters["time_limit"], parameters["seed"])
@@ -68,6 +70,10 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
     return {"changed": False, **result}
+
+
+def _options(parameters: Parameters) -> Options:
+    return Options(parameters["node"], parameters["on_error"] == "report")
 
 
 def read_task(objects: t.Sequence[Given], options: Options) -> Task:
@@ -126,6 +132,7 @@ def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
         ],
         "stopped_by": allocation.stopped_by,
         "findings": [finding.as_dict() for finding in task.findings],
+        "refused": [dataclasses.asdict(refusal) for refusal in task.refused],
     }
 
 
@@ -136,11 +143,13 @@ def _explain(
     explainer = Explainer(task, limits)
     results: list[dict[str, t.Any]] = []
     scores: list[int] = []
+    many = len(task.instance.units) * len(task.instance.nodes) > _MOST_EXPLANATIONS
     for unit, pods in zip(task.instance.units, task.pods):
         found = {claim: allocation.claims[claim] for claim in unit.claims}
         chosen = {claim: given for claim, given in found.items() if given is not None}
         for node in task.instance.nodes_of(unit):
-            if len(results) * len(unit.claims) >= _MOST_EXPLANATIONS:
+            enough = len(results) >= _MOST_EXPLANATIONS or limits.expired()
+            if enough or (many and len(chosen) == len(unit.claims)):
                 break
             here = {claim: given for claim, given in chosen.items() if given.node == node.name}
             result, score = explainer.node(unit, node.name, here)

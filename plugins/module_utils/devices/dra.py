@@ -39,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selecto
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import (
     Options,
     PodDemand,
+    Refusals,
     Task,
     nodes_for,
     units_of,
@@ -88,6 +89,7 @@ class _Reader:
         self._sources: list[Given] = []
         self._specs: list[Json] = []
         self._by_name: dict[tuple[str, str], int] = {}
+        self._refusals = Refusals(options.report)
 
     def _of(self, kind: str) -> list[Given]:
         return self._by_kind.get(kind, [])
@@ -111,14 +113,11 @@ class _Reader:
             one for given in self._of("ResourceClaim") for one in held_devices(given, self._slices)
         ]
         if self._of("Pod"):
-            demands = [self._read_pod(given) for given in self._of("Pod")]
+            read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
+            demands = [demand for demand in read if demand is not None]
             units, pods = units_of(demands, [str(claim) for claim in self._claims])
         else:
-            units = tuple(
-                Unit(given.name, (self._shared(given),))
-                for given in self._of("ResourceClaim")
-                if not allocation_of(given)
-            )
+            units = tuple(self._single_units())
             pods = ((),) * len(units)
         instance = Instance(
             self._nodes,
@@ -137,7 +136,16 @@ class _Reader:
             pods,
             tuple(self._slices.pools),
             tuple(self._findings.found),
+            tuple(self._refusals.found),
         )
+
+    def _single_units(self) -> t.Iterator[Unit]:
+        """Without pods each claim that waits stands alone."""
+        for given in self._of("ResourceClaim"):
+            if not allocation_of(given):
+                claim = self._refusals.read(given, self._shared)
+                if claim is not None:
+                    yield Unit(given.name, (claim,))
 
     def _find_overdrawn(self, instance: Instance, held: t.Sequence[Held]) -> None:
         """Tell where existing allocations take more than there is; nobody gets more of that."""

@@ -38,6 +38,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import (
     Options,
     PodDemand,
+    Refusals,
     Task,
     nodes_for,
     units_of,
@@ -79,6 +80,7 @@ class _Reader:
         self._by_name: dict[tuple[str, str], int] = {}
         self._held: list[Held] = []
         self._taken: set[int] = set()
+        self._refusals = Refusals(options.report)
         self._node_of_claim: dict[tuple[str, str], frozenset[str]] = {}
 
     def _of(self, *kinds: str) -> list[Given]:
@@ -101,7 +103,8 @@ class _Reader:
         for given in self._of(*CLAIM_KINDS):
             self._read_status(given)
         if self._of("Pod"):
-            demands = [self._read_pod(given) for given in self._of("Pod")]
+            read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
+            demands = [demand for demand in read if demand is not None]
             units, pods = units_of(demands, [str(claim) for claim in self._claims])
         else:
             units, pods = self._one_unit()
@@ -121,6 +124,7 @@ class _Reader:
             pods,
             tuple(self._read_pools()),
             tuple(self._findings.found),
+            tuple(self._refusals.found),
         )
 
     def _read_pools(self) -> t.Iterator[tuple[str, str, frozenset[str]]]:
@@ -132,12 +136,16 @@ class _Reader:
 
     def _one_unit(self) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
         """Claims of no pod are one pod's, as in the prototype's SelectNode."""
-        claims = tuple(
-            self._add(given, mapping_of(given, given.manifest.get("spec"), "spec"), given.name)
+        read = [
+            self._refusals.read(given, self._read_claim)
             for given in self._of(*CLAIM_KINDS)
             if (given.namespace, given.name) not in self._node_of_claim
-        )
+        ]
+        claims = tuple(claim for claim in read if claim is not None)
         return ((Unit("all claims", claims),), ((),)) if claims else ((), ())
+
+    def _read_claim(self, given: Given) -> int:
+        return self._add(given, mapping_of(given, given.manifest.get("spec"), "spec"), given.name)
 
     def _add(self, given: Given, spec: Json, name: str) -> int:
         self._claims.append(self._reader.read(given, spec, name))
@@ -195,7 +203,7 @@ class _Reader:
         if key in self._node_of_claim:
             return self._node_of_claim[key]
         if key not in self._by_name:
-            self._by_name[key] = self._add(source, source.manifest.get("spec") or {}, source.name)
+            self._by_name[key] = self._read_claim(source)
         return self._by_name[key]
 
 

@@ -69,13 +69,13 @@ class ClaimReader:
         self.findings.unknown_fields(given, spec, _CLAIM_FIELDS, "spec")
         requests: list[Request] = []
         constraints: list[Constraint] = []
-        self.asked.append([])
+        asked: list[list[Asked]] = []
         for label, where, details in parts:
             alternatives = []
-            self.asked[-1].append([])
+            asked.append([])
             for number, (place, detail) in enumerate(details):
                 device_class = self._class_of(given, detail, place)
-                self.asked[-1][-1].append((detail, device_class))
+                asked[-1].append((detail, device_class))
                 alternatives.append(
                     self._alternative(given, detail, device_class, place, privileged)
                 )
@@ -94,6 +94,7 @@ class ClaimReader:
                 for number in range(len(request.alternatives))
             )
             constraints += _of_kinds(given, spec, "spec", everything)
+        self.asked.append(asked)
         uid = str(given.manifest["metadata"].get("uid") or "")
         return Claim(given.namespace, name, tuple(requests), tuple(constraints), uid)
 

@@ -214,7 +214,8 @@ def _capacity(resource: Json, where: str) -> Capacity:
         raise InvalidInput(f"{where}.{kind}: must be a mapping with a capacity")
     default = "1m" if kind == "quantity" else "1"
     block = demand_of(body.get("blockSize", body.get("size", default)), f"{where}: block size")
-    return Capacity(supply_of(body.get("capacity"), f"{where}: capacity"), step=max(1, block))
+    amount = supply_of(body.get("capacity"), f"{where}: capacity")
+    return Capacity(amount, default=0, step=max(1, block))
 
 
 def _access(body: t.Any, where: str) -> Access:

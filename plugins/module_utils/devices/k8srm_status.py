@@ -132,5 +132,7 @@ def _named(device: Device, portions: Amounts) -> dict[str, t.Any]:
     parts = []
     for name, amount in portions.items():
         resource, equals, mode = name.partition("=")
+        if not amount:
+            continue
         parts.append({"name": resource, "allocation": mode if equals else quantity_text(amount)})
     return {**entry, "allocations": parts} if parts else entry

@@ -243,7 +243,9 @@ class Held:
 
 @dataclass(frozen=True)
 class Instance:
-    """The whole task; see the description of this file. Each claim is in exactly one unit.
+    """The whole task; see the description of this file.
+
+    Each claim is in one unit, or in none and then gets nothing.
 
     ``unsettled`` names nodes where nobody can tell yet what "every device" is, with the reason:
     a pool is being published.

@@ -22,16 +22,21 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selecto
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 Json = t.Mapping[str, t.Any]
+T = t.TypeVar("T")
 
 _REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user says about all objects: the only node, and what tells a device's watts."""
+    """What a user says about all objects.
+
+    ``node`` is the only node to be considered. With ``report`` a pod or claim that is refused is
+    told of, and the others go on; without, the first one is an error.
+    """
 
     node: str | None = None
-    device_power: str | None = None
+    report: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,8 @@ class Task:
     """An instance, and what is needed to answer in the words of the API that it came from.
 
     ``result`` writes the allocation of a claim (by position) as its API does. ``pools`` are the
-    names of all pools in published order, ``empty`` those without a device. ``pods`` are namespace
-    and name of the pods of each unit.
+    drivers, names and nodes of all pools in published order. ``pods`` are namespace and name of the
+    pods of each unit. ``refused`` are the errors of pods and claims that were left out.
     """
 
     instance: Instance
@@ -48,6 +53,35 @@ class Task:
     pods: tuple[tuple[tuple[str, str], ...], ...]
     pools: tuple[tuple[str, str, frozenset[str]], ...] = ()
     findings: tuple[Finding, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A pod or claim that was left out, and why."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+
+
+@dataclass
+class Refusals:
+    """Collects refusals, or raises the first."""
+
+    report: bool
+    found: list[Refusal] = field(default_factory=list)
+
+    def read(self, given: Given, reader: t.Callable[[Given], T]) -> T | None:
+        """What the reader makes of an object; None where it is refused. Raises InvalidInput."""
+        try:
+            return reader(given)
+        except InvalidInput as error:
+            if not self.report:
+                raise
+            self.found.append(Refusal(given.kind, given.namespace, given.name, str(error)))
+            return None
 
 
 @dataclass(frozen=True)
@@ -74,25 +108,21 @@ def units_of(
     ``names`` are those of all claims by position; claims of no pod are in no unit. Raises
     InvalidInput where pods that share a claim cannot be on one node.
     """
-    groups: list[_Group] = []
+    group_of: dict[int, _Group] = {}
     for demand in demands:
-        touching = [group for group in groups if set(group.claims) & set(demand.claims)]
-        joined = _Group()
-        for group in touching:
-            joined.claims += group.claims
-            joined.pods += group.pods
-            groups.remove(group)
-        joined.claims += [claim for claim in demand.claims if claim not in joined.claims]
-        joined.pods.append(demand)
-        groups.append(joined)
-    groups.sort(key=lambda group: min(group.claims, default=0))
-    units = tuple(_unit(group, names) for group in groups if group.claims)
-    pods = tuple(
-        tuple((pod.given.namespace, pod.given.name) for pod in group.pods)
-        for group in groups
-        if group.claims
+        joined = _Group(list(demand.claims), [demand])
+        touched = {
+            id(group_of[claim]): group_of[claim] for claim in demand.claims if claim in group_of
+        }
+        for group in touched.values():
+            joined.claims = list(dict.fromkeys(group.claims + joined.claims))
+            joined.pods = group.pods + joined.pods
+        group_of.update(dict.fromkeys(joined.claims, joined))
+    distinct = {id(group): group for group in group_of.values()}
+    groups = sorted(distinct.values(), key=lambda group: min(group.claims))
+    return tuple(_unit(group, names) for group in groups), tuple(
+        tuple((pod.given.namespace, pod.given.name) for pod in group.pods) for group in groups
     )
-    return units, pods
 
 
 def _unit(group: _Group, names: t.Sequence[str]) -> Unit:

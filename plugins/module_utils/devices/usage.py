@@ -78,8 +78,6 @@ class Usage:
         if self.in_use(device) or not self.counters_allow(device):
             return None
         given = self._devices[device]
-        if alternative.access:
-            return self._modes(device, given, alternative)
         if given.shareable and alternative.whole:
             return self._everything(device, given, alternative)
         if not given.shareable:
@@ -90,8 +88,9 @@ class Usage:
         wanted = wanted_portions(given, alternative)
         if wanted is None:
             return None
+        modes = self._modes(device, given, alternative)
         fits = all(self.left(device, name) >= amount for name, amount in wanted.items())
-        return wanted if fits else None
+        return {**wanted, **modes} if fits and modes is not None else None
 
     def _everything(self, device: int, given: Device, alternative: Alternative) -> Amounts | None:
         if self._holders[device] or not suffices(given, alternative):

@@ -28,7 +28,7 @@ def devices_of(allocation: Json | None) -> list[str] | None:
     return [one["device"] for one in allocation["devices"]["results"]]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tasks())
 def test_it_finds_what_a_plain_depth_first_search_finds(objects: list[Json]) -> None:
     result = run(objects)

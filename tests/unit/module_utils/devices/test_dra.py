@@ -1,0 +1,388 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Dynamic resource allocation is read as Kubernetes reads it; what is not known is refused."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from support.device_objects import (
+    DRA,
+    dra_class,
+    dra_device,
+    exactly,
+    manifest,
+    resource_claim,
+    resource_slice,
+)
+
+DRIVER = "gpu.example.com"
+GPU = dra_class("gpu", f"device.driver == '{DRIVER}'")
+ONE = resource_claim("c", exactly("r", "gpu"))
+Json = dict[str, t.Any]
+
+
+def run(*objects: Json, **options: t.Any) -> Json:
+    return allocate({"objects": [GPU, *objects], "strategy": "first_fit", **options})
+
+
+def devices_of(allocation: Json | None) -> list[str]:
+    return [one["device"] for one in allocation["devices"]["results"]] if allocation else []
+
+
+def given_devices(*objects: Json, **options: t.Any) -> list[list[str]]:
+    return [devices_of(found) for found in run(*objects, **options)["allocations"]]
+
+
+def reasons(result: Json) -> list[str]:
+    return [
+        pool["failureReason"]
+        for node in result["node_results"]
+        for claim in node["DeviceClaimResults"]
+        for pool in claim.get("ignoredPools", [])
+    ]
+
+
+def part_of_pool(name: str, devices: list[str], slices: int, generation: int = 1) -> Json:
+    pool = {"name": "pool", "generation": generation, "resourceSliceCount": slices}
+    found = resource_slice("n1", [dra_device(one) for one in devices], pool=pool)
+    found["metadata"]["name"] = name
+    return found
+
+
+def node(name: str, **labels: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def pod(name: str, *claims: str, **spec: t.Any) -> Json:
+    named = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    return manifest("v1", "Pod", name, {"resourceClaims": named, **spec}, namespace="default")
+
+
+class TestPools:
+    def test_slices_are_tried_by_name(self) -> None:
+        slices = [part_of_pool("z", ["second"], 2), part_of_pool("a", ["first"], 2)]
+        assert given_devices(*slices, ONE) == [["first"]]
+
+    def test_an_incomplete_pool_gives_nothing(self) -> None:
+        result = run(part_of_pool("a", ["gpu"], 2), ONE)
+        assert result["outcome"] == "infeasible"
+        assert reasons(result) == ["pool pool is incomplete: 1 of 2 slices"]
+
+    def test_only_the_latest_generation_counts(self) -> None:
+        old, new = part_of_pool("a", ["old"], 1, 1), part_of_pool("b", ["new"], 1, 2)
+        assert given_devices(old, new, ONE) == [["new"]]
+
+    def test_all_devices_are_not_known_while_a_pool_is_being_published(self) -> None:
+        complete = resource_slice("n1", [dra_device("gpu")])
+        every = resource_claim("c", exactly("r", "gpu", allocationMode="All"))
+        assert given_devices(complete, every) == [["gpu"]]
+        assert given_devices(complete, part_of_pool("a", ["other"], 2), every) == [[]]
+
+    def test_a_pool_with_binding_conditions_comes_last(self) -> None:
+        fabric = dra_device(
+            "a-fabric", bindingConditions=["attached"], bindingFailureConditions=["failed"]
+        )
+        attached = resource_slice("a", [fabric], nodeName="n1")
+        local = resource_slice("z", [dra_device("local")], nodeName="n1")
+        two = [resource_claim(name, exactly("r", "gpu")) for name in ("c", "d")]
+        first, last = run(attached, local, *two)["allocations"]
+        assert devices_of(first) == ["local"]
+        [result] = last["devices"]["results"]
+        assert result["bindingConditions"] == ["attached"]
+        assert result["bindingFailureConditions"] == ["failed"]
+
+    @pytest.mark.parametrize(
+        ("devices", "problem"),
+        [
+            ([dra_device("same"), dra_device("same")], "the device name 'same' is missing or"),
+            ([dra_device(f"d{n}") for n in range(129)], "129 devices in a slice that may have 128"),
+            (
+                [dra_device(f"d{n}", taints=[{"key": "k", "effect": "None"}]) for n in range(65)],
+                "65 devices in a slice that may have 64",
+            ),
+        ],
+    )
+    def test_a_pool_that_contradicts_itself_gives_nothing(
+        self, devices: list[Json], problem: str
+    ) -> None:
+        result = run(resource_slice("n1", devices), resource_slice("n2", [dra_device("d")]), ONE)
+        assert result["node"] == "n2"
+        assert problem in result["findings"][0]["problem"]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "problem"),
+        [
+            ("compatibilityGroups", ["a"], "compatibilityGroups: unsupported"),
+            ("attributes", {"a": {"float": 1.5}}, "attributes.a.float: unsupported type of"),
+            ("attributes", {"a": {"int": "1"}}, "attributes.a.int: '1' is not of this type"),
+            ("attributes", {"a": {"version": "1"}}, "attributes.a.version: '1' is not a semantic"),
+            ("capacity", {"m": {"value": "1", "shared": True}}, "capacity.m.shared: unsupported"),
+            (
+                "taints",
+                [{"key": "k", "effect": "Prefer"}],
+                "taints.effect: unsupported effect 'Prefer'",
+            ),
+            (
+                "consumesCounters",
+                [{"counterSet": "none", "counters": {"m": {"value": "1"}}}],
+                "consumesCounters: the pool has no counter none/m",
+            ),
+        ],
+    )
+    def test_a_device_with_something_unknown_is_given_to_nobody(
+        self, field: str, value: t.Any, problem: str
+    ) -> None:
+        strange, plain = {"name": "a", field: value}, dra_device("b")
+        result = run(resource_slice("n1", [strange, plain]), ONE)
+        assert devices_of(result["allocations"][0]) == ["b"]
+        [finding] = result["findings"]
+        assert finding["problem"].startswith(problem)
+
+
+class TestNodes:
+    def test_a_device_for_all_nodes_needs_no_selector(self) -> None:
+        network = resource_slice("net", [dra_device("d")], nodeName=None, allNodes=True)
+        result = run(network, node("n1"), node("n2"), ONE)
+        assert result["node"] == "n1"
+        assert "nodeSelector" not in result["allocations"][0]
+
+    def test_devices_of_selected_nodes_carry_their_selector(self) -> None:
+        expression = {"key": "rack", "operator": "In", "values": ["r2"]}
+        selector = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        network = resource_slice("net", [dra_device("d")], nodeName=None, nodeSelector=selector)
+        result = run(network, node("n1", rack="r1"), node("n2", rack="r2"), ONE)
+        assert result["node"] == "n2"
+        assert result["allocations"][0]["nodeSelector"] == selector
+
+    def test_each_device_may_say_its_node(self) -> None:
+        mixed = [dra_device("a", nodeName="n2"), dra_device("b", allNodes=True)]
+        network = resource_slice("net", mixed, nodeName=None, perDeviceNodeSelection=True)
+        assert given_devices(network, node("n1"), ONE, node="n1") == [["b"]]
+        assert given_devices(network, node("n1"), ONE, node="n2") == [["a"]]
+
+    def test_a_pod_s_selector_and_affinity_count(self) -> None:
+        slices = [resource_slice(name, [dra_device("d")]) for name in ("n1", "n2", "n3")]
+        nodes = [node("n1", zone="a"), node("n2", zone="b"), node("n3", zone="b")]
+        wanted = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}
+        required = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wanted]}
+        }
+        picky = pod("p", "c", nodeSelector={"zone": "b"}, affinity={"nodeAffinity": required})
+        assert run(*slices, *nodes, ONE, picky)["node"] == "n3"
+
+    def test_pods_that_share_a_claim_on_different_nodes_are_refused(self) -> None:
+        slices = [resource_slice(name, [dra_device("d")]) for name in ("n1", "n2")]
+        pods = [pod("a", "c", nodeName="n1"), pod("b", "c", nodeName="n2")]
+        with pytest.raises(InvalidInput, match=r"Pod default/b: it must run on n2, but shares"):
+            run(*slices, ONE, *pods)
+
+
+class TestTaints:
+    TAINT: t.ClassVar[Json] = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
+
+    def test_a_tainted_device_is_for_those_who_tolerate_it(self) -> None:
+        slices = resource_slice("n1", [dra_device("d", taints=[self.TAINT])])
+        result = run(slices, ONE)
+        assert reasons(result) == ["taint broken=yes:NoSchedule is not tolerated"]
+        tolerant = exactly("r", "gpu", tolerations=[{"key": "broken", "operator": "Exists"}])
+        result = run(slices, resource_claim("c", tolerant))
+        [one] = result["allocations"][0]["devices"]["results"]
+        assert one["tolerations"] == [{"key": "broken", "operator": "Exists"}]
+
+    def test_an_effect_of_none_keeps_nobody_away(self) -> None:
+        slices = resource_slice("n1", [dra_device("d", taints=[{**self.TAINT, "effect": "None"}])])
+        assert given_devices(slices, ONE) == [["d"]]
+
+    @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
+    def test_a_rule_taints_the_devices_that_it_selects(self, version: str) -> None:
+        rule = manifest(
+            f"resource.k8s.io/{version}",
+            "DeviceTaintRule",
+            "rule",
+            {"deviceSelector": {"driver": DRIVER, "device": "a"}, "taint": self.TAINT},
+        )
+        slices = resource_slice("n1", [dra_device("a"), dra_device("b")])
+        assert given_devices(slices, rule, ONE) == [["b"]]
+
+    def test_a_rule_with_an_unknown_selector_is_refused(self) -> None:
+        spec = {"deviceSelector": {"deviceClassName": "gpu"}, "taint": self.TAINT}
+        rule = manifest(DRA, "DeviceTaintRule", "rule", spec)
+        with pytest.raises(InvalidInput, match="deviceSelector.deviceClassName: unsupported"):
+            run(rule, ONE)
+
+
+class TestExistingAllocations:
+    def held(self, device: str, **more: t.Any) -> Json:
+        claim = resource_claim("held", exactly("r", "gpu"))
+        result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": device, **more}
+        claim["status"] = {"allocation": {"devices": {"results": [result]}}}
+        return claim
+
+    def test_what_somebody_has_is_not_given_again(self) -> None:
+        slices = resource_slice("n1", [dra_device("a"), dra_device("b")])
+        assert given_devices(slices, self.held("a"), ONE) == [["b"]]
+        assert given_devices(slices, self.held("a", adminAccess=True), ONE) == [["a"]]
+        assert given_devices(slices, self.held("gone"), ONE) == [["a"]]
+
+    def test_what_is_consumed_is_not_there(self) -> None:
+        shared = dra_device("a", allowMultipleAllocations=True, capacity={"m": {"value": "10Gi"}})
+        slices = resource_slice("n1", [shared])
+        held = self.held("a", shareID="x", consumedCapacity={"m": "4Gi"})
+        for wanted, result in (("6Gi", [["a"]]), ("7Gi", [[]])):
+            claim = resource_claim("c", exactly("r", "gpu", capacity={"requests": {"m": wanted}}))
+            assert given_devices(slices, held, claim) == result
+
+    def test_overdrawn_counters_are_told_and_give_nothing_more(self) -> None:
+        consumed = [{"counterSet": "s", "counters": {"m": {"value": "6"}}}]
+        devices = [dra_device(name, consumesCounters=consumed) for name in "ab"]
+        counters = [{"name": "s", "counters": {"m": {"value": "5"}}}]
+        slices = resource_slice("n1", [*devices, dra_device("c")], sharedCounters=counters)
+        result = run(slices, self.held("a"), ONE)
+        assert devices_of(result["allocations"][0]) == ["c"]
+        assert [found["field"] for found in result["findings"]] == ["spec.sharedCounters.s.m"]
+
+    def test_a_pod_goes_where_its_claim_is_already(self) -> None:
+        slices = [resource_slice(name, [dra_device("a"), dra_device("b")]) for name in ("n0", "n1")]
+        held = self.held("a")
+        expression = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+        held["status"]["allocation"]["nodeSelector"] = {
+            "nodeSelectorTerms": [{"matchFields": [expression]}]
+        }
+        assert run(*slices, held, ONE, pod("p", "held", "c"))["node"] == "n1"
+
+
+class TestRequests:
+    def test_the_first_alternative_that_can_be_had_is_taken(self) -> None:
+        ways = [
+            {"name": "large", "deviceClassName": "gpu", "count": 3},
+            {"name": "small", "deviceClassName": "gpu"},
+        ]
+        claim = resource_claim("c", {"name": "r", "firstAvailable": ways})
+        result = run(resource_slice("n1", [dra_device("a"), dra_device("b")]), claim)
+        [one] = result["allocations"][0]["devices"]["results"]
+        assert (one["request"], one["device"]) == ("r/small", "a")
+
+    def test_configurations_of_class_and_claim_are_handed_on(self) -> None:
+        opaque = {"driver": DRIVER, "parameters": {"fast": True}}
+        with_config = dra_class("configured", "true", config=[{"opaque": opaque}])
+        config = [{"opaque": opaque, "requests": ["r"]}, {"opaque": opaque, "requests": ["other"]}]
+        claim = resource_claim(
+            "c", exactly("r", "configured"), exactly("q", "gpu"), config=config[:1]
+        )
+        slices = resource_slice("n1", [dra_device("a"), dra_device("b")])
+        [allocation] = run(slices, with_config, claim)["allocations"]
+        assert allocation["devices"]["config"] == [
+            {"source": "FromClass", "requests": ["r"], "opaque": opaque},
+            {"source": "FromClaim", "requests": ["r"], "opaque": opaque},
+        ]
+
+    def test_a_template_makes_a_claim_for_each_pod(self) -> None:
+        template = manifest(
+            DRA, "ResourceClaimTemplate", "t", {"spec": ONE["spec"]}, namespace="default"
+        )
+        named = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+        pods = [
+            manifest("v1", "Pod", name, {"resourceClaims": named}, namespace="default")
+            for name in ("p", "q")
+        ]
+        slices = resource_slice("n1", [dra_device("a"), dra_device("b")])
+        result = run(slices, template, *pods)
+        assert [claim["name"] for claim in result["claims"]] == ["p-gpu", "q-gpu"]
+        assert [devices_of(found) for found in result["allocations"]] == [["a"], ["b"]]
+
+    def test_a_claim_has_32_devices_at_the_most(self) -> None:
+        slices = resource_slice("n1", [dra_device(f"d{n}") for n in range(40)])
+        every = resource_claim("c", exactly("r", "gpu", allocationMode="All"))
+        assert given_devices(slices, every) == [[]]
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"count": 0}, "count: 0 is not a number of devices from 1"),
+            ({"count": -1}, "count: -1 is not a number"),
+            ({"count": 33}, "33 devices are asked for; a claim can have 32"),
+            ({"count": 1, "allocationMode": "All"}, "has no place beside allocationMode All"),
+            ({"allocationMode": "Some"}, "unsupported mode 'Some'"),
+            ({"deviceClassName": "absent"}, "there is no DeviceClass 'absent'"),
+            ({"derivedFrom": "x"}, "exactly.derivedFrom: unsupported"),
+            ({"capacity": {"limits": {}}}, "capacity.limits: unsupported"),
+            ({"capacity": {"requests": {"m": "-1"}}}, "'-1' is negative"),
+            ({"tolerations": [{"key": "k"}] * 17}, "17 entries; the API allows 16"),
+            (
+                {"selectors": [{"cel": {"expression": "true"}}] * 33},
+                "33 entries; the API allows 32",
+            ),
+            ({"selectors": [{"label": {}}]}, "selectors[0].label: unsupported"),
+        ],
+    )
+    def test_a_request_that_the_api_does_not_allow_is_refused(
+        self, change: Json, reason: str
+    ) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            run(resource_claim("c", exactly("r", change.pop("deviceClassName", "gpu"), **change)))
+        assert "ResourceClaim default/c: spec.devices.requests" in str(caught.value)
+        assert reason in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("devices", "reason"),
+        [
+            ({"requests": [exactly(f"r{n}", "gpu") for n in range(33)]}, "requests: 33 entries"),
+            ({"requests": [exactly("r", "gpu")] * 2}, "two requests have the same name"),
+            ({"requests": [{"name": "r"}]}, "write exactly or firstAvailable"),
+            (
+                {"requests": [{"name": "r", "firstAvailable": [{"name": "w"}] * 9}]},
+                "firstAvailable: 9 entries; the API allows 8",
+            ),
+            ({"constraints": [{"matchAttribute": "a/b"}] * 33}, "constraints: 33 entries"),
+            ({"constraints": [{"matchAttribute": "b"}]}, "'b' lacks its domain"),
+            ({"constraints": [{"equals": "a/b"}]}, "constraints[0].equals: unsupported"),
+            (
+                {"constraints": [{"matchAttribute": "a/b", "requests": ["x"]}]},
+                "there is no request x",
+            ),
+            ({"sharing": True}, "spec.devices.sharing: unsupported"),
+        ],
+    )
+    def test_a_claim_that_the_api_does_not_allow_is_refused(
+        self, devices: Json, reason: str
+    ) -> None:
+        claim = copy.deepcopy(ONE)
+        claim["spec"]["devices"].update(devices)
+        with pytest.raises(InvalidInput) as caught:
+            run(claim)
+        assert reason in str(caught.value)
+
+    def test_one_bad_claim_need_not_stop_the_others(self) -> None:
+        bad = resource_claim("bad", exactly("r", "gpu", count=0))
+        result = run(resource_slice("n1", [dra_device("a")]), bad, ONE, on_error="report")
+        assert [devices_of(found) for found in result["allocations"]] == [["a"]]
+        [refused] = result["refused"]
+        assert (refused["kind"], refused["name"]) == ("ResourceClaim", "bad")
+        assert "count: 0 is not a number" in refused["reason"]
+
+
+class TestObjects:
+    def test_another_version_is_not_guessed_at(self) -> None:
+        claim = {**ONE, "apiVersion": "resource.k8s.io/v1beta1"}
+        with pytest.raises(InvalidInput, match="write resource.k8s.io/v1"):
+            run(claim)
+
+    def test_two_apis_at_once_are_refused(self) -> None:
+        other = manifest("devmgmtproto.k8s.io/v1alpha1", "DeviceClass", "x", {})
+        with pytest.raises(InvalidInput, match="of one API.* and "):
+            run(other)
+
+    def test_objects_of_neither_api_are_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="these are of neither"):
+            allocate({"objects": [node("n1")]})
+
+    def test_a_time_limit_of_nothing_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="time_limit"):
+            run(ONE, time_limit=0)

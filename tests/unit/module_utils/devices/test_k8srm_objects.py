@@ -1,0 +1,153 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Objects of the prototype that are wrong are refused with place and reason."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from support.device_objects import (
+    PROTOTYPE,
+    attributes,
+    device_claim,
+    device_class,
+    device_pool,
+    manifest,
+    pod,
+)
+
+Json = dict[str, t.Any]
+POOL = device_pool("p", "n1", "d", count=2, attributes=attributes(model="m"))
+CLAIM = device_claim("c", driver="d")
+
+
+def refusal(*objects: Json) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        allocate({"objects": list(objects)})
+    return str(caught.value)
+
+
+def driver(name: str, *types: str) -> Json:
+    found = manifest(PROTOTYPE, "DeviceDriver", name, {})
+    return {**found, "deviceTypes": list(types)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"deviceClass": "absent"}, "spec.deviceClass: there is no DeviceClass 'absent'"),
+        ({"deviceClass": "clas"}, "probably class is meant"),
+        ({"driver": "absent"}, "spec.driver: no DeviceDriver 'absent' is registered"),
+        ({"deviceType": "absent"}, "no DeviceDriver handles the type 'absent'"),
+        ({"driver": "d", "minDeviceCount": 0}, "0 is not a number from 1"),
+        ({"driver": "d", "minDeviceCount": -1}, "-1 is not a number from 1"),
+        ({"driver": "d", "minDeviceCount": 3, "maxDeviceCount": 2}, "from 3 to 2 devices"),
+        ({"driver": "d", "constraint": "true"}, "probably constraints is meant"),
+        ({"driver": "d", "constraints": "device.a = 1"}, "for equality write =="),
+        ({"driver": "d", "constraints": 5}, "a CEL expression is text"),
+        ({"driver": "d", "matchAttributes": "numa"}, "must be a list of the names"),
+        ({"driver": "d", "requests": {"memory": "much"}}, "is not a Kubernetes quantity"),
+        ({"driver": "d", "requests": [{"resource": "a"}]}, "write resource, and counter"),
+        (
+            {"driver": "d", "requests": [{"resource": "a", "accessMode": {"request": "x"}}]},
+            "write one of ReadOnlyShared, ReadWriteShared",
+        ),
+        ({"oneOf": []}, "nothing is asked for"),
+        ({"claims": []}, "nothing is asked for"),
+    ],
+)
+def test_a_claim_is_refused(spec: Json, reason: str) -> None:
+    known = [driver("d", "gpu"), device_class("class", driver="d")]
+    text = refusal(POOL, *known, device_claim("c", **spec))
+    assert text.startswith("DeviceClaim default/c: spec")
+    assert reason in text
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"driver": None}, "spec.driver: the driver is missing"),
+        ({"count": "2"}, "'2' is not a number of devices"),
+        ({"count": 3, "devices": [{"name": "a"}]}, "it is 3, but 1 devices are listed"),
+        ({"devices": [{"name": "a"}, {"name": "a"}]}, "'a' is the name of another device"),
+        ({"devices": [{}]}, "spec.devices[0].name: the name is missing"),
+        ({"devices": [{"name": "a", "atributes": []}]}, "probably attributes is meant"),
+        ({"count": 1, "attributes": [{"name": "x", "floatValue": 1.5}]}, "no such type"),
+        ({"count": 1, "attributes": [{"name": "x", "intValue": "1"}]}, "'1' is not of this type"),
+        ({"count": 1, "attributes": [{"name": "x"}]}, "an attribute has exactly one value"),
+        ({"count": 1, "attributes": [{"name": "x", "semVerValue": "v1"}]}, "not a semantic"),
+        (
+            {
+                "resources": [{"name": "m", "capacity": 1}],
+                "devices": [{"name": "a", "requests": {"m": 2}}],
+            },
+            "2 is more than the pool has",
+        ),
+        ({"count": 1, "resources": [{"name": "m", "capacity": 1}] * 2}, "stands here twice"),
+        ({"count": 1, "nodename": "n"}, "probably nodeName is meant"),
+    ],
+)
+def test_a_pool_is_refused(spec: Json, reason: str) -> None:
+    pool = device_pool(
+        "p", "n1", "d", **{key: value for key, value in spec.items() if key != "driver"}
+    )
+    if "driver" in spec:
+        del pool["spec"]["driver"]
+    text = refusal(pool, CLAIM)
+    assert text.startswith("DevicePool p: spec")
+    assert reason in text
+
+
+def test_meta_classes_that_select_each_other_are_refused() -> None:
+    classes = [
+        device_class("one", {"is": "one"}, selector={"matchLabels": {"is": "two"}}),
+        device_class("two", {"is": "two"}, selector={"matchLabels": {"is": "one"}}),
+    ]
+    text = refusal(POOL, *classes, device_claim("c", deviceClass="one"))
+    assert "meta classes select each other in a circle: one → two → one" in text
+
+
+def test_a_status_with_devices_that_are_not_there_is_refused() -> None:
+    for allocation, reason in (
+        ({"devicePoolName": "p", "deviceCount": 3}, "it has 3 devices of pool 'p'"),
+        ({"devicePoolName": "x", "deviceName": "a"}, "pool 'x' has no device a"),
+    ):
+        held = {**device_claim("held", driver="d"), "status": {"allocations": [allocation]}}
+        assert reason in refusal(POOL, held, CLAIM)
+
+
+def test_a_pod_s_unknown_claim_is_refused() -> None:
+    asking = pod("my-pod", [{"name": "gpu", "claimName": "absent"}])
+    assert "there is no DeviceClaim 'absent'" in refusal(POOL, asking)
+
+
+def test_what_claims_have_is_not_given_again() -> None:
+    status = {"allocations": [{"devicePoolName": "p", "deviceCount": 1}]}
+    held = {**device_claim("held", driver="d"), "status": status}
+    result = allocate({"objects": [POOL, held, CLAIM]})
+    assert [claim["name"] for claim in result["claims"]] == ["c"]
+    assert result["outcome"] == "allocated"
+    two = device_claim("two", driver="d", minDeviceCount=2)
+    assert allocate({"objects": [POOL, held, two]})["outcome"] == "infeasible"
+
+
+def test_a_pool_without_a_node_can_be_used_from_every_node() -> None:
+    """Upstream never considers such pools."""
+    network = device_pool("net", None, "fabric", count=1)
+    claim = device_claim("c", driver="fabric")
+    result = allocate({"objects": [POOL, network, claim]})
+    assert (result["outcome"], result["node"]) == ("allocated", "n1")
+
+
+def test_a_privileged_claim_sees_all_devices_and_takes_none() -> None:
+    privileged = manifest(
+        PROTOTYPE, "DevicePrivilegedClaim", "watch", {"driver": "d"}, namespace="default"
+    )
+    two = device_claim("two", driver="d", minDeviceCount=2)
+    result = allocate({"objects": [POOL, two, privileged]})
+    assert [found["allocations"][0]["deviceCount"] for found in result["allocations"]] == [2, 2]
