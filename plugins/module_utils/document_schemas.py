@@ -75,6 +75,8 @@ SCHEMAS: dict[str, Schema] = {
             "node_metrics": _OBJECTS,
             "pod_disruption_budgets": _OBJECTS,
             "controllers": _OBJECTS,
+            "namespaces": _OBJECTS,
+            "replica_sets": _OBJECTS,
         },
     ),
     "node_configs": _schema("node_configs", {"node_configs": _OBJECTS}, {"statuses": _OBJECTS}),
@@ -138,6 +140,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         {
             "gap": {"type": "number"},
+            "preference_watts": {"type": "number"},
             "proven": {"type": "boolean"},
             "method": {"type": "string"},
             "stopped_by": {"type": "string"},

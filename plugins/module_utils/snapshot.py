@@ -21,6 +21,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+    PODSPREAD_ANNOTATIONS,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
 
 Trim = t.Callable[[Object], Object]
@@ -107,13 +110,32 @@ def trim_controller(deployment: Object) -> Object:
     return _identified(deployment, images=[container.get("image", "") for container in containers])
 
 
+def trim_namespace(namespace: Object) -> Object:
+    """Name and labels of a Namespace."""
+    kept = _kept(namespace["metadata"], "name", "labels")
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": kept}
+
+
+def trim_replica_set(replica_set: Object) -> Object:
+    """A ReplicaSet with the annotations for spreading that it has from its Deployment."""
+    metadata = replica_set["metadata"]
+    annotations = _kept(metadata.get("annotations") or {}, *PODSPREAD_ANNOTATIONS)
+    kept = {**_kept(metadata, "namespace", "name", "uid"), "annotations": annotations}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": kept}
+
+
 class Source(t.NamedTuple):
-    """Where one part of the snapshot comes from; ``optional`` parts may not be served at all."""
+    """Where one part of the snapshot comes from; ``optional`` parts may not be served at all.
+
+    With ``metadata_only`` the server sends no more than that.
+    """
 
     paths: tuple[str, ...]
     trim: Trim
     query: Query
     optional: bool
+    metadata_only: bool = False
+    keeps: t.Callable[[Object], bool] = bool
 
 
 def _custom_paths(plural: str) -> tuple[str, ...]:
@@ -140,9 +162,23 @@ SOURCES: t.Mapping[str, Source] = {
         {"labelSelector": "control-plane=controller-manager"},
         optional=False,
     ),
+    "namespaces": Source(
+        ("/api/v1/namespaces",), trim_namespace, {}, optional=False, metadata_only=True
+    ),
+    "replica_sets": Source(
+        ("/apis/apps/v1/replicasets",),
+        trim_replica_set,
+        {},
+        optional=False,
+        metadata_only=True,
+        keeps=lambda obj: bool(obj["metadata"]["annotations"]),
+    ),
 }
 
-_BY_DEFAULT = ["nodes", "pods", "node_configs", "node_config_templates", "node_metrics"]
+_BY_DEFAULT = [
+    *("nodes", "pods", "node_configs", "node_config_templates", "node_metrics"),
+    *("namespaces", "replica_sets"),
+]
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
@@ -213,9 +249,10 @@ def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -
 def _read_part(kube: Kube, source: Source, selector: str | None) -> list[Object]:
     query = {**source.query, **({"labelSelector": selector} if selector else {})}
     items: list[Object] = []
+    kube = kube.metadata_only() if source.metadata_only else kube
     for path in source.paths:
         try:
-            items += kube.list(path, query, source.trim)
+            items += filter(source.keeps, kube.list(path, query, source.trim))
         except ApiError as error:
             # A metrics server that is installed but away answers 503.
             if not (source.optional and error.status in (404, 503)):

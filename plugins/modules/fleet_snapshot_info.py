@@ -23,6 +23,8 @@ options:
   include:
     description:
       - Parts to read. Nodes are always read.
+      - Of V(namespaces) and V(replica_sets) only metadata is read, and of the latter only those
+        with WAO's annotation C(podspread-rate) are kept.
     type: list
     elements: str
     choices:
@@ -33,12 +35,16 @@ options:
       - node_metrics
       - pod_disruption_budgets
       - controllers
+      - namespaces
+      - replica_sets
     default:
       - nodes
       - pods
       - node_configs
       - node_config_templates
       - node_metrics
+      - namespaces
+      - replica_sets
   selectors:
     description:
       - Label selectors in Kubernetes' text form, by part.

@@ -18,11 +18,17 @@ description:
   - First as many pods as possible are placed, those of the highest priority before all others;
     then as few as possible on nodes without a power curve; then the watts decide.
   - Respects what kube-scheduler respects about CPU, memory, ephemeral storage, pod slots and
-    extended resources, init containers and sidecars, C(nodeName), C(nodeSelector), required node
-    affinity, taints, cordoned nodes, nodes that are not ready, and the required anti-affinity of
-    the pods that run already. C(PreferNoSchedule) keeps nothing away.
-  - A pod with any other rule about where it may run, such as a volume claim, pod affinity or a
-    topology spread, stays unplaced with the reason C(unsupported:) and the field.
+    extended resources, overhead, init containers and sidecars, C(nodeName), C(nodeSelector), node
+    affinity, taints, cordoned nodes, nodes that are not ready, ports of the host, pod affinity and
+    anti-affinity (also that of the pods that run already) and topology spread constraints.
+  - Rules between pods hold in the final state, whatever came when, and in the order of
+    RV(placements) also at each step.
+  - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
+    or not at all. The annotation C(podspread-rate) of WAO counts on pods and on their ReplicaSet,
+    which has it from the Deployment.
+  - What is only preferred is weighed against watts; see O(preference_watts).
+  - A pod with any other rule about where it may run, such as a volume claim, stays unplaced with
+    the reason C(unsupported:) and the field.
   - Changes nothing in the cluster; M(wattwise.kube.pod_binding) carries the plan out.
   - Equal input gives an equal answer, unless RV(stopped_by) is V(wall_clock).
 options:
@@ -40,9 +46,9 @@ options:
     type: path
   src:
     description:
-      - Path of a JSON or YAML file with C(nodes), C(pods) and C(running) as the options of the same
-        names, and, if wanted, C(node_metrics) (objects of metrics.k8s.io) and C(curves) (power
-        curves by node name).
+      - Path of a JSON or YAML file with C(nodes), C(pods) and C(running) as the options of the
+        same names, and, if wanted, C(namespaces), C(replica_sets), C(node_metrics) (objects of
+        metrics.k8s.io) and C(curves) (power curves by node name).
     type: path
   nodes:
     description:
@@ -67,6 +73,19 @@ options:
   running:
     description:
       - Pods that have a node, with O(nodes), in either form; the short form needs C(node_name).
+    type: list
+    elements: dict
+  namespaces:
+    description:
+      - Namespaces with their labels, with O(nodes), as the Kubernetes API gives them. A pod whose
+        C(namespaceSelector) asks for other labels than C(kubernetes.io/metadata.name) is
+        C(unsupported) without them.
+    type: list
+    elements: dict
+  replica_sets:
+    description:
+      - ReplicaSets, with O(nodes), as the Kubernetes API gives them. Only those matter that have
+        the annotation C(podspread-rate) from their Deployment; they are found by their uid.
     type: list
     elements: dict
   scheduler_name:
@@ -151,6 +170,17 @@ options:
       - Watts of a node that sleeps, with O(allow_power_off).
     type: float
     default: 0.0
+  preference_watts:
+    description:
+      - Watts that an unmet preference of weight 100 is worth, others in proportion. V(0) ignores
+        all preferences.
+      - Preferred node affinity counts with its weight, a C(PreferNoSchedule) taint that the pod
+        does not tolerate with 100. Preferred pod affinity and anti-affinity count with their
+        weight, with regard to the pods that run already; anti-affinity to pods of one's own kind
+        also with regard to those that are placed now. A topology spread constraint with
+        C(ScheduleAnyway) counts with 100 for each pod beyond an even share and its C(maxSkew).
+    type: float
+    default: 1.0
   unpriced:
     description:
       - What nodes without a power curve are good for. V(last_resort) uses them for pods that fit
@@ -237,7 +267,7 @@ placements:
 watts:
   description:
     - Watts of all nodes with a power curve before and after placing, and the least that any
-      placement of the same pods needs.
+      placement of the same pods needs that leaves no more preferences unmet.
   returned: success
   type: dict
   sample:
@@ -282,15 +312,23 @@ unpriced:
   type: list
   elements: str
   sample: []
+preference_watts:
+  description: What all unmet preferences are worth, in watts. They are not in RV(watts).
+  returned: success
+  type: float
+  sample: 0.5
 unplaced:
   description:
     - Pods without a node. C(reasons) counts the nodes for each reason, as they are when the plan is
       carried out; C(message) says the same in kube-scheduler's words.
+    - C(fits_empty_fleet) says whether some node would be large enough if nothing else ran; it is
+      null where a field is not supported.
   returned: success
   type: list
   elements: dict
   sample:
-    - message: "0/2 nodes are available: 2 Insufficient cpu."
+    - fits_empty_fleet: true
+      message: "0/2 nodes are available: 2 Insufficient cpu."
       namespace: default
       pod: large-0
       reasons:

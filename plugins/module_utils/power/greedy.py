@@ -5,18 +5,49 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import settled
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
 
 
-def fill(assignment: Assignment) -> bool:
+def filled(problem: Problem, start: Integers | None = None) -> Assignment:
+    """The feasible part of a start, with everything placed that finds a node.
+
+    A gang that does not find nodes for all of its pods makes room for the others.
+    """
+    numpy = require("numpy")
+    counts = numpy.zeros_like(problem.limit) if start is None else start
+    assignment = settled(problem, counts)
+    barred: set[int] = set()
+    while True:
+        while fill(assignment, barred):
+            pass
+        incomplete = assignment.incomplete_gangs()
+        if not incomplete:
+            return assignment
+        barred.update(group for gang in incomplete for group in gang)
+        assignment = settled(problem, assignment.counts)
+
+
+def fill(assignment: Assignment, barred: t.Collection[int] = ()) -> bool:
     """Place what is left: by descending priority, then the largest first; True if any pod was.
 
-    A pod that fits nowhere gets room where one other pod can move aside.
+    A pod that fits nowhere gets room where one other pod can move aside. Nothing is placed of the
+    groups that are barred.
     """
     before = int(assignment.pods.sum())
     for group in placing_order(assignment.problem):
+        if group in barred:
+            continue
         left = int(assignment.left()[group])
         placed = _place_cheapest(assignment, group, left)
         for _pod in range(left - placed):
@@ -40,6 +71,8 @@ def placing_order(problem: Problem) -> list[int]:
 
 
 def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
+    if assignment.related is not None and not assignment.related.is_free(group):
+        return _place_cheapest_related(assignment, group, number)
     numpy = require("numpy")
     nodes = assignment.all_nodes
     cost = numpy.where(
@@ -56,6 +89,18 @@ def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
     return number
 
 
+def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> int:
+    """As _place_cheapest, where a pod on one node changes what other nodes may take."""
+    numpy, nodes = require("numpy"), assignment.all_nodes
+    for done in range(number):
+        is_open = assignment.room(group) > 0
+        if not is_open.any():
+            return done
+        cost = numpy.where(is_open, assignment.added_cost(group, nodes), numpy.inf)
+        assignment.place(group, int(cost.argmin()))
+    return number
+
+
 def _make_room(assignment: Assignment, group: int) -> bool:
     """Move one pod aside so that one of ``group`` fits, at the least cost; False where none can."""
     moves = [
@@ -63,13 +108,10 @@ def _make_room(assignment: Assignment, group: int) -> bool:
         for other in range(len(assignment.problem.groups))
         if (move := _best_move_aside(assignment, group, other)) is not None
     ]
-    if not moves:
-        return False
-    _cost, other, source, target = min(moves)
-    assignment.place(other, source, -1)
-    assignment.place(other, target)
-    assignment.place(group, source)
-    return True
+    return any(
+        assignment.try_changes([(other, source, -1), (other, target, 1), (group, source, 1)])
+        for _cost, other, source, target in sorted(moves)
+    )
 
 
 def _best_move_aside(

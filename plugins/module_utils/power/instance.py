@@ -189,8 +189,8 @@ class Pod:
 class Node:
     """A node before anything is placed.
 
-    ``free`` may be negative; of a resource that it does not name there is none. Without a curve
-    the node is *unpriced*: its watts are not known.
+    ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
+    is none. Without a curve the node is *unpriced*: its watts are not known.
     """
 
     name: str
@@ -204,6 +204,7 @@ class Node:
     hosts_workload: bool = False
     peer_view: PeerNode = field(default_factory=PeerNode)
     ports: frozenset[HostPort] = frozenset()
+    allocatable: Quantities = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import C
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
     UNLIMITED,
+    HostPort,
     Node,
     Taint,
 )
@@ -23,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader imp
     counted_requests,
     describe,
     effective_requests,
+    host_ports,
     identity,
     is_daemon,
     is_finished,
@@ -53,6 +55,7 @@ class Occupancy:
     requests: dict[str, int] = field(default_factory=dict)
     starting_millicores: int = 0
     hosts_workload: bool = False
+    ports: frozenset[HostPort] = frozenset()
     counted: dict[str, int] = field(default_factory=dict)
 
     def add(self, pod: Object, where: str) -> None:
@@ -63,6 +66,7 @@ class Occupancy:
         if (pod.get("status") or {}).get("phase") == "Pending":
             self.starting_millicores += requests.get("cpu", 0)
         self.hosts_workload = self.hosts_workload or not is_daemon(pod)
+        self.ports |= frozenset(host_ports(spec, where))
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ def _from_kubernetes(
     conditions = mappings(status.get("conditions"), f"{where}: status.conditions")
     return _node(
         name,
+        allocatable=allocatable,
         free=_less(allocatable, occupancy.requests),
         use=loads.of(name, None, occupancy),
         curve=curve,
@@ -149,6 +154,7 @@ def _from_kubernetes(
         unschedulable=bool(spec.get("unschedulable")),
         ready=all(item.get("status") == "True" for item in conditions if item["type"] == "Ready"),
         hosts_workload=occupancy.hosts_workload,
+        ports=occupancy.ports,
         peer_view=_peer_view(
             quantities(status.get("capacity"), f"{where}: status.capacity"), allocatable, occupancy
         ),
@@ -165,19 +171,22 @@ def _from_short_form(
         raise InvalidInput(
             f"{where}: {unknown[0]!r} is not known here; write {', '.join(sorted(_SHORT_KEYS))}"
         )
-    allocatable = quantities(given.get("allocatable"), f"{where}: allocatable")
+    allocatable = {
+        "pods": UNLIMITED,
+        **quantities(given.get("allocatable"), f"{where}: allocatable"),
+    }
     used = quantities(given.get("used"), f"{where}: used")
-    occupied = Occupancy(
-        _sum(used, occupancy.requests),
-        occupancy.starting_millicores,
-        occupancy.hosts_workload,
-        _sum(used, occupancy.counted),
+    occupied = replace(
+        occupancy,
+        requests=_sum(used, occupancy.requests),
+        counted=_sum(used, occupancy.counted),
     )
     usage_cores = given.get("usage_cores")
     measured = None if usage_cores is None else _cores(usage_cores, f"{where}: usage_cores")
     return _node(
         name,
-        free=_less({"pods": UNLIMITED, **allocatable}, occupied.requests),
+        allocatable=allocatable,
+        free=_less(allocatable, occupied.requests),
         use=loads.of(name, measured, occupied),
         curve=curve
         if given.get("curve") is None
@@ -187,6 +196,7 @@ def _from_short_form(
         unschedulable=bool(given.get("unschedulable")),
         ready=given.get("ready") is not False,
         hosts_workload=occupied.hosts_workload or any(used.values()),
+        ports=occupied.ports,
         peer_view=_peer_view({}, allocatable, occupied),
     )
 

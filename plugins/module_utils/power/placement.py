@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
@@ -16,12 +17,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power import greedy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+    Answer,
+    bound_with,
+    is_proof,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import can_be_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import (
     describe_answer,
     describe_comparison,
@@ -33,6 +42,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies imp
     solve,
 )
 
+# What stands in a snapshot or a file already, beside the nodes.
+_PARTS = ("pods", "running", "namespaces", "replica_sets")
+
 SPEC = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
@@ -41,6 +53,8 @@ SPEC = ArgumentSpec(
         "nodes": {"type": "list", "elements": "dict"},
         "pods": {"type": "list", "elements": "dict"},
         "running": {"type": "list", "elements": "dict"},
+        "namespaces": {"type": "list", "elements": "dict"},
+        "replica_sets": {"type": "list", "elements": "dict"},
         "scheduler_name": {"type": "str", "default": "wattwise"},
         "usage_source": {
             "type": "str",
@@ -59,6 +73,7 @@ SPEC = ArgumentSpec(
         "seed": {"type": "int", "default": 0},
         "allow_power_off": {"type": "bool", "default": False},
         "standby_watts": {"type": "float", "default": 0.0},
+        "preference_watts": {"type": "float", "default": 1.0},
         "unpriced": {
             "type": "str",
             "default": "last_resort",
@@ -68,10 +83,7 @@ SPEC = ArgumentSpec(
     },
     mutually_exclusive=(
         ("snapshot", "nodes", "src"),
-        ("snapshot", "pods"),
-        ("snapshot", "running"),
-        ("src", "pods"),
-        ("src", "running"),
+        *((other, part) for part in _PARTS for other in ("snapshot", "src")),
     ),
     required_one_of=(("snapshot", "nodes", "src"),),
     required_by={"snapshot": ["curves"]},
@@ -89,7 +101,7 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = _checked(SPEC.complete(parameters))
     problem = build_problem(read_instance(parameters))
     strategy = parameters["strategy"]
-    answer = solve(problem, strategy, _limits(parameters))
+    answer = _feasible(solve(problem, strategy, _limits(parameters)))
     _warn_of_short_curves(answer.assignment, context)
     result: Result = describe_answer(answer)
     if parameters["compare"]:
@@ -106,14 +118,30 @@ def _limits(parameters: Parameters) -> Limits:
     return Limits(parameters["time_limit"], parameters["seed"])
 
 
+def _feasible(answer: Answer) -> Answer:
+    """The answer, or what of it can be bound.
+
+    Strategies that choose as other placers do may break rules between pods that those ignore.
+    """
+    assignment = answer.assignment
+    if assignment.is_feasible() and can_be_bound(assignment):
+        return answer
+    problem = assignment.problem
+    repaired = greedy.filled(problem, assignment.counts)
+    lower_bound = bound_with(LowerBounds(problem), repaired, None)
+    proven = is_proof(repaired, lower_bound)
+    return replace(answer, assignment=repaired, lower_bound=lower_bound, proven=proven)
+
+
 def _checked(parameters: Parameters) -> Parameters:
     given = [name for name in ("snapshot", "nodes", "src") if parameters[name] is not None]
     if len(given) != 1:
         raise InvalidInput("give one of snapshot (with curves), nodes (with pods) or src")
     if parameters["snapshot"] and not parameters["curves"]:
         raise InvalidInput("curves: give the file that power_prediction_info wrote")
-    if given != ["nodes"] and (parameters["pods"] or parameters["running"]):
-        raise InvalidInput(f"pods and running stand in {given[0]} already; leave them out")
+    for part in _PARTS:
+        if given != ["nodes"] and parameters[part]:
+            raise InvalidInput(f"{part} stands in {given[0]} already; leave it out")
     for name in ("usage_source", "strategy", "unpriced", "compare"):
         choices = SPEC.options[name]["choices"]
         given_values = parameters[name] if name == "compare" else [parameters[name]]
@@ -123,6 +151,7 @@ def _checked(parameters: Parameters) -> Parameters:
     _check_range(parameters, "time_limit", "greater than 0 seconds", lambda value: value > 0)
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)
+    _check_range(parameters, "preference_watts", "0 watts or more", lambda value: value >= 0)
     _check_range(parameters, "seed", "0 or more", lambda value: value >= 0)
     return parameters
 

@@ -41,7 +41,7 @@ def _names(text: str) -> frozenset[str]:
 POD = Fields(
     read=_names(
         "affinity containers initContainers nodeName nodeSelector overhead priority resources"
-        " schedulerName tolerations volumes hostNetwork"
+        " schedulerName tolerations volumes hostNetwork topologySpreadConstraints"
     ),
     harmless=_names(
         "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy"
@@ -51,7 +51,7 @@ POD = Fields(
         " serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain"
         " terminationGracePeriodSeconds"
     ),
-    refused=_names("resourceClaims schedulingGates schedulingGroup topologySpreadConstraints"),
+    refused=_names("resourceClaims schedulingGates schedulingGroup"),
 )
 CONTAINER = Fields(
     read=_names("ports resources restartPolicy"),
@@ -63,8 +63,8 @@ CONTAINER = Fields(
     refused=_names("volumeDevices"),
 )
 PORT = Fields(
-    harmless=_names("containerPort hostIP name protocol"),
-    refused=_names("hostPort"),
+    read=_names("containerPort hostIP hostPort protocol"),
+    harmless=_names("name"),
 )
 RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
 # Of the volumes only those that any node can mount, without a limit of how many.
@@ -78,10 +78,23 @@ VOLUME = Fields(
         " portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
     ),
 )
-AFFINITY = Fields(read=_names("nodeAffinity"), refused=_names("podAffinity podAntiAffinity"))
-NODE_AFFINITY = Fields(
-    read=_names("requiredDuringSchedulingIgnoredDuringExecution"),
-    refused=_names("preferredDuringSchedulingIgnoredDuringExecution"),
+AFFINITY = Fields(read=_names("nodeAffinity podAffinity podAntiAffinity"))
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+NODE_AFFINITY = Fields(read=_names(f"{_REQUIRED} {_PREFERRED}"))
+POD_AFFINITY = NODE_AFFINITY
+POD_AFFINITY_TERM = Fields(
+    read=_names(
+        "labelSelector matchLabelKeys mismatchLabelKeys namespaceSelector namespaces topologyKey"
+    )
+)
+WEIGHTED_POD_AFFINITY_TERM = Fields(read=_names("podAffinityTerm weight"))
+PREFERRED_SCHEDULING_TERM = Fields(read=_names("preference weight"))
+TOPOLOGY_SPREAD = Fields(
+    read=_names(
+        "labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy"
+        " topologyKey whenUnsatisfiable"
+    )
 )
 TOLERATION = Fields(read=_names("effect key operator value"), harmless=_names("tolerationSeconds"))
 NODE_SELECTOR_TERM = Fields(read=_names("matchExpressions matchFields"))
@@ -90,15 +103,15 @@ NODE_SELECTOR_REQUIREMENT = Fields(read=_names("key operator values"))
 TOLERATION_OPERATORS = ("Equal", "Exists")
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 FIELD_OPERATORS = ("In", "NotIn")
+_SPREAD_CHOICES = {
+    "whenUnsatisfiable": (None, "", "DoNotSchedule", "ScheduleAnyway"),
+    "nodeAffinityPolicy": (None, "", "Honor", "Ignore"),
+    "nodeTaintsPolicy": (None, "", "Honor", "Ignore"),
+}
 
 # Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
-_REFUSED_METADATA = {
-    "labels": ("scheduling.x-k8s.io/pod-group",),
-    "annotations": (
-        "waok8s.github.io/podspread-rate",
-        "wao.bitmedia.co.jp/podspread-rate",
-    ),
-}
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+PODSPREAD_ANNOTATIONS = ("waok8s.github.io/podspread-rate", "wao.bitmedia.co.jp/podspread-rate")
 
 
 def is_set(value: t.Any) -> bool:
@@ -112,20 +125,14 @@ def unsupported_fields(pod: Object) -> tuple[str, ...]:
     """Dotted paths of everything in the pod that the placer does not understand, each once."""
     spec = pod.get("spec") or {}
     found = [
-        *_refused_metadata(pod.get("metadata") or {}),
         *POD.not_understood(spec, "spec"),
         *_container_fields(spec),
         *_each(VOLUME, spec.get("volumes"), "spec.volumes"),
         *_toleration_fields(spec),
         *_affinity_fields(spec.get("affinity") or {}),
+        *_spread_fields(spec.get("topologySpreadConstraints")),
     ]
     return tuple(dict.fromkeys(found))
-
-
-def _refused_metadata(metadata: Object) -> t.Iterator[str]:
-    for part, keys in _REFUSED_METADATA.items():
-        present = metadata.get(part) or {}
-        yield from (f"metadata.{part}[{key}]" for key in keys if key in present)
 
 
 def _each(fields: Fields, items: t.Any, path: str) -> t.Iterator[str]:
@@ -146,10 +153,6 @@ def _container_fields(spec: Object) -> t.Iterator[str]:
                 container.get("resources") or {}, f"{path}.resources"
             )
             yield from _each(PORT, container.get("ports"), f"{path}.ports")
-            # The API server copies the ports of a pod on the host's network to hostPort; a pod
-            # that has not been there yet does not show it.
-            if spec.get("hostNetwork") and container.get("ports"):
-                yield f"{path}.ports.hostPort"
 
 
 def _toleration_fields(spec: Object) -> t.Iterator[str]:
@@ -162,20 +165,51 @@ def _toleration_fields(spec: Object) -> t.Iterator[str]:
 def _affinity_fields(affinity: Object) -> t.Iterator[str]:
     path = "spec.affinity"
     yield from AFFINITY.not_understood(affinity, path)
-    node_affinity = affinity.get("nodeAffinity") or {}
-    path += ".nodeAffinity"
+    yield from _node_affinity_fields(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
+    for part in ("podAffinity", "podAntiAffinity"):
+        given = affinity.get(part) or {}
+        yield from POD_AFFINITY.not_understood(given, f"{path}.{part}")
+        terms_path = f"{path}.{part}.{_REQUIRED}"
+        yield from _each(POD_AFFINITY_TERM, given.get(_REQUIRED), terms_path)
+        wishes_path = f"{path}.{part}.{_PREFERRED}"
+        yield from _each(WEIGHTED_POD_AFFINITY_TERM, given.get(_PREFERRED), wishes_path)
+        terms = [wish.get("podAffinityTerm") or {} for wish in _mappings(given.get(_PREFERRED))]
+        yield from _each(POD_AFFINITY_TERM, terms, f"{wishes_path}.podAffinityTerm")
+
+
+def _node_affinity_fields(node_affinity: Object, path: str) -> t.Iterator[str]:
     yield from NODE_AFFINITY.not_understood(node_affinity, path)
-    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    path += ".requiredDuringSchedulingIgnoredDuringExecution"
-    yield from Fields(read=_names("nodeSelectorTerms")).not_understood(required, path)
-    path += ".nodeSelectorTerms"
+    required = node_affinity.get(_REQUIRED) or {}
+    required_path = f"{path}.{_REQUIRED}"
+    yield from Fields(read=_names("nodeSelectorTerms")).not_understood(required, required_path)
     for term in required.get("nodeSelectorTerms") or ():
-        yield from NODE_SELECTOR_TERM.not_understood(term, path)
-        yield from _requirement_fields(term, "matchExpressions", LABEL_OPERATORS, path)
-        yield from _requirement_fields(term, "matchFields", FIELD_OPERATORS, path)
-        for requirement in term.get("matchFields") or ():
-            if requirement.get("key") != "metadata.name":
-                yield f"{path}.matchFields.key"
+        yield from _node_term_fields(term, f"{required_path}.nodeSelectorTerms")
+    wishes_path = f"{path}.{_PREFERRED}"
+    yield from _each(PREFERRED_SCHEDULING_TERM, node_affinity.get(_PREFERRED), wishes_path)
+    for wish in _mappings(node_affinity.get(_PREFERRED)):
+        yield from _node_term_fields(wish.get("preference") or {}, f"{wishes_path}.preference")
+
+
+def _node_term_fields(term: Object, path: str) -> t.Iterator[str]:
+    yield from NODE_SELECTOR_TERM.not_understood(term, path)
+    yield from _requirement_fields(term, "matchExpressions", LABEL_OPERATORS, path)
+    yield from _requirement_fields(term, "matchFields", FIELD_OPERATORS, path)
+    for requirement in term.get("matchFields") or ():
+        if requirement.get("key") != "metadata.name":
+            yield f"{path}.matchFields.key"
+
+
+def _spread_fields(constraints: t.Any) -> t.Iterator[str]:
+    path = "spec.topologySpreadConstraints"
+    yield from _each(TOPOLOGY_SPREAD, constraints, path)
+    for constraint in _mappings(constraints):
+        for field, choices in _SPREAD_CHOICES.items():
+            if constraint.get(field) not in choices:
+                yield f"{path}.{field}"
+
+
+def _mappings(items: t.Any) -> list[Object]:
+    return [item for item in items or () if isinstance(item, dict)]
 
 
 def _requirement_fields(

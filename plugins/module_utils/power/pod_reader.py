@@ -10,11 +10,17 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+    EVERY_ADDRESS,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Constraints,
     Expression,
+    HostPort,
     NodeTerm,
     Pod,
+    PodRelations,
+    Preference,
     Shape,
     Toleration,
 )
@@ -36,9 +42,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     required_text,
 )
 
-_SHORT_METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "annotations")
+_SHORT_METADATA = (
+    *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),
+)
 _FINISHED = ("Succeeded", "Failed")
 _MICROCORES_PER_MILLICORE = 1000
+_NO_RELATIONS = PodRelations()
 
 
 def as_kubernetes_pods(given: t.Any, where: str) -> list[Object]:
@@ -101,7 +110,13 @@ def is_daemon(pod: Object) -> bool:
     return any(owner.get("kind") == "DaemonSet" for owner in owners)
 
 
-def read_pod(pod: Object, usage_assumption: Decimal, repelled_by: frozenset[str]) -> Pod:
+def read_pod(
+    pod: Object,
+    usage_assumption: Decimal,
+    repelled_by: frozenset[str],
+    relations: PodRelations = _NO_RELATIONS,
+    also_unsupported: tuple[str, ...] = (),
+) -> Pod:
     """A pod to be placed. Raises InvalidInput for what no API server would accept."""
     namespace, name = identity(pod, "pods")
     where = describe(namespace, name)
@@ -116,7 +131,9 @@ def read_pod(pod: Object, usage_assumption: Decimal, repelled_by: frozenset[str]
         priority=priority,
         constraints=_constraints(spec, where, repelled_by),
         is_daemon=is_daemon(pod),
-        unsupported=unsupported_fields(pod),
+        unsupported=(*unsupported_fields(pod), *also_unsupported),
+        relations=relations,
+        preferences=_preferences(spec, where),
     )
     return Pod(
         namespace,
@@ -227,19 +244,60 @@ def _constraints(spec: Object, where: str, repelled_by: frozenset[str]) -> Const
             )
             for item in tolerations
         ),
+        ports=host_ports(spec, where),
         repelled_by=repelled_by,
     )
+
+
+def host_ports(spec: Object, where: str) -> tuple[HostPort, ...]:
+    """Ports of the node that a pod opens while it runs: those of containers and sidecars.
+
+    On the host's network each port is one of the node; the API server says so in hostPort.
+    """
+    found = set()
+    for part in ("containers", "initContainers"):
+        for container in mappings(spec.get(part), f"{where}: spec.{part}"):
+            if part == "initContainers" and container.get("restartPolicy") != "Always":
+                continue
+            for port in mappings(container.get("ports"), f"{where}: spec.{part}.ports"):
+                number = port.get("hostPort")
+                if not number and spec.get("hostNetwork"):
+                    number = port.get("containerPort")
+                if number:
+                    found.add(_host_port(port, number, f"{where}: spec.{part}.ports"))
+    return tuple(sorted(found))
+
+
+def _host_port(port: Object, number: t.Any, where: str) -> HostPort:
+    if not isinstance(number, int):
+        raise InvalidInput(f"{where}: {number!r} is not the number of a port")
+    return HostPort(port.get("protocol") or "TCP", number, port.get("hostIP") or EVERY_ADDRESS)
+
+
+def _preferences(spec: Object, where: str) -> tuple[Preference, ...]:
+    affinity = mapping(spec.get("affinity"), f"{where}: spec.affinity")
+    node_affinity = mapping(affinity.get("nodeAffinity"), f"{where}: spec.affinity.nodeAffinity")
+    path = f"{where}: spec.affinity.nodeAffinity, preferred terms"
+    wishes = mappings(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), path)
+    found = []
+    for wish in wishes:
+        weight = wish.get("weight")
+        if not isinstance(weight, int) or isinstance(weight, bool) or weight < 1:
+            raise InvalidInput(f"{path}: weight {weight!r} is not a whole number of 1 or more")
+        found.append(Preference(weight, _node_term(mapping(wish.get("preference"), path), path)))
+    return tuple(found)
 
 
 def _node_terms(required: t.Any, where: str) -> tuple[NodeTerm, ...]:
     path = f"{where}: spec.affinity.nodeAffinity, required terms"
     terms = mappings(mapping(required, path).get("nodeSelectorTerms"), path)
-    return tuple(
-        NodeTerm(
-            _expressions(term.get("matchExpressions"), path),
-            _expressions(term.get("matchFields"), path),
-        )
-        for term in terms
+    return tuple(_node_term(term, path) for term in terms)
+
+
+def _node_term(term: Object, path: str) -> NodeTerm:
+    return NodeTerm(
+        _expressions(term.get("matchExpressions"), path),
+        _expressions(term.get("matchFields"), path),
     )
 
 

@@ -75,6 +75,8 @@ def kubernetes_words(short: Object) -> dict[str, t.Any]:
 _FREE_KEYS = frozenset(
     {"annotations", "labels", "limits", "matchLabels", "nodeSelector", "overhead", "requests"}
 )
+# hostIP, hostIPC and hostPID.
+_ACRONYMS = frozenset({"ip", "ipc", "pid"})
 
 
 def _in_kubernetes_words(value: t.Any) -> t.Any:
@@ -87,4 +89,6 @@ def _in_kubernetes_words(value: t.Any) -> t.Any:
 
 def _camel_case(key: t.Any) -> str:
     first, *others = str(key).split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in others)
+    return first + "".join(
+        part.upper() if part in _ACRONYMS else part[:1].upper() + part[1:] for part in others
+    )

@@ -27,22 +27,46 @@ if t.TYPE_CHECKING:
 
     Integers = NDArray[numpy.int64]
 
+# Group, node and number of pods.
+Step = tuple[int, int, int]
 
-def binding_order(problem: Problem, counts: Integers) -> list[tuple[int, int, int]]:
+
+def binding_order(problem: Problem, counts: Integers) -> list[Step]:
     """Group, node and number of pods, in an order in which they can be bound.
 
     Shorter than the placement where that cannot be bound as a whole.
     """
-    whole = [
-        (int(group), int(node), int(counts[group, node])) for group, node in zip(*counts.nonzero())
+    related = related_groups(problem)
+    free = [
+        (int(group), int(node), int(counts[group, node]))
+        for group, node in zip(*counts.nonzero())
+        if int(group) not in related
     ]
-    if problem.relations is None:
-        return whole
-    concerned = {group for rule in problem.relations.rules for group in rule.groups}
-    free = [step for step in whole if step[0] not in concerned]
-    related = counts.copy()
-    related[[group for group in range(len(counts)) if group not in concerned]] = 0
-    return free + _Binding(problem.relations, related).steps
+    return free + related_steps(problem, counts)
+
+
+def related_groups(problem: Problem) -> set[int]:
+    """The groups that a rule between pods concerns: only their order matters."""
+    rules = problem.relations.rules if problem.relations is not None else ()
+    return {group for rule in rules for group in rule.groups}
+
+
+def related_steps(problem: Problem, counts: Integers) -> list[Step]:
+    """The part of binding_order that has rules: it may come after everything else."""
+    related = related_groups(problem)
+    if problem.relations is None or not related:
+        return []
+    kept = counts.copy()
+    kept[[group for group in range(len(counts)) if group not in related]] = 0
+    return _Binding(problem.relations, kept).steps
+
+
+def can_be_bound(assignment: Assignment) -> bool:
+    """Whether the whole placement can be bound, pod by pod."""
+    problem, counts = assignment.problem, assignment.counts
+    related = sorted(related_groups(problem))
+    steps = related_steps(problem, counts)
+    return sum(number for _group, _node, number in steps) == int(counts[related].sum())
 
 
 class _Binding:
@@ -52,7 +76,7 @@ class _Binding:
         numpy = require("numpy")
         self._state = RelationState(relations, numpy.zeros_like(counts))
         self._left = counts.copy()
-        self.steps: list[tuple[int, int, int]] = []
+        self.steps: list[Step] = []
         for group, node in Reach(relations, counts).seeds:
             if self._state.room(group)[node] > 0:
                 self._bind(group, node)
@@ -81,7 +105,7 @@ def settled(problem: Problem, counts: Integers) -> Assignment:
     """
     assignment = Assignment(problem, counts)
     while True:
-        if not assignment.rules_hold():
+        if not (assignment.rules_hold() and can_be_bound(assignment)):
             assignment = Assignment(problem, _bound(problem, assignment.counts))
         incomplete = assignment.incomplete_gangs()
         if not incomplete:

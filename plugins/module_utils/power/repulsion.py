@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Nodes that running pods keep a new pod away from, by their required anti-affinity.
 
-A new pod with affinities of its own is refused by pod_fields.py, but one without any must still
-respect those of the pods that are there. Source:
+A new pod must respect it, whatever it demands itself. Source:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 """
 
@@ -14,12 +13,14 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import (
-    LabelSelector,
-    parse_label_selector,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import (
+    Namespaces,
+    PodFacts,
+    Selection,
+    UnknownNamespaces,
+    pod_facts,
+    read_selection,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Labels
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     describe,
     identity,
@@ -32,30 +33,24 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass
 class _Term:
-    """One anti-affinity term with the domains of its topology key where pods demand it.
+    """One anti-affinity term with the domains of its topology key where pods demand it."""
 
-    ``namespaces`` None stands for all: a namespace selector is taken to match every namespace,
-    because namespaces' labels are not in the snapshot, and refusing a node is the safe mistake.
-    """
-
-    namespaces: frozenset[str] | None
-    selector: LabelSelector | None
+    selection: Selection
     topology_key: str
     domains: set[str] = field(default_factory=set)
-
-    def concerns(self, namespace: str, labels: Labels) -> bool:
-        if self.namespaces is not None and namespace not in self.namespaces:
-            return False
-        return self.selector is not None and self.selector.matches(labels)
 
 
 class Repulsion:
     """What running pods demand of pods that come near; ``labels_of`` are the nodes' labels."""
 
     def __init__(
-        self, running: t.Iterable[Object], labels_of: t.Mapping[str, t.Mapping[str, str]]
+        self,
+        running: t.Iterable[Object],
+        labels_of: t.Mapping[str, t.Mapping[str, str]],
+        namespaces: Namespaces | None = None,
     ) -> None:
         self._labels_of = labels_of
+        self._namespaces = namespaces or Namespaces()
         self._terms: dict[str, _Term] = {}
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[str]] = {}
         for pod in running:
@@ -69,11 +64,15 @@ class Repulsion:
         """Names of the nodes where this pod is not wanted."""
         if not self._terms:
             return _NOBODY
-        metadata = pod["metadata"]
-        namespace, labels = metadata.get("namespace") or "default", metadata.get("labels") or {}
-        key = (namespace, frozenset(labels.items()))
+        facts = pod_facts(pod, "pods")
+        key = (facts.namespace, facts.labels)
         if key not in self._known:
-            concerned = [term for term in self._terms.values() if term.concerns(namespace, labels)]
+            labels = dict(facts.labels)
+            concerned = [
+                term
+                for term in self._terms.values()
+                if term.selection.holds(facts.namespace, labels)
+            ]
             self._known[key] = frozenset(
                 node
                 for node, node_labels in self._labels_of.items()
@@ -85,23 +84,23 @@ class Repulsion:
         namespace, name = identity(pod, "running")
         where = f"{describe(namespace, name)}: required anti-affinity"
         node_labels = self._labels_of.get(pod["spec"].get("nodeName") or "", {})
+        facts = pod_facts(pod, "running")
         for term in mappings(required, where):
             domain = node_labels.get(term.get("topologyKey") or "")
-            if domain is not None:
-                key = json.dumps([namespace, term], sort_keys=True)
-                if key not in self._terms:
-                    self._terms[key] = _read_term(term, namespace, where)
-                self._terms[key].domains.add(domain)
+            if domain is None:
+                continue
+            keys = [*(term.get("matchLabelKeys") or ()), *(term.get("mismatchLabelKeys") or ())]
+            own = [dict(facts.labels).get(key) for key in keys]
+            known = json.dumps([namespace, term, own], sort_keys=True)
+            if known not in self._terms:
+                self._terms[known] = self._read(term, facts, where)
+            self._terms[known].domains.add(domain)
 
-
-def _read_term(term: Object, namespace: str, where: str) -> _Term:
-    selector = term.get("labelSelector")
-    everywhere = term.get("namespaceSelector") is not None
-    try:
-        return _Term(
-            None if everywhere else frozenset(term.get("namespaces") or [namespace]),
-            None if selector is None else parse_label_selector(selector),
-            term["topologyKey"],
-        )
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
+    def _read(self, term: Object, facts: PodFacts, where: str) -> _Term:
+        """A namespace selector whose labels are not known stands for every namespace: to refuse a
+        node is the safe mistake."""
+        try:
+            return _Term(*read_selection(term, facts, self._namespaces, where))
+        except UnknownNamespaces:
+            everywhere = {**term, "namespaceSelector": {}}
+            return _Term(*read_selection(everywhere, facts, self._namespaces, where))

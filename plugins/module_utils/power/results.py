@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import math
 import typing as t
-from collections import Counter
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import Answer, watts_of
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
-    NO_CURVE,
-    obstacle,
-    shortages,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
-    Instance,
-    Node,
     Pod,
-    Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import unplaced_pods
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
+    related_groups,
+    related_steps,
 )
 
 Entry = dict[str, t.Any]
@@ -57,7 +53,8 @@ def describe_answer(answer: Answer) -> Entry:
         "stopped_by": answer.stopped_by,
         "asleep": [node.name for node, sleeps in zip(nodes, asleep.tolist()) if sleeps],
         "unpriced": [node.name for node in nodes if node.curve is None],
-        "unplaced": _unplaced(assignment),
+        "preference_watts": round(assignment.preference_watts(), _DECIMALS),
+        "unplaced": unplaced_pods(assignment),
         "nodes": _node_summaries(assignment),
     }
 
@@ -91,97 +88,48 @@ def _rounded_down(watts: float) -> float:
     return math.floor(scaled + abs(scaled) * _ROUNDING) / _STEPS_PER_WATT
 
 
-def _placed_pods(assignment: Assignment) -> dict[tuple[str, str], tuple[Pod, str]]:
-    """Pod and node name by namespace and name.
-
-    Interchangeable pods are dealt out in canonical order: the first pods to the first nodes.
-    """
-    nodes = assignment.problem.instance.nodes
-    placed: dict[tuple[str, str], tuple[Pod, str]] = {}
-    for index, group in enumerate(assignment.problem.groups):
-        pods = iter(group.pods)
-        for node in assignment.counts[index].nonzero()[0].tolist():
-            for _number in range(int(assignment.counts[index, node])):
-                pod = next(pods)
-                placed[pod.namespace, pod.name] = (pod, nodes[node].name)
-    return placed
-
-
 def _placements(assignment: Assignment) -> list[Entry]:
-    placed = _placed_pods(assignment)
     return [
         {
             "namespace": pod.namespace,
             "pod": pod.name,
             "uid": pod.uid,
             "resource_version": pod.resource_version,
-            "node": placed[pod.namespace, pod.name][1],
+            "node": assignment.problem.instance.nodes[node].name,
         }
-        for pod in assignment.problem.instance.pods
-        if (pod.namespace, pod.name) in placed
+        for pod, node in bound_pods(assignment)
     ]
 
 
-def _unplaced(assignment: Assignment) -> list[Entry]:
-    instance = assignment.problem.instance
-    placed = _placed_pods(assignment)
-    free = _free(assignment)
-    known: dict[Shape, dict[str, int]] = {}
-    unplaced = []
-    for pod in instance.pods:
-        if (pod.namespace, pod.name) in placed:
-            continue
-        if pod.shape not in known:
-            known[pod.shape] = _reasons(pod.shape, instance, free)
-        unplaced.append(
-            {
-                "namespace": pod.namespace,
-                "pod": pod.name,
-                "uid": pod.uid,
-                "reasons": known[pod.shape],
-                "message": _message(known[pod.shape], len(instance.nodes)),
-            }
-        )
-    return unplaced
+def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
+    """Pods and nodes, in an order in which they can be bound.
 
-
-def _free(assignment: Assignment) -> list[dict[str, int]]:
-    """What every node has left once the plan is carried out."""
-    resources = assignment.problem.resources
-    return [
-        {**node.free, **dict(zip(resources, left))}
-        for node, left in zip(assignment.problem.instance.nodes, assignment.free.tolist())
+    Interchangeable pods are dealt out in canonical order: the first pods to the first nodes. Pods
+    with rules about others come last, the rest is in the order of the instance.
+    """
+    problem = assignment.problem
+    waiting: dict[tuple[int, int], list[Pod]] = {}
+    late = related_groups(problem)
+    node_of: dict[tuple[str, str], int] = {}
+    for index, group in enumerate(problem.groups):
+        pods = iter(group.pods)
+        for node in assignment.counts[index].nonzero()[0].tolist():
+            dealt = [next(pods) for _number in range(int(assignment.counts[index, node]))]
+            if index in late:
+                waiting[index, node] = dealt[::-1]
+            else:
+                node_of.update({(pod.namespace, pod.name): node for pod in dealt})
+    first = [
+        (pod, node_of[pod.namespace, pod.name])
+        for pod in problem.instance.pods
+        if (pod.namespace, pod.name) in node_of
     ]
-
-
-def _reasons(
-    shape: Shape, instance: Instance, free: t.Sequence[t.Mapping[str, int]]
-) -> dict[str, int]:
-    """How many nodes stand against the pod for each reason; the most frequent first."""
-    counted: Counter[str] = Counter()
-    for node, left in zip(instance.nodes, free):
-        counted.update(_reasons_of_node(shape, node, left, instance.rules.use_unpriced))
-    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _reasons_of_node(
-    shape: Shape, node: Node, left: t.Mapping[str, int], use_unpriced: bool
-) -> list[str]:
-    if shape.unsupported:
-        return [f"unsupported: {field}" for field in shape.unsupported]
-    reason = obstacle(shape.constraints, node)
-    if reason is not None:
-        return [reason]
-    if node.curve is None and not use_unpriced:
-        return [NO_CURVE]
-    return shortages(shape.requests, left)
-
-
-def _message(reasons: t.Mapping[str, int], nodes: int) -> str:
-    if nodes == 0:
-        return "no nodes available to schedule pods"
-    listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-    return f"0/{nodes} nodes are available: {listed}."
+    last = [
+        (waiting[group, node].pop(), node)
+        for group, node, number in related_steps(problem, assignment.counts)
+        for _pod in range(number)
+    ]
+    return first + last
 
 
 def _node_summaries(assignment: Assignment) -> list[Entry]:

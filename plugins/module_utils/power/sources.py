@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader im
     occupancies,
     read_node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import read_namespaces
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     as_kubernetes_pods,
     describe,
@@ -40,22 +41,33 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     mapping,
     mappings,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_reader import (
+    RelationReader,
+    Surroundings,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
 
 Parameters = t.Mapping[str, t.Any]
 
-_FILE_KEYS = ("curves", "node_metrics", "nodes", "pods", "running")
+_FILE_KEYS = (
+    *("curves", "namespaces", "node_metrics", "nodes", "pods", "replica_sets", "running"),
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of the cluster, still in the words in which it was given."""
+    """What is known of the cluster, still in the words in which it was given.
+
+    ``namespaces`` None: their labels are not known.
+    """
 
     nodes: t.Sequence[Object]
     pods: t.Sequence[Object]
     running: t.Sequence[Object]
     curves: Object = field(default_factory=dict)
     node_metrics: t.Sequence[Object] = ()
+    namespaces: t.Sequence[Object] | None = None
+    replica_sets: t.Sequence[Object] = ()
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -63,13 +75,14 @@ def read_instance(parameters: Parameters) -> Instance:
     source = _source(parameters)
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     nodes = _read_nodes(source, parameters, assumption)
-    pods = _read_pods(source, assumption)
+    pods, peers = _read_pods(source, assumption)
     rules = Rules(
         allow_power_off=parameters["allow_power_off"],
         standby_watts=parameters["standby_watts"],
         use_unpriced=parameters["unpriced"] == "last_resort",
+        preference_watts=parameters["preference_watts"],
     )
-    return Instance(nodes, pods, rules)
+    return Instance(nodes, pods, rules, peers)
 
 
 def _source(parameters: Parameters) -> Source:
@@ -88,6 +101,8 @@ def _source(parameters: Parameters) -> Source:
         running=as_kubernetes_pods(given.get("running"), "running"),
         curves=curves,
         node_metrics=mappings(given.get("node_metrics"), "node_metrics"),
+        namespaces=given.get("namespaces"),
+        replica_sets=mappings(given.get("replica_sets"), "replica_sets"),
     )
 
 
@@ -100,6 +115,8 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
         running=[pod for pod in pods if (pod.get("spec") or {}).get("nodeName")],
         curves=curves,
         node_metrics=snapshot.get("node_metrics", []),
+        namespaces=snapshot.get("namespaces"),
+        replica_sets=snapshot.get("replica_sets", []),
     )
 
 
@@ -145,18 +162,30 @@ def _read_nodes(source: Source, parameters: Parameters, assumption: Decimal) -> 
     return tuple(nodes[name] for name in sorted(nodes))
 
 
-def _read_pods(source: Source, assumption: Decimal) -> tuple[Pod, ...]:
-    repulsion = Repulsion(
-        source.running,
-        {
-            node_name(node, "nodes"): node.get("metadata", node).get("labels") or {}
-            for node in source.nodes
-        },
-    )
+def _read_pods(
+    source: Source, assumption: Decimal
+) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
+    """The pods to be placed, and what runs of the sets of pods that their rules speak of."""
+    labels_of = {
+        node_name(node, "nodes"): node.get("metadata", node).get("labels") or {}
+        for node in source.nodes
+    }
+    namespaces = read_namespaces(source.namespaces, "namespaces")
+    repulsion = Repulsion(source.running, labels_of, namespaces)
     seen = _unique_names(source.running, set(), "running")
     _unique_names(source.pods, seen, "pods")
-    pods = [read_pod(pod, assumption, repulsion.nodes_closed_to(pod)) for pod in source.pods]
-    return tuple(sorted(pods, key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name)))
+    replica_sets = {
+        mapping(item.get("metadata"), "replica_sets").get("uid") or "": item
+        for item in source.replica_sets
+    }
+    surroundings = Surroundings(source.running, list(labels_of.values()), namespaces, replica_sets)
+    reader = RelationReader(source.pods, surroundings)
+    pods = [
+        read_pod(pod, assumption, repulsion.nodes_closed_to(pod), relations, unsupported)
+        for pod, (relations, unsupported) in zip(source.pods, reader.relations())
+    ]
+    pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
+    return tuple(pods), reader.peers()
 
 
 def _unique_names(

@@ -92,6 +92,7 @@ def test_reasons_are_counted_and_worded_like_those_of_kube_scheduler() -> None:
             },
             "message": "0/6 nodes are available: 3 Insufficient cpu, "
             "2 node(s) had untolerated taint {gpu: only}, 1 node(s) were not ready.",
+            "fits_empty_fleet": False,
         }
     ]
 
@@ -103,12 +104,19 @@ def test_reasons_are_those_after_the_plan_is_carried_out() -> None:
 
 
 def test_an_unsupported_pod_is_named_and_the_others_are_placed() -> None:
-    spread = pod("spread", topology_spread_constraints=[{"max_skew": 1}])
-    result = place({"nodes": [node("a")], "pods": [spread, pod("plain")]})
+    odd = pod("odd", resource_claims=[{"name": "gpu"}])
+    result = place({"nodes": [node("a")], "pods": [odd, pod("plain")]})
     assert where(result) == {"plain": "a"}
     (unplaced,) = result["unplaced"]
-    assert unplaced["reasons"] == {"unsupported: spec.topologySpreadConstraints": 1}
-    assert "unsupported: spec.topologySpreadConstraints" in unplaced["message"]
+    assert unplaced["reasons"] == {"unsupported: spec.resourceClaims": 1}
+    assert "unsupported: spec.resourceClaims" in unplaced["message"]
+
+
+def test_a_pod_that_others_leave_no_room_for_would_fit_an_empty_fleet() -> None:
+    parameters = {"nodes": [node("a", cpu="2", used={"cpu": "1500m"})], "pods": [pod("w")]}
+    assert place(parameters)["unplaced"][0]["fits_empty_fleet"] is True
+    odd = pod("odd", resource_claims=[{"name": "gpu"}])
+    assert place({**parameters, "pods": [odd]})["unplaced"][0]["fits_empty_fleet"] is None
 
 
 def test_a_node_without_a_curve_is_the_last_resort() -> None:

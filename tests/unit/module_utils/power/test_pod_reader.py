@@ -172,9 +172,9 @@ def test_a_count_makes_numbered_pods() -> None:
 
 def test_a_field_of_a_short_form_that_is_not_understood_is_unsupported() -> None:
     (pod,) = pod_reader.as_kubernetes_pods(
-        [{"name": "a", "topology_spread_constraints": [{"max_skew": 1}]}], "pods"
+        [{"name": "a", "resource_claims": [{"name": "gpu"}]}], "pods"
     )
-    assert read(dict(pod)).shape.unsupported == ("spec.topologySpreadConstraints",)
+    assert read(dict(pod)).shape.unsupported == ("spec.resourceClaims",)
 
 
 def test_use_is_exact_below_a_millicore() -> None:

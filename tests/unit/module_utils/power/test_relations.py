@@ -15,6 +15,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import filled
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Instance, Shape
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
     Problem,
@@ -176,3 +177,13 @@ def test_changes_are_carried_out_if_the_result_is_feasible_and_else_not_at_all()
             if not changed:
                 assert assignment.counts.tolist() == before.tolist(), seed
     assert 0.2 * tried < done < tried
+
+
+def test_filling_leaves_no_pod_that_a_node_would_take() -> None:
+    for seed in SEEDS:
+        problem = build_problem(random_instance(seed, gangs=True))
+        assignment = filled(problem)
+        assert assignment.is_feasible(), seed
+        for group, its in enumerate(problem.groups):
+            if assignment.left()[group] and not its.shape.relations.gang:
+                assert not (assignment.room(group) > 0).any(), (seed, group)

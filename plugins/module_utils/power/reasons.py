@@ -1,0 +1,120 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why pods stay without a node, counted over the nodes and in kube-scheduler's words.
+
+As in kube-scheduler, a node counts with the reasons of the first filter that rejects it: what the
+node is, then its resources, then rules between pods. Resources and other pods are as they are once
+the plan is carried out.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+    NO_CURVE,
+    obstacle,
+    shortages,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    Instance,
+    Node,
+    Pod,
+    Shape,
+)
+
+Entry = dict[str, t.Any]
+
+INCOMPLETE_GANG = "node(s) could not take all pods of the pod group"
+
+
+def unplaced_pods(assignment: Assignment) -> list[Entry]:
+    """Every pod without a node, in the order of the instance."""
+    explainer = _Explainer(assignment)
+    known: dict[Shape, Entry] = {}
+    unplaced = []
+    for pod in _without_node(assignment):
+        if pod.shape not in known:
+            known[pod.shape] = explainer.explain(pod.shape)
+        names = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
+        unplaced.append({**names, **known[pod.shape]})
+    return unplaced
+
+
+def _without_node(assignment: Assignment) -> list[Pod]:
+    """Of interchangeable pods the last ones: the first ones were dealt out."""
+    placed: set[tuple[str, str]] = set()
+    for group, number in zip(assignment.problem.groups, assignment.counts.sum(axis=1).tolist()):
+        placed.update((pod.namespace, pod.name) for pod in group.pods[:number])
+    pods = assignment.problem.instance.pods
+    return [pod for pod in pods if (pod.namespace, pod.name) not in placed]
+
+
+class _Explainer:
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._instance: Instance = assignment.problem.instance
+        self._group = {group.shape: index for index, group in enumerate(assignment.problem.groups)}
+        resources = assignment.problem.resources
+        self._free = [
+            {**node.free, **dict(zip(resources, left))}
+            for node, left in zip(self._instance.nodes, assignment.free.tolist())
+        ]
+
+    def explain(self, shape: Shape) -> Entry:
+        """``reasons`` and ``message``, and whether an empty fleet would have a node."""
+        counted: Counter[str] = Counter()
+        related = self._related_reasons(shape)
+        for node, free, reason in zip(self._instance.nodes, self._free, related):
+            counted.update(self._reasons_of_node(shape, node, free, reason))
+        reasons = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+        return {
+            "reasons": reasons,
+            "message": _message(reasons, len(self._instance.nodes)),
+            "fits_empty_fleet": None if shape.unsupported else self._fits_empty_fleet(shape),
+        }
+
+    def _related_reasons(self, shape: Shape) -> list[str | None]:
+        nodes = len(self._instance.nodes)
+        related = self._assignment.related
+        if related is None or shape not in self._group:
+            return [None] * nodes
+        reasons = related.reasons(self._group[shape])
+        if shape.relations.gang:
+            return [reason or INCOMPLETE_GANG for reason in reasons]
+        return reasons
+
+    def _reasons_of_node(
+        self, shape: Shape, node: Node, free: t.Mapping[str, int], related: str | None
+    ) -> list[str]:
+        if shape.unsupported:
+            return [f"unsupported: {field}" for field in shape.unsupported]
+        reason = obstacle(shape.constraints, node)
+        if reason is not None:
+            return [reason]
+        if node.curve is None and not self._instance.rules.use_unpriced:
+            return [NO_CURVE]
+        missing = shortages(shape.requests, free)
+        return missing or ([related] if related is not None else [])
+
+    def _fits_empty_fleet(self, shape: Shape) -> bool:
+        """Whether a node that the pod may run on is large enough for it, other pods aside."""
+        constraints = replace(shape.constraints, repelled_by=frozenset(), ports=())
+        usable = self._instance.rules.use_unpriced
+        return any(
+            obstacle(constraints, node) is None
+            and (usable or node.curve is not None)
+            and not shortages(shape.requests, node.allocatable)
+            for node in self._instance.nodes
+        )
+
+
+def _message(reasons: t.Mapping[str, int], nodes: int) -> str:
+    if nodes == 0:
+        return "no nodes available to schedule pods"
+    listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    return f"0/{nodes} nodes are available: {listed}."
