@@ -18,67 +18,13 @@ description:
     a sensor cost one request.
   - A pressure that is null, absent, not a number, or beyond 10000 Pa is missing and becomes an
     error; it is never 0.
-options:
-  targets:
-    description:
-      - The nodes to read. Either this or O(snapshot) is required.
-      - The sensor is looked up by the first of O(targets[].sensor), O(targets[].node_name) and
-        O(targets[].node_ip) that is given, else by O(targets[].name).
-    type: list
-    elements: dict
-    suboptions:
-      name:
-        description: Name of the node, unique in the list.
-        type: str
-        required: true
-      endpoint:
-        description:
-          - URL of the pressure server, such as V(http://10.0.0.1:5000). A base path is kept.
-        type: str
-        required: true
-      sensor:
-        description: Identifier of a sensor.
-        type: str
-      node_name:
-        description: Name of the node, as the pressure server knows it.
-        type: str
-      node_ip:
-        description: Address of the node, as the pressure server knows it.
-        type: str
-      username:
-        description:
-          - User name, together with O(targets[].password). It goes before every other credential.
-        type: str
-      password:
-        description: Password, together with O(targets[].username).
-        type: str
-      credential:
-        description:
-          - Key of an entry in O(credentials), or C(<namespace>/<name>) of a Secret with the keys
-            C(username) and C(password), and optionally C(ca.crt) and C(tls_fingerprint).
-          - If it is given but not there, the target is an error and gets no request. A target that
-            names no credential gets the entry C(default) of O(credentials), if there is one.
-        type: str
-      validate_certs:
-        description: Whether this target's certificate is verified; O(validate_certs) by default.
-        type: bool
-      ca_path:
-        description: Path of certificates in PEM that this target is verified with.
-        type: path
-      tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of the target's certificate or of its public key. If one fits,
-            nothing else is verified; if none does, nothing is sent.
-        type: list
-        elements: str
 extends_documentation_fragment:
+  - wattwise.kube.targets.pressure
   - wattwise.kube.fleet
   - wattwise.kube.kubernetes
   - wattwise.kube.progress
   - wattwise.kube.attributes
   - wattwise.kube.attributes.info_module
-requirements:
-  - aiohttp >= 3.10
 """
 
 EXAMPLES = r"""

@@ -23,81 +23,7 @@ description:
     equals the first in natural order of their identifiers counts, however the BMC lists them.
   - A reading that is null, absent, not a number, or outside -20 to 70 °C is missing and becomes an
     error; it is never 0. A power of 0 W while the server is on is not believed.
-  - An account that was refused (HTTP 401 or 403) is not tried again in the same run. With
-    O(snapshot), what the NodeConfigs remember is obeyed as well. After a refusal a machine is asked
-    again only when its Secret changed, or after 5, 10, 20, 40 and then 60 minutes, because real
-    BMCs lock accounts.
 options:
-  targets:
-    description:
-      - The BMCs to read. Either this or O(snapshot) is required.
-    type: list
-    elements: dict
-    suboptions:
-      name:
-        description: Name of the node, unique in the list.
-        type: str
-        required: true
-      endpoint:
-        description:
-          - URL of the BMC, such as V(https://10.0.0.1) or V(https://[fd00::1]:8443). A base path
-            is kept.
-        type: str
-        required: true
-      username:
-        description:
-          - User name, together with O(targets[].password). It goes before every other credential.
-        type: str
-      password:
-        description: Password, together with O(targets[].username).
-        type: str
-      credential:
-        description:
-          - Key of an entry in O(credentials), or C(<namespace>/<name>) of a Secret with the keys
-            C(username) and C(password), and optionally C(ca.crt) and C(tls_fingerprint).
-          - If it is given but not there, the target is an error and gets no request. A target that
-            names no credential gets the entry C(default) of O(credentials), if there is one.
-        type: str
-      validate_certs:
-        description: Whether this target's certificate is verified; O(validate_certs) by default.
-        type: bool
-      ca_path:
-        description: Path of certificates in PEM that this target is verified with.
-        type: path
-      tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of the target's certificate or of its public key. If one fits,
-            nothing else is verified; if none does, nothing is sent.
-        type: list
-        elements: str
-      sensors:
-        description:
-          - The target's entry in RV(sensors) of an earlier result. Each quantity then costs one
-            request, until the resource is gone or its sensor has another name.
-          - With O(snapshot) this comes from C(status.sensors) of the NodeConfigs.
-        type: dict
-  authentication:
-    description:
-      - What another module of the same run returned as RV(authentication), so that the two together
-        do not lock an account that both find refused.
-      - It takes the place of what the NodeConfigs in O(snapshot) remember for the same nodes.
-    type: list
-    elements: dict
-    suboptions:
-      name:
-        description: Name of the node.
-        type: str
-        required: true
-      failures:
-        description: How often in a row the account was refused.
-        type: int
-        default: 0
-      last_attempt:
-        description: When it was tried last, as in C(2026-01-31T12:00:00Z).
-        type: str
-      secret_resource_version:
-        description: Resource version of the Secret that was refused.
-        type: str
   gather:
     description:
       - Quantities to read. A target from which one of them could not be read did not succeed.
@@ -110,13 +36,13 @@ options:
       - inlet
       - power
 extends_documentation_fragment:
+  - wattwise.kube.targets.bmc_with_sensors
+  - wattwise.kube.targets.authentication
   - wattwise.kube.fleet
   - wattwise.kube.kubernetes
   - wattwise.kube.progress
   - wattwise.kube.attributes
   - wattwise.kube.attributes.info_module
-requirements:
-  - aiohttp >= 3.10
 """
 
 EXAMPLES = r"""

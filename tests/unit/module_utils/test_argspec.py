@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
-from ansible_collections.wattwise.kube.plugins.module_utils import argspec
+from ansible_collections.wattwise.kube.plugins.doc_fragments import targets
+from ansible_collections.wattwise.kube.plugins.module_utils import argspec, pressure
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
 from support import ansible_yaml
 
 FRAGMENTS = {
@@ -22,6 +24,14 @@ FRAGMENTS = {
     "fleet": argspec.FLEET,
     "rmd": argspec.RMD,
 }
+# Options with suboptions, by the name of the fragment in doc_fragments/targets.py.
+TARGETS = {
+    "BMC": ("targets", models.SPEC),
+    "BMC_WITH_SENSORS": ("targets", thermal.SPEC),
+    "PRESSURE": ("targets", pressure.SPEC),
+    "AUTHENTICATION": ("authentication", thermal.SPEC),
+}
+KEYS = ("type", "default", "choices", "elements", "required")
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
@@ -31,10 +41,24 @@ def test_a_doc_fragment_describes_exactly_the_options_of_its_specification(name:
     specified = FRAGMENTS[name].options
     assert documented.keys() == specified.keys()
     for option, description in documented.items():
-        for key in ("type", "default", "choices", "elements", "required"):
+        for key in KEYS:
             assert description.get(key) == specified[option].get(key), f"{option}.{key}"
         for variable in specified[option].get("environment", []):
             assert f"E({variable})" in "".join(description["description"]), option
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_fragment_of_targets_describes_the_suboptions_of_its_modules(name: str) -> None:
+    option, spec = TARGETS[name]
+    fragment = yaml.safe_load(getattr(targets.ModuleDocFragment, name))
+    assert fragment["options"].keys() == {option}
+    documented = fragment["options"][option]
+    specified = spec.options[option]
+    assert [documented.get(key) for key in KEYS] == [specified.get(key) for key in KEYS]
+    assert documented["suboptions"].keys() == specified["options"].keys()
+    for suboption, description in documented["suboptions"].items():
+        for key in KEYS:
+            assert description.get(key) == specified["options"][suboption].get(key), suboption
 
 
 @pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(modules.__path__)])
