@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -94,12 +95,14 @@ def run_each(session: nox.Session, *commands: tuple[str, ...], **variables: str)
         raise failures[0]
 
 
-def run_pytest(session: nox.Session, *arguments: str, launcher: tuple[str, ...] = ()) -> None:
+def run_pytest(
+    session: nox.Session, *arguments: str, launcher: tuple[str, ...] = (), **variables: str
+) -> None:
     """Run pytest with a report that scripts/gates.py sums up."""
     report = REPORTS / f"{session.name}.xml"
     report.unlink(missing_ok=True)
     options = ("-q", "-p", "no:cacheprovider", f"--junit-xml={report}")
-    run(session, "python", "-m", *launcher, "pytest", *options, *arguments)
+    run(session, "python", "-m", *launcher, "pytest", *options, *arguments, **variables)
 
 
 def existing(*folders: str, pattern: str = "test_*.py") -> list[str]:
@@ -148,6 +151,49 @@ def run_sanity(
     variables = ansible_test_home.prepare(home, tools, interpreters, UV_FOLDER / "python")
     command = (str(tools / "ansible-test"), "sanity", "--local", "--requirements", "--color", "no")
     run(session, *command, *arguments, **variables)
+
+
+def core_environment(session: nox.Session, core: str) -> Path | None:
+    """The interpreter of an environment with that ansible-core; None where there is none for it.
+
+    Libraries are those of the lock; only what ansible-core itself wants may be newer.
+    """
+    interpreters = ansible_test_home.interpreter_folders()
+    found = [version for version in OTHER_CORES[core] if version in interpreters]
+    if not found:
+        session.log(f"ansible-core {core} needs Python {' or '.join(OTHER_CORES[core])}: left out")
+        return None
+    session.log(f"ansible-core {core} on Python {found[0]}")
+    folder = BUILD / "cores" / core
+    python = folder / "bin" / "python"
+    uv = (str(UV_FOLDER / "python"), "-m", "scripts.registry_settings", str(UV_FOLDER / "uv"))
+    if not python.exists():
+        base = interpreters[found[0]] / f"python{found[0]}"
+        run(session, *uv, "venv", "--quiet", "--clear", "--python", str(base), str(folder))
+    locked = (MIRROR / "requirements" / "controller.txt").read_text()
+    pins = re.findall(r"^([^#\s]+==.*?) \\$", locked, re.MULTILINE)
+    # Those of ansible-core's own, which wants others in another version.
+    free = ("ansible", "resolvelib")
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(pin for pin in pins if not pin.startswith(free)) + "\n")
+    packages = (f"ansible-core~={core}.0", "-r", "requirements.txt", "-c", str(constraints))
+    run(session, *uv, "pip", "install", "--quiet", *packages, VIRTUAL_ENV=str(folder))
+    return python
+
+
+def try_core(session: nox.Session, core: str) -> None:
+    """What another ansible-core may see differently: documentation, imports, tasks, plugins."""
+    python = core_environment(session, core)
+    if python is None:
+        session.skip(f"there is no interpreter for ansible-core {core}")
+    version = next(item for item in OTHER_CORES[core] if (python.parent / f"python{item}").exists())
+    tests = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
+    options = [option for test in tests for option in ("--test", test)]
+    run_sanity(session, python.parent, {version: python.parent}, "--python", version, *options)
+    wait_for_lab_build(session)
+    folders = ("tests/unit/plugins", "tests/integration/test_task_modes.py")
+    inventory = "tests/integration/test_node_configs_inventory.py"
+    run_pytest(session, *folders, inventory, WATTWISE_TEST_PYTHON=str(python))
 
 
 @gate("test")
@@ -288,6 +334,18 @@ def integration(session: nox.Session) -> None:
 
 
 @gate("test")
+def oldest_core(session: nox.Session) -> None:
+    """The oldest ansible-core that we promise: documentation, imports, tasks, plugins."""
+    try_core(session, min(OTHER_CORES))
+
+
+@gate("test")
+def newest_core(session: nox.Session) -> None:
+    """The newest ansible-core that we promise: documentation, imports, tasks, plugins."""
+    try_core(session, max(OTHER_CORES))
+
+
+@gate("test")
 def molecule(session: nox.Session) -> None:
     """Every role's molecule scenario, on the lab."""
     if not existing("extensions/molecule", pattern="molecule.yml"):
@@ -318,24 +376,13 @@ def deep(session: nox.Session) -> None:
 
 @gate("test-deep")
 def cores(session: nox.Session) -> None:
-    """The sanity tests of the oldest and the newest ansible-core that we promise."""
-    interpreters = ansible_test_home.interpreter_folders()
-    for core, versions in OTHER_CORES.items():
-        found = [version for version in versions if version in interpreters]
-        if not found:
-            session.log(f"ansible-core {core} is left out: it needs Python {' or '.join(versions)}")
-            continue
-        session.log(f"ansible-core {core} on Python {found[0]}")
-        folder = BUILD / "cores" / core
-        uv = (str(UV_FOLDER / "python"), "-m", "scripts.registry_settings", str(UV_FOLDER / "uv"))
-        python = interpreters[found[0]] / f"python{found[0]}"
-        if not (folder / "bin" / "ansible-test").exists():
-            run(session, *uv, "venv", "--quiet", "--clear", "--python", str(python), str(folder))
-        install = ("pip", "install", "--quiet", "--upgrade", f"ansible-core~={core}.0")
-        run(session, *uv, *install, VIRTUAL_ENV=str(folder))
-        # pep8 of 2.18 refuses what formatters write; ruff looks after style.
-        options = ("--skip-test", "pep8", *session.posargs)
-        run_sanity(session, folder / "bin", interpreters, *options)
+    """All sanity tests of the oldest and the newest ansible-core that we promise."""
+    for core in OTHER_CORES:
+        python = core_environment(session, core)
+        if python is not None:
+            # pep8 of 2.18 refuses what formatters write; ruff looks after style.
+            options = ("--skip-test", "pep8", *session.posargs)
+            run_sanity(session, python.parent, ansible_test_home.interpreter_folders(), *options)
 
 
 @gate()

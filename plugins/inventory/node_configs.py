@@ -84,7 +84,7 @@ plugin: wattwise.kube.node_configs
 node_selector: "!node-role.kubernetes.io/control-plane"
 compose:
   ansible_user: "'ops'"
-  inlet_celsius: node_config_readings.inletTemp.celsius
+  rack_unit: node_labels['wattwise.github.io/rack-unit']
 groups:
   hot: node_config_readings.inletTemp.celsius | default(0) > 27
   unread: not node_config_ready | default(false)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import pty
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
-from support.playbook import environment, run_playbook
+from support.playbook import PYTHON, environment, run_playbook
 
 Json = dict[str, t.Any]
 
@@ -109,10 +108,10 @@ def test_on_a_terminal_a_moving_line_is_the_default(
 ) -> None:
     playbook = tmp_path / "playbook.yml"
     playbook.write_text(yaml.safe_dump(play(kubeconfig, apply_task(namespace, 50))))
-    command = [sys.executable, "-m", "ansible", "playbook", str(playbook), *INVENTORY]
+    command = [PYTHON, "-m", "ansible", "playbook", str(playbook), *INVENTORY]
     child, terminal = pty.fork()
     if child == 0:
-        os.execve(sys.executable, command, environment())
+        os.execve(PYTHON, command, environment())
     output = b""
     while True:
         try:

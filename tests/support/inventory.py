@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from support.playbook import environment
+from support.playbook import PYTHON, environment
 
 Json = dict[str, t.Any]
 
@@ -55,7 +54,7 @@ def run_inventory(folder: Path, name: str = "node_configs.yml", **options: t.Any
     path = folder / name
     path.write_text(yaml.safe_dump({"plugin": "wattwise.kube.node_configs", **options}))
     done = subprocess.run(
-        [sys.executable, "-m", "ansible", "inventory", "-i", str(path), "--list"],
+        [PYTHON, "-m", "ansible", "inventory", "-i", str(path), "--list"],
         cwd=folder,
         env=environment(ANSIBLE_INVENTORY_UNPARSED_FAILED="true", **variables),
         stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 import yaml
 
 COLLECTIONS = Path(__file__).resolve().parents[5]
+# Another one runs the same tests with the ansible-core of its environment.
+PYTHON = os.environ.get("WATTWISE_TEST_PYTHON", sys.executable)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class PlaybookRun:
 
 def environment(**extra: str) -> dict[str, str]:
     """The environment of a run: this interpreter's programs first, no colours, no user's files."""
-    programs = str(Path(sys.executable).parent)
+    programs = str(Path(PYTHON).parent)
+    collections = (str(COLLECTIONS), sysconfig.get_path("purelib"))
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -53,12 +57,12 @@ def environment(**extra: str) -> dict[str, str]:
     return {
         **kept,
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(collections),
         "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
         "ANSIBLE_INJECT_FACT_VARS": "false",
-        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_PYTHON_INTERPRETER": PYTHON,
         **extra,
     }
 
@@ -78,7 +82,7 @@ def run_playbook(
         name = str(path)
     callback = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"} if as_json else {}
     completed = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", str(name), *arguments],
+        [PYTHON, "-m", "ansible", "playbook", str(name), *arguments],
         cwd=folder,
         env=environment(**callback, **extra),
         stdin=subprocess.DEVNULL,

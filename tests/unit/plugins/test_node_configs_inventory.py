@@ -127,7 +127,7 @@ def test_compose_groups_and_keyed_groups_see_the_variables(
             "ansible_user": "'ops'",
         },
         groups={
-            "hot": "inlet_celsius | default(0) > 27",
+            "hot": "inlet_celsius | default(0) | float > 27",
             "bare": "node_config_name is not defined",
         },
         keyed_groups=[{"key": "node_labels.tier", "prefix": "tier"}],
@@ -136,7 +136,8 @@ def test_compose_groups_and_keyed_groups_see_the_variables(
     assert run.members("hot") == ["n1", "n2"]
     assert run.members("bare") == ["n3"]
     assert run.members("tier_gpu") == ["n2"]
-    assert run.hosts["n1"]["inlet_celsius"] == 28.5
+    # ansible-core before 2.19 makes texts of composed numbers.
+    assert float(run.hosts["n1"]["inlet_celsius"]) == 28.5
     assert run.hosts["n3"]["ansible_user"] == "ops"
     strict = run_inventory(
         tmp_path, host=api.url, strict=True, compose={"x": "node_config_readings.inletTemp"}
