@@ -31,6 +31,12 @@ EXAMPLES = r"""
   wattwise.kube.rmd_pod_info:
   register: asking
 
+- name: List those on two nodes
+  wattwise.kube.rmd_pod_info:
+    node_names:
+      - worker-0
+      - worker-1
+
 - name: Read the CPUs of those on this node
   wattwise.kube.pod_cpuset_info:
     pods: "{{ asking.pods[inventory_hostname] | default([]) }}"
