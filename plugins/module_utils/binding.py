@@ -215,10 +215,11 @@ class _OpenNode:
         return read_pod(pod, _CURRENT_LOADS.assumption, closed).shape
 
     def take(self, pod: Object) -> None:
-        free = dict(self.node.free)
-        for name, amount in self.shape_of(pod).requests:
+        shape, free = self.shape_of(pod), dict(self.node.free)
+        for name, amount in shape.requests:
             free[name] = free.get(name, 0) - amount
-        self.node = replace(self.node, free=free)
+        ports = self.node.ports | set(shape.constraints.ports)
+        self.node = replace(self.node, free=free, ports=ports)
 
 
 @dataclass

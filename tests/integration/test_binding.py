@@ -104,7 +104,7 @@ def planned(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], folde
     taken = snapshot.take(
         {
             "kubeconfig": kubeconfig,
-            "include": ["pods"],
+            "include": ["pods", "namespaces", "replica_sets"],
             "selectors": {"nodes": f"test={namespace}"},
         }
     )["snapshot"]
@@ -114,6 +114,8 @@ def planned(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], folde
         "pods": [pod for pod in pods if not pod["spec"].get("nodeName")],
         "running": [pod for pod in pods if pod["spec"].get("nodeName")],
         "curves": {nodes[0]: CURVE, nodes[1]: STEEP},
+        "namespaces": taken["namespaces"],
+        "replica_sets": taken["replica_sets"],
     }
     source, plan = folder / "fleet.yml", folder / "plan.json"
     source.write_text(yaml.safe_dump(fleet))
@@ -153,6 +155,48 @@ def test_pods_are_bound_where_they_cost_least_and_a_second_run_changes_nothing(
     events = kube.list(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
     ours = [item for item in events if item["regarding"]["uid"] == huge["metadata"]["uid"]]
     assert [item["reason"] for item in ours] == ["FailedScheduling"]
+
+
+def test_rules_of_deployments_and_namespaces_reach_the_plan(
+    kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
+) -> None:
+    """The real controller copies the annotation of a Deployment to its ReplicaSet."""
+    labels = {"app": "web"}
+    apart = {
+        "labelSelector": {"matchLabels": {"app": "keeper"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "topologyKey": "test",
+    }
+    spec = {
+        "schedulerName": namespace,
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example/none:1",
+                "resources": {"requests": {"cpu": "500m"}},
+            }
+        ],
+        "nodeSelector": {"test": namespace},
+        "tolerations": [{"key": "test", "operator": "Exists"}],
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+        },
+    }
+    metadata = {"name": "web", "annotations": {"waok8s.github.io/podspread-rate": "1.0"}}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 4, "selector": {"matchLabels": labels}, "template": template},
+    }
+    kube.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    wait_until(lambda: len(kube.list(pods)) == 4, 30.0, "the Deployment's pods")
+    result = bind(
+        {"kubeconfig": kubeconfig, "plan": planned(kube, kubeconfig, namespace, nodes, tmp_path)}
+    )
+    assert sorted(entry["node"] for entry in result["bound"]) == [nodes[0]] * 2 + [nodes[1]] * 2
 
 
 def test_nodes_that_changed_since_the_plan_get_no_pod(

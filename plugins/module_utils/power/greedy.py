@@ -92,12 +92,18 @@ def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
 def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> int:
     """As _place_cheapest, where a pod on one node changes what other nodes may take."""
     numpy, nodes = require("numpy"), assignment.all_nodes
+    state = assignment.related
+    alone = state is None or not state.has_caps(group)
+    cost = assignment.added_cost(group, nodes)
     for done in range(number):
-        is_open = assignment.room(group) > 0
-        if not is_open.any():
+        open_cost = numpy.where(assignment.room(group) > 0, cost, numpy.inf)
+        node = int(open_cost.argmin()) if len(nodes) else 0
+        if not len(nodes) or open_cost[node] == numpy.inf:
             return done
-        cost = numpy.where(is_open, assignment.added_cost(group, nodes), numpy.inf)
-        assignment.place(group, int(cost.argmin()))
+        assignment.place(group, node)
+        # Only a wish regarding others makes a pod on one node change the cost of another.
+        changed = nodes[node : node + 1] if alone else nodes
+        cost[changed] = assignment.added_cost(group, changed)
     return number
 
 

@@ -171,6 +171,10 @@ class RelationState:
         """Whether no rule concerns the group."""
         return not self._rules[group]
 
+    def has_caps(self, group: int) -> bool:
+        """Whether what other pods do changes what a pod of the group costs."""
+        return bool(self._caps[group])
+
     def room(self, group: int) -> Integers:
         """How many more pods of the group the rules let each node take, if only it took any."""
         room = self._numpy.full(self._nodes, UNLIMITED)

@@ -104,6 +104,16 @@ def test_what_runs_on_the_node_counts_and_so_does_what_this_run_bound() -> None:
     assert [entry["pod"] for entry in result["skipped"]] == ["c"]
 
 
+def test_a_port_of_the_node_is_given_once() -> None:
+    open_port: Json = {"containers": [{"name": "main", "ports": [{"hostPort": 80}]}]}
+    cluster = Cluster().add(node("n1"), pod("a", **open_port), pod("b", **open_port))
+    result = run(cluster, placements=to("n1", "a", "b"))
+    assert [entry["pod"] for entry in result["bound"]] == ["a"]
+    assert result["skipped"][0]["reason"] == (
+        "node n1 didn't have free ports for the requested pod ports"
+    )
+
+
 def test_the_anti_affinity_of_what_runs_on_the_node_is_respected() -> None:
     term = {
         "labelSelector": {"matchLabels": {"app": "web"}},
