@@ -26,7 +26,7 @@ import nox
 REPOSITORY = Path(__file__).resolve().parent
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts import ansible_test_home  # noqa: E402 - found through the line above
+from scripts import ansible_test_home, chromium  # noqa: E402 - found through the line above
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
 BUILD = REPOSITORY / "build"
@@ -320,6 +320,14 @@ def unit(session: nox.Session) -> None:
     )
     run(session, "coverage", "combine", "--quiet", f"--data-file={data}")
     run(session, "coverage", "report", f"--data-file={data}")
+
+
+@gate("test")
+def browser(session: nox.Session) -> None:
+    """The report in headless Chromium: layout and accessibility; pictures in build/pictures."""
+    if chromium.find() is None and chromium.install() is None:
+        session.skip(f"there is no Chromium here; {chromium.REMEDY}")
+    run_pytest(session, *(session.posargs or existing("tests/browser")))
 
 
 @gate("test")

@@ -105,7 +105,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     state = LabState.chosen(chosen.state)
     asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=lifecycle.PARTS)
     result = demo.demo(state, asked, _Progress())
-    print(f"\n{demo.summary(result, state)}")
+    print(f"\n{demo.ending(result)}")
     return 0
 
 

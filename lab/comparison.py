@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.api import Api
 from lab.errors import LabError
 from lab.inventory import CLUSTER
-from lab.state import LabSettings, LabState
+from lab.state import LabState
 from lab.workload import (
     create_pods,
     delete_pods,
@@ -35,31 +36,17 @@ _CHANGED = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Watts of the whole fleet, measured by its BMCs, and how good the prediction was.
+    """Watts of the whole fleet as its BMCs read them, and as predicted for what wattwise made.
 
-    ``predicted_watts`` is for the state that wattwise made; ``node_error_percent`` is the mean
-    absolute error of its nodes; ``changed_again`` counts what a second run of site changed.
+    ``lines`` is what the report's summary says; ``changed_again`` counts what a second run changed.
     """
 
-    pods: int
-    nodes: int
     idle_watts: float
     default_watts: float
     wattwise_watts: float
     predicted_watts: float
-    node_error_percent: float
-    hottest_node: str
-    hottest_celsius: float
     changed_again: int
-
-    @property
-    def saved_watts(self) -> float:
-        return self.default_watts - self.wattwise_watts
-
-    @property
-    def saved_percent_of_added(self) -> float:
-        """What is saved of the watts that the pods add to the idle fleet."""
-        return 100 * self.saved_watts / (self.default_watts - self.idle_watts)
+    lines: tuple[str, ...]
 
     @property
     def fleet_error_percent(self) -> float:
@@ -76,13 +63,12 @@ def compare(state: LabState, pods: int, seed: int, say: Say) -> Comparison:
         delete_pods(api, settings)
         say("ansible-playbook wattwise.kube.site: install, read the idle fleet")
         run_playbook("site", state)
-        idle = _measured(state)
         say(f"the default scheduler places {pods} pods")
         create_pods(api, workload, "default-scheduler")
         wait_until_bound(api, pods, settings)
         say("ansible-playbook wattwise.kube.observe: read the fleet under the default scheduler")
         run_playbook("observe", state)
-        default = _measured(state)
+        _keep_as_baseline(state)
         delete_pods(api, settings)
         create_pods(api, workload, SCHEDULER)
         say(f"ansible-playbook wattwise.kube.place: place the same {pods} pods")
@@ -90,39 +76,32 @@ def compare(state: LabState, pods: int, seed: int, say: Say) -> Comparison:
         wait_until_bound(api, pods, settings)
     say("ansible-playbook wattwise.kube.site: read the fleet again, change nothing")
     changed = run_playbook("site", state)
-    return _comparison(settings, pods, idle, default, state, changed)
+    say(f"this second run changed {changed} tasks")
+    return _comparison(state, changed)
 
 
-def _comparison(
-    settings: LabSettings,
-    pods: int,
-    idle: Mapping[str, float],
-    default: Mapping[str, float],
-    state: LabState,
-    changed: int,
-) -> Comparison:
-    measured = _measured(state)
-    # The last run of site had nothing to place and wrote a plan of its own over the one before.
-    plan = json.loads((_documents(state) / "plan.1.json").read_text())
-    predicted = {node["name"]: node["watts_after"] for node in plan["nodes"]}
-    errors = [abs(predicted[node] / watts - 1) for node, watts in measured.items()]
-    inlets = {
-        node: reading["inlet_celsius"]
-        for node, reading in _readings(state).items()
-        if reading["inlet_celsius"] is not None
-    }
-    hottest = max(inlets, key=lambda node: inlets[node])
+def _keep_as_baseline(state: LabState) -> None:
+    """The report compares what it measures with these readings."""
+    folder = _documents(state)
+    shutil.copyfile(folder / "readings.json", folder / "baseline.json")
+
+
+def _comparison(state: LabState, changed: int) -> Comparison:
+    """What the report says. Raises LabError where it could not measure the whole fleet."""
+    summary = json.loads((_documents(state) / "summary.json").read_text())
+    watts = summary["watts"]
+    if summary["state"] != "measured" or watts["baseline"] is None:
+        raise LabError(
+            "The fleet's power could not be compared: the report's state is "
+            f"{summary['state']!r}; see {summary['report']} and `python -m lab status`."
+        )
     return Comparison(
-        pods=pods,
-        nodes=settings.nodes,
-        idle_watts=sum(idle.values()),
-        default_watts=sum(default.values()),
-        wattwise_watts=sum(measured.values()),
-        predicted_watts=sum(predicted.values()),
-        node_error_percent=100 * sum(errors) / len(errors),
-        hottest_node=hottest,
-        hottest_celsius=inlets[hottest],
+        idle_watts=watts["measured_before"],
+        default_watts=watts["baseline"],
+        wattwise_watts=watts["measured_after"],
+        predicted_watts=watts["predicted_after"],
         changed_again=changed,
+        lines=tuple(summary["lines"]),
     )
 
 
@@ -159,19 +138,3 @@ def run_playbook(name: str, state: LabState, *arguments: str) -> int:
 
 def _documents(state: LabState) -> Path:
     return state.root / "runs" / CLUSTER
-
-
-def _readings(state: LabState) -> dict[str, dict[str, float]]:
-    document = json.loads((_documents(state) / "readings.json").read_text())
-    readings: dict[str, dict[str, float]] = document["readings"]
-    return readings
-
-
-def _measured(state: LabState) -> dict[str, float]:
-    """Node → watts as just read. Raises LabError where a machine's power is not known."""
-    measured: dict[str, float] = {}
-    for node, reading in _readings(state).items():
-        if reading["power_watts"] is None:
-            raise LabError(f"The power of {node} could not be read; see `python -m lab status`.")
-        measured[node] = reading["power_watts"]
-    return measured

@@ -68,6 +68,8 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
                 for number, rack in enumerate(racks)
             ],
             "observe_ca_path": str(state.ca_certificate),
+            # The simulated BMCs do not average; a real one needs the default.
+            "report_settle_seconds": 1,
             # What playbook trust shows of the machines whose certificates nobody signed.
             "node_configs_tls_fingerprints": {
                 machine.name: certificates.fingerprint(certificates.folder(state), machine)

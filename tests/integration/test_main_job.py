@@ -19,6 +19,7 @@ from lab import workload
 from lab.api import Api
 from lab.comparison import compare
 from lab.inventory import CLUSTER
+from lab.machines import build_machines
 from lab.process import wait_until
 from support import ansible_yaml
 from support.lab import RunningLab
@@ -158,6 +159,30 @@ def test_the_fleet_draws_fewer_watts_than_under_the_default_scheduler(
     assert result.wattwise_watts < result.default_watts
     assert abs(result.fleet_error_percent) < 5
     assert result.changed_again == 0
+    assert result.lines[0].startswith("150 pods placed on ")
+    assert_report_is_whole(whole_lab)
+
+
+def assert_report_is_whole(lab: RunningLab) -> None:
+    """That page and data tell of every node and pod, of the measurement, and of no password."""
+    folder = lab.state.root / "runs"
+    report = document(folder, "report")
+    assert report["state"] == "measured"
+    sections = report["sections"]
+    assert sections["headline"]["saved"]["basis"] == "measured"
+    assert (sections["headline"]["gone"], sections["headline"]["came"]) == (0, 0)
+    assert sections["headline"]["counted"] == lab.settings.nodes
+    assert sections["prediction_error"]["fleet"]["node_error_percent"] < 10
+    strategies = {entry["strategy"] for entry in sections["strategies"]["strategies"]}
+    assert strategies == {"this plan", "greedy", "minimize_power", "peaks", "spread"}
+    page = (folder / CLUSTER / "report.html").read_text()
+    cells = [cell for rack in sections["temperatures"]["racks"] for cell in rack["nodes"]]
+    assert len(cells) == page.count("<figure") == lab.settings.nodes
+    assert page.count("<li>demo/") == 150
+    machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
+    texts = [path.read_text() for path in (folder / CLUSTER).rglob("*.*") if path.is_file()]
+    for password in {machine.bmc_password for machine in machines}:
+        assert not any(password in text for text in texts)
 
 
 @pytest.mark.slow

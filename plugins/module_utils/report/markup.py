@@ -29,18 +29,18 @@ def escape(text: str | int) -> Markup:
     return Markup(html.escape(_CONTROL_CHARACTERS.sub("\ufffd", str(text)), quote=True))
 
 
-def element(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
+def element(tag: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
     """One element; ``class_`` is the attribute class, ``data_x`` is ``data-x``, None is none."""
-    parts = [f"<{name}"]
+    parts = [f"<{tag}"]
     for key, value in attributes.items():
         attribute = key.rstrip("_").replace("_", "-")
         if value is True:
             parts.append(f" {attribute}")
         elif value is not None and value is not False:
             parts.append(f' {attribute}="{escape(str(value))}"')
-    if name in _VOID:
-        return Markup("".join(parts) + ("/>" if name not in ("meta", "br", "wbr") else ">"))
-    return Markup("".join(parts) + f">{join(children)}</{name}>")
+    if tag in _VOID:
+        return Markup("".join(parts) + ("/>" if tag not in ("meta", "br", "wbr") else ">"))
+    return Markup("".join(parts) + f">{join(children)}</{tag}>")
 
 
 def join(children: t.Iterable[Child]) -> Markup:

@@ -94,7 +94,7 @@ def note(*children: Child) -> Markup:
     return element("p", children, class_="note")
 
 
-def bar(value: float, most: float, kind: str) -> Markup:
+def meter(value: float, most: float, kind: str) -> Markup:
     """A bar of ``value`` on a scale to ``most``; the number stands beside it as text."""
     share = 0.0 if most <= 0 else max(0.0, min(1.0, value / most))
     filled = element("i", class_=f"fill {kind}", style=f"width:{100 * share:.2f}%")

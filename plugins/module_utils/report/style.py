@@ -44,7 +44,7 @@ h1{font-variant-numeric:proportional-nums}h1 strong{font-weight:700;white-space:
 h2{font-size:1.375rem;margin-bottom:.625rem}h3{font-size:1rem;margin:1.5rem 0 .625rem}
 h3 small{font-weight:400;color:var(--dim);font-size:.8125rem;letter-spacing:0;margin-left:.5rem}
 small{font-size:.8125rem;color:var(--dim)}
-.lead{font-size:1.0625rem;max-width:46em;text-wrap:pretty}
+.lead{font-size:1.0625rem;max-width:54em;text-wrap:pretty}
 .note{font-size:.8125rem;color:var(--dim);max-width:60em;margin-top:.75rem}
 .hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 code{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:.8125em}
@@ -79,7 +79,7 @@ color-mix(in srgb,var(--ours) 45%,var(--page)) 3px 6px)}
 .figures{display:flex;justify-content:space-between;font-size:.9375rem;margin-top:.125rem}
 .plus{color:var(--dim)}.wait{color:var(--dim);font-style:italic}
 .bar{display:grid;grid-template-columns:minmax(3rem,1fr) 4em;gap:.75rem;align-items:center}
-.bar.wide{grid-template-columns:minmax(3rem,1fr) 6.75em}
+.bar.wide{grid-template-columns:minmax(3rem,1fr) 9em}
 .bar .track{height:.75rem}.bar>span:last-child{white-space:nowrap;text-align:right}
 """
 
@@ -106,7 +106,8 @@ font-size:.8125rem;margin:.875rem 0}
 .t6{background:var(--t6)}
 li.none{color:var(--dim);background:repeating-linear-gradient(135deg,var(--soft) 0 4px,
 var(--page) 4px 8px);box-shadow:inset 0 0 0 1px var(--line)}
-.racks{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.75rem,1fr));gap:1.25rem 1rem}
+.racks{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.75rem,1fr));
+gap:1.25rem 1rem;align-items:end}
 .rack h3{margin:0 0 .375rem;font-size:.875rem}
 .rack ol{list-style:none;padding:0;display:grid;gap:2px}
 .rack li{display:flex;justify-content:space-between;gap:.5rem;padding:.0625rem .5rem;
@@ -145,6 +146,7 @@ header time{margin-left:0}
 .stack tr{border-bottom:1px solid var(--line);padding:.5rem 0}
 .stack th,.stack td{border:0;padding:.125rem 0;text-align:left;white-space:normal}
 .stack .bar>span:last-child{white-space:normal}td:has(code){min-width:0}
+.stack td:empty{display:none}
 .stack tbody th{font-size:.9375rem}
 .stack td{display:grid;grid-template-columns:7.5rem minmax(0,1fr);gap:.5rem}
 .stack td::before{content:attr(data-label);color:var(--dim);font-size:.8125rem}

@@ -40,6 +40,8 @@ REMEDIES = {
     "malformed": "Update the firmware. If it is current, report the answer as a defect.",
     "no_sensor": "This machine has no such sensor, or it is off; annotate its NodeConfig with a "
     "fallback.",
+    "refused": "The server understood and declined; its words in the detail say what to change.",
+    "conflict": "Something else changed or owns it; run again, and see who does.",
     "implausible": "Check the sensor: the value cannot be true, and is not used.",
 }
 _NO_REMEDY = "Read the detail; run the playbook with -vv for more."

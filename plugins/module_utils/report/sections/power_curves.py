@@ -150,14 +150,14 @@ def _picture(node: Data, scale: _Scale, changed: bool) -> Markup:
         between = [point for point in points if before[0] < point[0] < after[0]]
         path = [(scale.x(cpu), scale.y(watt)) for cpu, watt in [before, *between, after]]
         shapes.append(element("path", d=_line(path), class_="way"))
+    measured = node["measured_after"]
+    if measured is not None and after is not None:
+        x, y = scale.x(after[0]), scale.y(measured)
+        shapes.append(element("path", d=f"M{x} {y}m-6 0h12", class_="mark"))
     if before is not None:
         shapes.append(_circle(before, scale, "was" if changed else "same"))
     if after is not None and changed:
         shapes.append(_circle(after, scale, "is"))
-    measured = node["measured_after"]
-    if measured is not None and after is not None:
-        x, y = scale.x(after[0]), scale.y(measured)
-        shapes.append(element("path", d=f"M{x} {y}m-5 0h10", class_="mark"))
     return element(
         "svg",
         shapes,

@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
     Data,
     Detail,
     Section,
-    bar,
+    meter,
     note,
     table,
 )
@@ -102,7 +102,7 @@ def _render(data: Data, detail: Detail) -> Markup:
 
 def _row(name: str, entry: Data, most: float) -> list[Markup | str]:
     error = entry["node_error_percent"]
-    track = bar(error, most, "base")
+    track = meter(error, most, "base")
     return [
         name,
         number(entry["nodes"]),

@@ -14,7 +14,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
     join,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    LACKING,
     listed,
     number,
     quantity,
@@ -25,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
     Data,
     Detail,
     Section,
-    bar,
+    meter,
     note,
     table,
 )
@@ -97,11 +96,8 @@ def why(data: Data) -> str:
     if spared:
         names = listed([entry["server_type"] for entry in spared], most=2)
         text += f" {names} {'was' if len(spared) == 1 else 'were'} spared"
-        text += (
-            f": at best a core costs {_range(spared, lowest=True)} there."
-            if _range(spared)
-            else "."
-        )
+        price = _range(spared, lowest=True)
+        text += f": at best {price} a core." if price else "."
     return text
 
 
@@ -149,11 +145,11 @@ def _row(entry: Data, dearest: float, most: float) -> list[Markup | str]:
     given = f"{number(cores, 1 if cores < 100 else 0)} of {number(entry['cores'])}"
     return [
         entry["server_type"],
-        _bar_cell(bar(price or 0, dearest, kind), quantity(price, "W", 2)),
-        _bar_cell(bar(cores, most, kind), given if is_used else "spared", "bar wide"),
-        number(entry["pods"]) if is_used else LACKING,
+        _bar_cell(meter(price or 0, dearest, kind), quantity(price, "W", 2)),
+        _bar_cell(meter(cores, most, kind), given if is_used else "spared", "bar wide"),
+        number(entry["pods"]) if is_used else "",
         f"{number(entry['nodes_used'])} of {number(entry['nodes'])}",
-        watts(entry["watts_added"], sign=True) if is_used else LACKING,
+        watts(entry["watts_added"], sign=True) if is_used else "",
     ]
 
 

@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
     Data,
     Detail,
     Section,
-    bar,
+    meter,
     note,
     table,
 )
@@ -82,7 +82,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
         more = "" if entry["ours"] else "other pods placed"
         if comparable and not entry["ours"] and ours > 0:
             more = percent(100 * (added / ours - 1), sign=True)
-        track = bar(added, most, "ours" if entry["ours"] else "other" if comparable else "base")
+        track = meter(added, most, "ours" if entry["ours"] else "other" if comparable else "base")
         rows.append(
             [
                 _WORDS.get(entry["strategy"], entry["strategy"]),
@@ -95,6 +95,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
     words = "and this plan is proven to be the best" if data["proven"] else "by a proven bound"
     return join(
         [
+            element("p", _compared(entries), class_="lead"),
             table("Watts that the pods add, by strategy", columns, rows),
             note(
                 "Predicted on the same snapshot with the same curves. No placement of these pods "
@@ -102,6 +103,23 @@ def _render(data: Data, _detail: Detail) -> Markup:
             ),
         ]
     )
+
+
+def _compared(entries: list[Data]) -> str:
+    """The nearest and the farthest of those that placed the same pods; empty without any."""
+    ours, *others = [entry for entry in entries if entry["comparable"]]
+    if not others or ours["watts_added"] <= 0:
+        return ""
+    nearest, farthest = others[0], others[-1]
+    text = f"Placed by {nearest['strategy']}, the same pods would add {_more(nearest, ours)}"
+    if farthest is not nearest:
+        text += f"; by {farthest['strategy']}, {_more(farthest, ours)}"
+    return f"{text}."
+
+
+def _more(entry: Data, ours: Data) -> str:
+    share = 100 * (entry["watts_added"] / ours["watts_added"] - 1)
+    return f"{percent(abs(share))} {'less' if share < 0 else 'more'}"
 
 
 SECTION = Section("strategies", "Other strategies", _collect, _render)

@@ -1,0 +1,103 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Chromium of the machine: where it is, how CI gets it, and pages shown in it.
+
+`python -m scripts.chromium REPORT.html` renews the pictures of the documentation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+# The font is the first in the page's list; with it pictures are the same on every machine.
+PACKAGES = ("chromium", "fonts-inter")
+REMEDY = f"install it, on Debian by: apt-get install {' '.join(PACKAGES)}"
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
+
+Scheme = Literal["light", "dark"]
+
+FIRST_SCREENS: tuple[tuple[str, int, int, Scheme], ...] = (
+    ("light", 1280, 800, "light"),
+    ("dark", 1280, 800, "dark"),
+    ("phone", 360, 720, "light"),
+)
+SECTIONS = (("temperatures", 520), ("power_curves", 620))
+
+
+def find() -> str | None:
+    """Path of the browser; None where there is none."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
+def install() -> str | None:
+    """Install the browser where that is ours to do: on a CI machine with apt, as root."""
+    if os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
+        variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update"], ["install", "--yes", "--no-install-recommends", *PACKAGES]):
+            subprocess.run(["apt-get", "--quiet", *command], env=variables, check=False)
+    return find()
+
+
+@contextlib.contextmanager
+def started(program: str) -> Iterator[Browser]:
+    """A headless browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def shown(
+    browser: Browser, path: Path, width: int, height: int, scheme: Scheme, sharpness: float = 1
+) -> Iterator[Page]:
+    """A page in a window of this size, with scripts of the caller's allowed."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        device_scale_factor=sharpness,
+        bypass_csp=True,
+    )
+    try:
+        page = context.new_page()
+        page.goto(path.absolute().as_uri())
+        yield page
+    finally:
+        context.close()
+
+
+def take_pictures(report: Path, folder: Path) -> None:
+    """The pictures of README and docs: the first screen in both schemes, a phone, two sections."""
+    program = find()
+    if program is None:
+        raise SystemExit(f"There is no Chromium here; {REMEDY}")
+    folder.mkdir(exist_ok=True)
+    with started(program) as browser:
+        for name, width, height, scheme in FIRST_SCREENS:
+            with shown(browser, report, width, height, scheme) as page:
+                page.screenshot(path=folder / f"report-{name}.png")
+        with shown(browser, report, 1280, 800, "light") as page:
+            for section, height in SECTIONS:
+                top = page.evaluate(f"document.getElementById({section!r}).offsetTop")
+                page.screenshot(
+                    path=folder / f"report-{section.replace('_', '-')}.png",
+                    clip={"x": 0, "y": top, "width": 1280, "height": height},
+                    full_page=True,
+                )
+
+
+if __name__ == "__main__":
+    take_pictures(Path(sys.argv[1]), PICTURES)
