@@ -81,9 +81,9 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
         files = rmd_certificates.folder(state)
         variables |= {
             "rmd_endpoints": rmd.endpoints(machines, settings),
-            "rmd_ca_path": str(state.ca_certificate),
-            "rmd_client_cert_path": str(files / f"{rmd_certificates.ADMIN}.pem"),
-            "rmd_client_key_path": str(files / f"{rmd_certificates.ADMIN}-key.pem"),
+            "rmd_workloads_ca_path": str(state.ca_certificate),
+            "rmd_workloads_client_cert": str(files / f"{rmd_certificates.ADMIN}.pem"),
+            "rmd_workloads_client_key": str(files / f"{rmd_certificates.ADMIN}-key.pem"),
         }
     return {"clusters": {"hosts": {CLUSTER: variables}}}
 

@@ -5,7 +5,7 @@
 
 GET    /daemons    node → endpoint, wire, workloads, resctrl groups, requests by method
 DELETE /requests   start counting again
-POST   /restart    [{node, loses_database}]
+POST   /restart    [{node, loses_database, clean}]; clean is as after the first boot
 GET    /faults     POST /faults [{kind, node, seconds, silent}]
 DELETE /faults     all is well; a lost database stays lost
 POST   /latency    {seconds}
@@ -77,6 +77,9 @@ class Admin:
             if asked.get("node") not in self._fleet.stations:
                 raise LabError(f"There is no machine {asked.get('node')!r} in this lab.")
             loses_database = bool(asked.get("loses_database", False))
+            if asked.get("clean"):
+                self._fleet.stations[asked["node"]].daemon.hardware.resctrl.clear()
+                loses_database = True
             await self._fleet.restart(asked["node"], loses_database=loses_database)
         return await self._daemons(request)
 

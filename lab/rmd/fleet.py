@@ -162,7 +162,7 @@ class Fleet:
         self._by_socket.pop(place, None)
         for connection in self._server.connections if self._server else ():
             transport = connection.transport
-            if transport is not None and transport.get_extra_info("sockname")[:2] == place:
+            if transport is not None and _place_of(transport) == place:
                 transport.abort()
         for silent in station.silenced.copy():
             silent.close()
@@ -172,7 +172,7 @@ class Fleet:
         transport = request.transport
         if transport is None:
             raise web.HTTPBadRequest
-        station = self._by_socket.get(transport.get_extra_info("sockname")[:2])
+        station = self._by_socket.get(_place_of(transport))
         if station is None:
             transport.abort()
             return web.Response()
@@ -195,6 +195,12 @@ class Fleet:
             transport.abort()
             return web.Response()
         return _response(reply, RMD_GARBAGE in station.faults)
+
+
+def _place_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
+    """The address and port of ours; none of a connection that is closed already."""
+    address, port, *_rest = transport.get_extra_info("sockname") or ("", 0)
+    return address, port
 
 
 def _response(reply: Reply, broken: bool) -> web.Response:

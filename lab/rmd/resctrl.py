@@ -34,8 +34,14 @@ class Resctrl:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        full = dict.fromkeys(host.caches, host.full)
-        self.groups: dict[str, Group] = {ROOT: Group(full, set(host.cpus))}
+        self.groups: dict[str, Group] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """As after the machine's boot: nothing but the root."""
+        full = dict.fromkeys(self.host.caches, self.host.full)
+        self.groups.clear()
+        self.groups[ROOT] = Group(full, set(self.host.cpus))
 
     def write(
         self, name: str, masks: Mapping[int, int], cpus: Iterable[int], tasks: Iterable[str]

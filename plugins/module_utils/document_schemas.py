@@ -77,6 +77,10 @@ SCHEMAS: dict[str, Schema] = {
             "controllers": _OBJECTS,
             "namespaces": _OBJECTS,
             "replica_sets": _OBJECTS,
+            "rmd_workloads": _OBJECTS,
+            "rmd_node_states": _OBJECTS,
+            "rmd_configs": _OBJECTS,
+            "rmd_pods": _OBJECTS,
         },
     ),
     "node_configs": _schema("node_configs", {"node_configs": _OBJECTS}, {"statuses": _OBJECTS}),
@@ -196,6 +200,8 @@ SCHEMAS: dict[str, Schema] = {
         },
         {},
     ),
+    # Manifests for kube_apply; of statuses those that say something new.
+    "rmd": _schema("rmd", {"node_states": _OBJECTS, "statuses": _OBJECTS}, {"errors": _ERRORS}),
     # ``time`` is the moment after the last binding; ``plan_time`` the time of the plan.
     "bindings": _schema(
         "bindings",

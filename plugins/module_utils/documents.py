@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ DocumentKind = t.Literal[
     "bindings",
     "report",
     "summary",
+    "rmd",
 ]
 
 
@@ -67,13 +69,19 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
         )
     fastjsonschema = require("fastjsonschema")
     try:
-        fastjsonschema.validate(SCHEMAS[kind], body)
+        _validator(kind)(body)
     except fastjsonschema.JsonSchemaValueException as error:
         field = error.name.replace("data", kind, 1)
         raise InvalidInput(
             f"{where} does not follow the schema of {document_name(kind)}: {field} "
             f"{error.message.replace(error.name, '', 1).strip()}; write it again with this version"
         ) from error
+
+
+@functools.cache
+def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
+    """The schema as code, made once: that takes longer than checking a small document."""
+    return t.cast("t.Callable[[t.Any], t.Any]", require("fastjsonschema").compile(SCHEMAS[kind]))
 
 
 def write(path: str, kind: DocumentKind, body: t.Mapping[str, t.Any]) -> str:

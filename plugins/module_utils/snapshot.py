@@ -30,6 +30,7 @@ Trim = t.Callable[[Object], Object]
 
 WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
 _FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+_RMD = "/apis/intel.com/v1alpha1"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -124,6 +125,19 @@ def trim_replica_set(replica_set: Object) -> Object:
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": kept}
 
 
+def trim_daemon(pod: Object) -> Object:
+    """Where the daemon in a pod is reached, and whether it is ready."""
+    status = pod.get("status", {})
+    containers = [
+        _kept(container, "name", "ports") for container in pod["spec"].get("containers") or []
+    ]
+    return _identified(
+        pod,
+        spec={**_kept(pod["spec"], "nodeName", "hostNetwork"), "containers": containers},
+        status=_kept(status, "phase", "podIP", "podIPs", "conditions"),
+    )
+
+
 class Source(t.NamedTuple):
     """Where one part of the snapshot comes from; ``optional`` parts may not be served at all.
 
@@ -154,6 +168,13 @@ SOURCES: t.Mapping[str, Source] = {
     ),
     "pod_disruption_budgets": Source(
         ("/apis/policy/v1/poddisruptionbudgets",), trim_custom, {}, optional=False
+    ),
+    "rmd_workloads": Source((f"{_RMD}/rmdworkloads",), trim_custom, {}, optional=True),
+    "rmd_node_states": Source((f"{_RMD}/rmdnodestates",), trim_custom, {}, optional=True),
+    "rmd_configs": Source((f"{_RMD}/rmdconfigs",), trim_custom, {}, optional=True),
+    # Upstream's label of the daemons' pods.
+    "rmd_pods": Source(
+        ("/api/v1/pods",), trim_daemon, {"labelSelector": "name=rmd-pod"}, optional=False
     ),
     # Where kubebuilder's scaffolding puts its label: wao-core and rmd-operator are found by it.
     "controllers": Source(

@@ -34,6 +34,10 @@ options:
       - node_config_templates
       - node_metrics
       - pod_disruption_budgets
+      - rmd_workloads
+      - rmd_node_states
+      - rmd_configs
+      - rmd_pods
       - controllers
       - namespaces
       - replica_sets
@@ -47,7 +51,8 @@ options:
       - replica_sets
   selectors:
     description:
-      - Label selectors in Kubernetes' text form, by part.
+      - Label selectors in Kubernetes' text form, by part. That of C(rmd_pods), the pods in which
+        daemons of Intel RMD run, is C(name=rmd-pod) by default.
     type: dict
     default: {}
   node_configs:

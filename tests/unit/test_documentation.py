@@ -39,6 +39,7 @@ OTHER_VARIABLES = {
     "wattwise_run_dir",
     "wattwise_gateway_selector",
     "observe_trust_file",
+    "rmd_endpoints",
     "teardown_everything_of",
 }
 

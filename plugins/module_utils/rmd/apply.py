@@ -94,6 +94,11 @@ class Visit:
     error: TargetError | None = None
     run: Run | None = None
 
+    @classmethod
+    def lost(cls, name: str, error: TargetError) -> Visit:
+        """Of a daemon that could not even be asked."""
+        return cls(Target(name, ""), error=error)
+
     @property
     def errors(self) -> list[TargetError]:
         problems = [item.problem for item in self.outcomes if item.problem is not None]
@@ -131,9 +136,11 @@ def apply_workloads(parameters: Parameters, context: Context = Context()) -> Res
     targets = daemon_targets(options, options["targets"], "workloads")
     wanted = [_wanted(options, target, context) for target in targets]
     visits = reconcile_daemons(targets, wanted, fleet, context.progress)
-    results = [_result(item, outcome) for item in visits for outcome in item.outcomes]
+    results = [result_of(item, outcome) for item in visits for outcome in item.outcomes]
     errors = [error for item in visits for error in item.errors]
-    concluded = conclude(options, len(targets), errors, {"results": results, "diff": _diff(visits)})
+    concluded = conclude(
+        options, len(targets), errors, {"results": results, "diff": difference(visits)}
+    )
     return {**concluded, "changed": any(result["changed"] for result in results)}
 
 
@@ -156,13 +163,14 @@ def _wanted(options: Parameters, target: Target, context: Context) -> Wanted:
     return Wanted(
         desired,
         uuids if absent else (),
-        wire_of(options),
-        options["require_capacity"],
-        context.check_mode,
+        wire=wire_of(options),
+        require_capacity=options["require_capacity"],
+        check_mode=context.check_mode,
     )
 
 
-def _result(item: Visit, outcome: Outcome) -> Result:
+def result_of(item: Visit, outcome: Outcome) -> Result:
+    """The entry in ``results``."""
     stored, desired = outcome.stored, outcome.step.desired
     return {
         "name": item.target.name,
@@ -184,7 +192,8 @@ def _done(outcome: Outcome) -> str:
     return words.get(outcome.step.action, outcome.step.action)
 
 
-def _diff(visits: t.Sequence[Visit]) -> dict[str, t.Any]:
+def difference(visits: t.Sequence[Visit]) -> dict[str, t.Any]:
+    """What changed, or would, by target and workload; in Ansible's form of a diff."""
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
     for item in visits:

@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import Step
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
     Desired,
     JsonObject,
+    Known,
     Stored,
     Wire,
     body_of,
@@ -26,16 +27,25 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
 )
 
 _WRITING = ("create", "change", "replace", "delete")
+_LOST = (
+    ". The daemon lost its database, and the groups of the workloads before still hold ways: remove"
+    " them on the machine (rmdir in /sys/fs/resctrl) and restart the daemon"
+)
 # How answers to a PATCH begin that was refused before it touched anything.
 _UNTOUCHED = ("Failed to validate", "404:", "200:")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one daemon shall have, and uuids that it shall not have."""
+    """What one daemon shall have, and uuids that it shall not have.
+
+    ``known`` are workloads of ours that it had; ``shows_caches`` asks for its caches afterwards.
+    """
 
     desired: t.Sequence[Desired] = ()
     absent: t.Collection[str] = ()
+    known: t.Sequence[Known] = ()
+    shows_caches: bool = False
     wire: Wire | None = None
     require_capacity: bool = False
     check_mode: bool = False
@@ -66,15 +76,20 @@ class Run:
     caches: list[Cache] = field(default_factory=list)
     wire: Wire = "0.2"
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    forgotten: t.Sequence[Known] = ()
+    unreclaimed: bool = False
 
     async def reconcile(self) -> list[Outcome]:
         """Read, plan, write. Raises TargetFailure where the daemon cannot be read."""
         self.stored = await self.rmd.workloads()
+        present = {item.uuid for item in self.stored}
+        self.forgotten = [item for item in self.wanted.known if item.uuid not in present]
         if any(desired.all_cores for desired in self.wanted.desired):
             self.caches = await self.rmd.caches()
         steps = self._plan()
-        if any(step.action in _WRITING[:3] for step in steps):
+        if self.forgotten or any(step.action in _WRITING[:3] for step in steps):
             await self._prepare()
+            await self._reclaim()
             steps = self._plan()
         self.outcomes = {step.uuid: Outcome(step, stored=step.stored) for step in steps}
         for step in steps:
@@ -84,6 +99,8 @@ class Run:
                 self.outcomes[step.uuid].response = "Success: 200"
         await self._check(steps)
         await self._write([step for step in steps if self._is_open(step)])
+        if self.wanted.shows_caches and (self.rmd.requests_that_write or not self.caches):
+            await self._read_caches()
         return [self.outcomes[step.uuid] for step in steps]
 
     def _plan(self) -> list[Step]:
@@ -94,10 +111,28 @@ class Run:
         """What is needed for writing: the daemon's version, and its caches if it tells them."""
         self.wire = self.wanted.wire or await self.rmd.wire(self.stored)
         if not self.caches:
+            await self._read_caches()
+
+    async def _read_caches(self) -> None:
+        try:
+            self.caches = await self.rmd.caches()
+        except Refused:  # it may be forbidden, or impossible without a class; the daemon checks
+            self.caches = []
+
+    async def _reclaim(self) -> None:
+        """Free the groups of workloads that the daemon forgot when it lost its database.
+
+        It knows no groups without workloads, but a workload of the same name takes the group
+        over, and takes it away when it goes. Where not even the smallest fits, they stay.
+        """
+        if self.wanted.check_mode:
+            return
+        for item in self.forgotten:
             try:
-                self.caches = await self.rmd.caches()
-            except Refused:  # it may be forbidden, or impossible; the daemon checks as well
-                self.caches = []
+                body = body_of(item.uuid, item.core_ids, item.smallest, self.wire)
+                await self.rmd.delete((await self.rmd.create(body)).id)
+            except Refused:
+                self.unreclaimed = True
 
     def _is_open(self, step: Step) -> bool:
         return step.action in _WRITING and self.outcomes[step.uuid].problem is None
@@ -247,7 +282,8 @@ class Run:
         self.stored = [item for item in self.stored if item is not step.stored] + [after]
 
     def _explained(self, text: str) -> str:
-        return explained(text, self.wire, self.stored, self.caches)
+        meaning = explained(text, self.wire, self.stored, self.caches)
+        return meaning + _LOST if self.unreclaimed and "Not enough cache" in text else meaning
 
 
 def _growth(step: Step) -> int:

@@ -97,6 +97,23 @@ class Desired:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A workload that we made once, as it was when the daemon last showed it."""
+
+    uuid: str
+    core_ids: tuple[str, ...]
+    cache: tuple[int, int]
+
+    @property
+    def smallest(self) -> Settings:
+        """The least that is in the same pool, and thus in a group of the same name."""
+        most, least = self.cache
+        if most == least:
+            return Settings(cache=(1, 1) if most else (0, 0))
+        return Settings(cache=(2, 1))
+
+
+@dataclass(frozen=True)
 class Stored:
     """A workload in a daemon's database. ``cpus`` is None where its list cannot be read."""
 
@@ -124,14 +141,17 @@ def uuid_of(namespace: str, name: str) -> str:
 
 def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired:
     """From a module's option, with members as in its documentation. Raises InvalidInput."""
-    cache, mba, pstate = (given.get(key) or {} for key in ("cache", "mba", "pstate"))
+    policy = given.get("policy") or None
+    # A policy decides alone: what stands beside it is neither sent nor judged.
+    values = {} if policy else given
+    cache, mba, pstate = (values.get(key) or {} for key in ("cache", "mba", "pstate"))
     desired = Desired(
         name=given["name"],
         namespace=given.get("namespace") or DEFAULT_NAMESPACE,
         core_ids=tuple(str(item).strip() for item in given.get("core_ids") or ()),
         cpus=parse_core_ids(given.get("core_ids") or (), f"{where}.core_ids"),
         settings=Settings(
-            policy=given.get("policy") or None,
+            policy=policy,
             cache=_pair(cache, where),
             mba_percentage=mba.get("percentage"),
             mba_mbps=mba.get("mbps"),

@@ -223,7 +223,7 @@ def test_the_lab_s_daemons_run_as_a_process(
         ]
         assert {daemon["wire"] for daemon in found.values()} == {"0.2", "0.3"}
         assert {daemon["endpoint"].split(":")[0] for daemon in found.values()} == {"http", "https"}
-        assert Path(variables["rmd_client_key_path"]).exists()
+        assert Path(variables["rmd_workloads_client_key"]).exists()
         parser = argparse.ArgumentParser()
         faults.add_arguments(parser)
         words = ["rmd-database-lost", "--node", machines[0].name]

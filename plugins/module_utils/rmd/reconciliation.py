@@ -1,0 +1,223 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""All RmdWorkloads of a cluster against all its daemons: the work of rmd_reconciliation."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+    PROGRESS,
+    RMD,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetError
+from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+    conclude,
+    fleet_options,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import (
+    Visit,
+    difference,
+    reconcile_daemons,
+    result_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
+    STATE_PREFIX,
+    Daemon,
+    Object,
+    daemons_of,
+    key_of,
+    known_of,
+    managed_of,
+    nodes_of,
+    readable,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Wanted
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import (
+    Report,
+    node_state,
+    node_status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
+    daemon_targets,
+    wire_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+    Desired,
+    uuid_of,
+)
+
+SPEC = ArgumentSpec(
+    {
+        "snapshot": {"type": "path", "required": True},
+        "endpoints": {"type": "dict", "default": {}},
+        "namespace": {"type": "str", "default": "default"},
+        "require_capacity": {"type": "bool", "default": False},
+        "path": {"type": "path"},
+    }
+).merge(RMD, PROGRESS)
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Bring every daemon to what the RmdWorkloads want of it, and say what came of each.
+
+    ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply.
+    Raises InvalidInput, and WattwiseError with all results where too few daemons succeeded.
+    """
+    options = SPEC.complete(parameters)
+    fleet = fleet_options(options)
+    cluster = _Cluster.of(documents.load(options["snapshot"], "snapshot"), options)
+    asked = [daemon for daemon in cluster.daemons.values() if daemon.endpoint]
+    targets = daemon_targets(
+        options, [{"name": daemon.node, "endpoint": daemon.endpoint} for daemon in asked]
+    )
+    wanted = [cluster.wanted(daemon.node, options, context) for daemon in asked]
+    visits = reconcile_daemons(targets, wanted, fleet, context.progress)
+    statuses, states = cluster.report({visit.target.name: visit for visit in visits})
+    results = [result_of(visit, outcome) for visit in visits for outcome in visit.outcomes]
+    errors = [error for visit in visits for error in visit.errors] + cluster.problems
+    result: Result = {
+        "results": results,
+        "diff": difference(visits),
+        "daemons": len(cluster.daemons),
+        "workloads": len(cluster.workloads),
+    }
+    if options["path"]:
+        body = {
+            "node_states": states,
+            "statuses": statuses,
+            "errors": [error.as_dict() for error in errors],
+        }
+        documents.write(options["path"], "rmd", body)
+        result["path"] = options["path"]
+    else:
+        result |= {"node_states": states, "statuses": statuses}
+    concluded = conclude(options, len(cluster.daemons), errors, result)
+    return {**concluded, "changed": any(entry["changed"] for entry in results)}
+
+
+@dataclass
+class _Cluster:
+    """What the snapshot says, joined: which workloads go to which daemons."""
+
+    namespace: str
+    nodes: t.Mapping[str, Object]
+    workloads: t.Mapping[str, Object]
+    states: t.Mapping[str, Object]
+    daemons: t.Mapping[str, Daemon]
+    desired: t.Mapping[str, Desired]
+    invalid: t.Mapping[str, str]
+    placed: t.Mapping[str, t.Sequence[str]]
+    on_node: t.Mapping[str, t.Sequence[Desired]]
+    problems: list[TargetError] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, snapshot: Object, options: Parameters) -> _Cluster:
+        nodes = {node["metadata"]["name"]: node for node in snapshot["nodes"]}
+        workloads = {key_of(item): item for item in snapshot.get("rmd_workloads") or []}
+        desired, invalid = readable(list(workloads.values()))
+        configs = snapshot.get("rmd_configs") or []
+        everything = list(nodes.values())
+        daemons = daemons_of(everything, snapshot.get("rmd_pods") or [], options["endpoints"] or {})
+        placed = {
+            key: _with_daemons(item, nodes_of(item, everything, configs), daemons)
+            for key, item in workloads.items()
+        }
+        on_node: dict[str, list[Desired]] = collections.defaultdict(list)
+        for key, names in placed.items():
+            for name in names if key in desired else ():
+                on_node[name].append(desired[key])
+        states = {
+            state["metadata"]["name"][len(STATE_PREFIX) :]: state
+            for state in snapshot.get("rmd_node_states") or []
+            if state["metadata"].get("namespace") == options["namespace"]
+        }
+        problems = [
+            TargetError(daemon.node, "", "unreachable", daemon.problem)
+            for daemon in daemons.values()
+            if daemon.problem
+        ]
+        return cls(
+            options["namespace"], nodes, workloads, states, daemons, desired, invalid, placed,
+            on_node, problems,
+        )  # fmt: skip
+
+    def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
+        """What the node's daemon shall have, and which of our workloads it shall lose.
+
+        One that cannot be understood is left as it is where it is.
+        """
+        desired = self.on_node.get(node, ())
+        here = {item.uuid for item in desired}
+        kept = {_uuid(self.workloads[key]) for key in self.invalid if node in self.placed[key]}
+        elsewhere = {_uuid(item) for item in self.workloads.values()}
+        state = self.states.get(node)
+        absent = sorted({*elsewhere, *managed_of(state)} - here - kept)
+        return Wanted(
+            desired,
+            absent,
+            known=known_of(state),
+            shows_caches=True,
+            wire=wire_of(options),
+            require_capacity=options["require_capacity"],
+            check_mode=context.check_mode,
+        )
+
+    def report(
+        self, visits: t.Mapping[str, Visit]
+    ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+        """Statuses that are new, of workloads and node states, and all node states."""
+        outcomes = {
+            (name, outcome.step.uuid): outcome
+            for name, visit in visits.items()
+            for outcome in visit.outcomes
+        }
+        statuses: list[dict[str, t.Any] | None] = []
+        for key, workload in self.workloads.items():
+            report = Report(workload)
+            for name in self.placed[key] if key not in self.invalid else ():
+                if name in visits:
+                    report.note(name, visits[name], outcomes.get((name, _uuid(workload))))
+                else:
+                    report.fail(name, *self._why_not(name))
+            statuses.append(report.manifest(self.invalid.get(key, "")))
+        states = []
+        for name, daemon in self.daemons.items():
+            state = node_state(self.nodes[name], self.namespace)
+            error = TargetError(name, "", "unreachable", daemon.problem)
+            visit = visits.get(name) or Visit.lost(name, error)
+            wanted = {item.uuid for item in self.on_node.get(name, ())}
+            statuses.append(node_status(state, self.states.get(name), visit, wanted))
+            states.append(state)
+        return [status for status in statuses if status is not None], states
+
+    def _why_not(self, name: str) -> tuple[str, str]:
+        if name not in self.nodes:
+            return "not_found", f"there is no node {name}; correct spec.nodes"
+        daemon = self.daemons.get(name)
+        if daemon is None:
+            return "not_found", "the node has no RMD daemon; install one, or give rmd_endpoints"
+        return "unreachable", daemon.problem
+
+
+def _with_daemons(
+    workload: Object, names: t.Sequence[str], daemons: t.Mapping[str, Daemon]
+) -> list[str]:
+    """Nodes that are selected without having a daemon are not meant; named ones are."""
+    is_selected = bool((workload.get("spec") or {}).get("nodeSelector"))
+    return [name for name in names if name in daemons or not is_selected]
+
+
+def _uuid(workload: Object) -> str:
+    metadata = workload["metadata"]
+    return uuid_of(metadata.get("namespace") or "", metadata["name"])

@@ -1,0 +1,241 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The statuses of RmdWorkloads and RmdNodeStates after a visit of the daemons."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.apply.prune import APPLY_SET_LABEL
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import Visit
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
+    API_VERSION,
+    STATE_PREFIX,
+    Object,
+    managed_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Outcome
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
+
+APPLY_SET = "wattwise-rmd-node-states"
+_POOLS = ("guaranteed", "besteffort", "shared")
+_SHOWN_FAILURES = 3
+
+
+@dataclass
+class Report:
+    """What became of one RmdWorkload: a state by node, and why it is not ready, if it is not."""
+
+    workload: Object
+    states: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+
+    def note(self, node: str, visit: Visit, outcome: Outcome | None) -> None:
+        """What the visit of a node's daemon brought."""
+        if outcome is None:
+            assert visit.error is not None
+            self.fail(node, visit.error.reason, visit.error.detail)
+            return
+        self.states[node] = _state(outcome)
+        if outcome.problem is None:
+            return
+        sentence = f"{node}: {outcome.problem.detail}"
+        if outcome.problem.reason == "conflict":
+            self.conflicts.append(sentence)
+        if outcome.step.action != "unchanged":
+            self.failures.append((node, outcome.problem.reason, outcome.problem.detail))
+
+    def fail(self, node: str, reason: str, detail: str) -> None:
+        """The daemon was not asked, or did not answer; what was known of it stays."""
+        stored = ((self.workload.get("status") or {}).get("workloadStates") or {}).get(node) or {}
+        self.states[node] = {**stored, "response": f"Fail: {detail}"}
+        self.failures.append((node, reason, detail))
+
+    def manifest(self, problem: str = "") -> dict[str, t.Any] | None:
+        """The status to write; None where the stored one says the same."""
+        metadata = self.workload["metadata"]
+        status: dict[str, t.Any] = {
+            "observedGeneration": metadata.get("generation") or 0,
+            "conditions": [self._ready(problem), self._conflicting()],
+            **_filled(workloadStates=self.states),
+        }
+        if _says_the_same(self.workload.get("status") or {}, status):
+            return None
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "RmdWorkload",
+            "metadata": {"name": metadata["name"], "namespace": metadata.get("namespace")},
+            "status": status,
+        }
+
+    def _ready(self, problem: str) -> dict[str, str]:
+        if problem:
+            return _condition("Ready", False, "Invalid", problem)
+        if self.failures:
+            shown = [f"{node}: {detail}" for node, _reason, detail in self.failures]
+            more = len(shown) - _SHOWN_FAILURES
+            text = "; ".join(shown[:_SHOWN_FAILURES]) + (f"; and {more} more" if more > 0 else "")
+            reason = "".join(part.capitalize() for part in self.failures[0][1].split("_"))
+            return _condition("Ready", False, reason, text)
+        if not self.states:
+            return _condition("Ready", False, "NoNode", "It names no node, and selects none.")
+        return _condition("Ready", True, "Configured", f"On {len(self.states)} nodes.")
+
+    def _conflicting(self) -> dict[str, str]:
+        if self.conflicts:
+            return _condition("Conflicting", True, "SharedCpus", "; ".join(self.conflicts))
+        return _condition("Conflicting", False, "NoConflict", "Its CPUs are its own.")
+
+
+def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
+    """The RmdNodeState of a node, which goes with the node."""
+    name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RmdNodeState",
+        "metadata": {
+            "name": STATE_PREFIX + name,
+            "namespace": namespace,
+            "labels": {
+                "app.kubernetes.io/managed-by": "wattwise.kube",
+                APPLY_SET_LABEL: APPLY_SET,
+            },
+            "ownerReferences": [owner],
+        },
+        "spec": {"node": name, "nodeUid": uid},
+    }
+
+
+def node_status(
+    manifest: Object, stored: Object | None, visit: Visit, wanted: t.Collection[str]
+) -> dict[str, t.Any] | None:
+    """The status of an RmdNodeState; None where the stored one says the same.
+
+    Of a daemon that does not answer the last state stays. ``wanted`` are the uuids that our
+    workloads have on this node.
+    """
+    before = dict((stored or {}).get("status") or {})
+    before.pop("conditions", None)
+    if visit.run is None:
+        detail = visit.error.detail if visit.error else ""
+        status = {**before, "conditions": [_condition("Reachable", False, "NotRead", detail)]}
+    else:
+        present = {item.uuid for item in visit.run.stored}
+        managed = sorted(present & {*wanted, *managed_of(stored)})
+        reachable = _condition("Reachable", True, "Read", "The daemon answers.")
+        status = {
+            "conditions": [reachable],
+            **_filled(workloads={_key(item): shown(item) for item in visit.run.stored}),
+            **_filled(managed=managed),
+            **_ways(visit.run.caches),
+        }
+    if _says_the_same((stored or {}).get("status") or {}, status):
+        return None
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RmdNodeState",
+        "metadata": {name: manifest["metadata"][name] for name in ("name", "namespace")},
+        "status": status,
+    }
+
+
+def shown(stored: Stored) -> dict[str, str]:
+    """A workload in upstream's words; what is empty is left out."""
+    settings = stored.settings
+    most, least = settings.cache or (None, None)
+    words = {
+        "ID": stored.id,
+        "Core IDs": ",".join(stored.core_ids),
+        "Status": stored.status,
+        "Cos Name": stored.cos_name,
+        "Cache Max": most,
+        "Cache Min": least,
+        "Origin": stored.origin,
+        "Policy": settings.policy,
+        "P-State Ratio": None if settings.ratio is None else f"{settings.ratio:f}",
+        "P-State Monitoring": settings.monitoring,
+        "MBA Percentage": settings.mba_percentage,
+        "MBA Mbps": settings.mba_mbps,
+    }
+    return {name: str(value) for name, value in words.items() if value not in (None, "")}
+
+
+def _key(stored: Stored) -> str:
+    """Upstream shows all workloads without a uuid under one empty name."""
+    return stored.uuid or f"id {stored.id}"
+
+
+def _state(outcome: Outcome) -> dict[str, t.Any]:
+    stored = outcome.stored
+    # Upstream says 201 at first and 200 from its second pass on; one that lasts moves nothing.
+    response = outcome.response.replace("Success: 201", "Success: 200")
+    state: dict[str, t.Any] = {"response": response}
+    if stored is None:
+        return state
+    state |= {"id": stored.id, "cosName": stored.cos_name, "status": stored.status}
+    state["coreIds"] = list(stored.core_ids)
+    settings = stored.settings.as_dict()
+    rdt = {name: settings[name] for name in ("cache", "mba") if name in settings}
+    if "policy" in settings:
+        state["policy"] = settings["policy"]
+    if rdt:
+        state["rdt"] = rdt
+    if "pstate" in settings:
+        pstate = {name: str(value) for name, value in settings["pstate"].items()}
+        state["plugins"] = {"pstate": pstate}
+    return state
+
+
+def _ways(caches: t.Sequence[Cache]) -> dict[str, t.Any]:
+    if not caches:
+        return {}
+    free = {cache.id: len(cache.free.get("guaranteed", ())) for cache in caches}
+    longest = {cache.id: cache.longest_run() for cache in caches}
+    return {
+        "freeWays": " ".join(f"{key}:{count}" for key, count in free.items()),
+        "longestFreeRun": " ".join(f"{key}:{count}" for key, count in longest.items()),
+        "caches": [_cache(cache) for cache in caches],
+    }
+
+
+def _cache(cache: Cache) -> dict[str, t.Any]:
+    pools = {
+        pool: {
+            "free": format_cpu_list(cache.free[pool]),
+            "freeWays": len(cache.free[pool]),
+            "longestFreeRun": cache.longest_run(pool),
+        }
+        for pool in _POOLS
+        if pool in cache.free
+    }
+    cpus = format_cpu_list(cache.cpus)
+    return {"cacheId": cache.id, "ways": cache.ways, "cpus": cpus, **pools}
+
+
+def _filled(**members: t.Any) -> dict[str, t.Any]:
+    """Without what is empty: server-side apply makes null of a map that becomes empty."""
+    return {name: value for name, value in members.items() if value}
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, str]:
+    status = "True" if holds else "False"
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def _says_the_same(stored: Object, status: Object) -> bool:
+    """Whether writing would move nothing but times of transition."""
+    known = {item["type"]: item for item in stored.get("conditions") or []}
+    for condition in status["conditions"]:
+        before = known.get(condition["type"], {})
+        if any(before.get(key) != value for key, value in condition.items()):
+            return False
+    return all(
+        (stored.get(name) or None) == (status.get(name) or None)
+        for name in {*stored, *status} - {"conditions"}
+    )

@@ -1,0 +1,88 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster in memory: snapshots for rmd_reconciliation, and statuses as kube_apply would leave."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
+from support.rmd import RmdDaemons
+
+Object = dict[str, t.Any]
+
+
+@dataclass
+class RmdCluster:
+    """Nodes and RmdWorkloads before daemons; `run` is one run of the role, less the API server."""
+
+    daemons: RmdDaemons
+    folder: Path
+    nodes: dict[str, dict[str, str]] = field(default_factory=dict)
+    workloads: dict[str, Object] = field(default_factory=dict)
+    states: dict[str, Object] = field(default_factory=dict)
+    configs: list[Object] = field(default_factory=list)
+
+    def put(self, name: str, namespace: str = "default", **spec: t.Any) -> None:
+        """Create an RmdWorkload, or give it another spec."""
+        key = f"{namespace}/{name}"
+        before = self.workloads.get(key, {"metadata": {"generation": 0}})
+        generation = before["metadata"]["generation"] + 1
+        metadata = {"name": name, "namespace": namespace, "generation": generation}
+        self.workloads[key] = {**before, "metadata": metadata, "spec": spec}
+
+    def delete(self, name: str, namespace: str = "default") -> None:
+        del self.workloads[f"{namespace}/{name}"]
+
+    def run(self, check: bool = False, **options: t.Any) -> Object:
+        path = str(self.folder / "rmd-snapshot.json")
+        documents.write(path, "snapshot", self.snapshot())
+        endpoints = {name: self.daemons.endpoint(name) for name in self.daemons.endpoints}
+        parameters = {"snapshot": path, "endpoints": endpoints, **self.daemons.tls, **options}
+        result = reconcile(parameters, Context(check_mode=check))
+        if not check:
+            for manifest in result["node_states"]:
+                known = self.states.get(manifest["metadata"]["name"], {})
+                self.states[manifest["metadata"]["name"]] = {**known, **manifest}
+            for manifest in result["statuses"]:
+                self._store(manifest)
+        return result
+
+    def snapshot(self) -> Object:
+        nodes = [
+            {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}}
+            for name, labels in self.nodes.items()
+        ]
+        return {
+            "cluster": {},
+            "nodes": nodes,
+            "rmd_workloads": list(self.workloads.values()),
+            "rmd_node_states": list(self.states.values()),
+            "rmd_configs": self.configs,
+            "rmd_pods": [],
+        }
+
+    def status(self, name: str, namespace: str = "default") -> Object:
+        found: Object = self.workloads[f"{namespace}/{name}"]["status"]
+        return found
+
+    def condition(self, name: str, kind: str = "Ready") -> tuple[str, str]:
+        [found] = [item for item in self.status(name)["conditions"] if item["type"] == kind]
+        return found["status"], found["reason"]
+
+    def state(self, node: str) -> Object:
+        found: Object = self.states[f"rmd-node-state-{node}"]["status"]
+        return found
+
+    def _store(self, manifest: Object) -> None:
+        metadata = manifest["metadata"]
+        if manifest["kind"] == "RmdNodeState":
+            self.states[metadata["name"]]["status"] = manifest["status"]
+        else:
+            key = f"{metadata['namespace']}/{metadata['name']}"
+            self.workloads[key]["status"] = manifest["status"]

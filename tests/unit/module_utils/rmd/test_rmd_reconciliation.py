@@ -1,0 +1,366 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rmd_reconciliation's work: RmdWorkloads of a cluster against simulated daemons."""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
+from lab.rmd.host import Configuration
+from lab.rmd.resctrl import ROOT
+from support.rmd import RmdDaemons, rmd_daemons
+from support.rmd_cluster import RmdCluster
+
+CACHE = {"max": 2, "min": 2}
+NODES = ("n1", "n2", "n3")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RmdDaemons]:
+    configurations = {
+        "n1": Configuration(pstate=True),
+        "n2": Configuration(wire="0.3", debug=False),
+        "n3": Configuration(),
+    }
+    with rmd_daemons(tmp_path_factory.mktemp("rmd"), configurations) as daemons:
+        yield daemons
+
+
+@pytest.fixture
+def cluster(running: RmdDaemons, tmp_path: Path) -> Iterator[RmdCluster]:
+    yield RmdCluster(running, tmp_path, {name: {"name": name} for name in NODES})
+    running.mend()
+    for name in running.endpoints:
+        resctrl = running[name].hardware.resctrl
+        for group in set(resctrl.groups) - {ROOT}:
+            resctrl.remove(group)
+        running.restart(name)
+
+
+def stored(cluster: RmdCluster, node: str) -> dict[str, list[str]]:
+    workloads = cluster.daemons[node].workloads.values()
+    return {item.uuid: list(item.core_ids) for item in workloads}
+
+
+def states(cluster: RmdCluster, name: str) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = cluster.status(name)["workloadStates"]
+    return found
+
+
+def test_a_workload_is_made_on_its_nodes_and_its_status_is_upstreams(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1", "2"], cache=CACHE, nodes=["n1", "n2"])
+    result = cluster.run()
+    assert (result["changed"], result["errors"]) == (True, [])
+    assert states(cluster, "a")["n1"] == {
+        "response": "Success: 200", "id": "1", "cosName": "1_2-guarantee", "status": "Successful",
+        "coreIds": ["1", "2"], "rdt": {"cache": CACHE},
+    }  # fmt: skip
+    assert states(cluster, "a")["n2"]["cosName"] == "COS2"
+    assert cluster.condition("a") == ("True", "Configured")
+    assert cluster.state("n1")["workloads"] == {
+        "a": {
+            "ID": "1", "Core IDs": "1,2", "Status": "Successful", "Cos Name": "1_2-guarantee",
+            "Cache Max": "2", "Cache Min": "2", "Origin": "REST",
+        }
+    }  # fmt: skip
+    assert cluster.state("n1")["longestFreeRun"] == "0:8 1:10"
+    assert "workloads" not in cluster.state("n3")
+
+
+def test_a_second_run_writes_nothing_anywhere(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1", "2"], cache=CACHE, nodes=["n1", "n2"])
+    cluster.put(
+        "b", coreIds=["3"], cache=CACHE, pstate={"ratio": "3.0", "monitoring": "on"}, nodes=["n1"]
+    )
+    cluster.put("c", allCores=True, reservedCoreIds=["0-1"], policy="gold", nodes=["n3"])
+    cluster.run()
+    before = cluster.daemons.writes()
+    again = cluster.run()
+    assert (again["changed"], again["statuses"], cluster.daemons.writes()) == (False, [], before)
+
+
+def test_check_mode_writes_nothing(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
+    before = cluster.daemons.writes()
+    shown = cluster.run(check=True)
+    assert (shown["changed"], shown["diff"]["before"]) == (True, {"n1: a": ""})
+    assert cluster.daemons.writes() == before
+
+
+def test_deletion_reaches_every_node_whatever_stands_between(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1", "n3"])
+    cluster.run()
+    cluster.delete("a")
+    result = cluster.run()
+    assert (result["errors"], result["changed"]) == ([], True)
+    assert [stored(cluster, node) for node in NODES] == [{}, {}, {}]
+    assert "managed" not in cluster.state("n1")
+
+
+def test_a_node_that_is_named_no_longer_loses_the_workload_and_its_status(
+    cluster: RmdCluster,
+) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1", "n3"])
+    cluster.run()
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n3"])
+    cluster.run()
+    assert (stored(cluster, "n1"), list(states(cluster, "a"))) == ({}, ["n3"])
+
+
+def test_one_bad_node_never_blocks_others(cluster: RmdCluster) -> None:
+    cluster.nodes["n4"] = {}
+    cluster.daemons.break_it("n1", "rmd-dead")
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["nowhere", "n1", "n4", "n3"])
+    result = cluster.run()
+    found = states(cluster, "a")
+    assert found["nowhere"]["response"] == "Fail: there is no node nowhere; correct spec.nodes"
+    assert "has no RMD daemon" in found["n4"]["response"]
+    assert "cannot connect" in found["n1"]["response"]
+    assert found["n3"]["response"] == "Success: 200"
+    assert cluster.condition("a") == ("False", "NotFound")
+    assert [error["name"] for error in result["errors"]] == ["n1"]
+    cluster.daemons.mend()
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1", "n3"])
+    cluster.run()
+    assert cluster.condition("a") == ("True", "Configured")
+
+
+def test_too_few_daemons_fail_the_run_and_keep_its_results(
+    cluster: RmdCluster, tmp_path: Path
+) -> None:
+    for node in ("n1", "n2"):
+        cluster.daemons.break_it(node, "rmd-dead")
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n3"])
+    with pytest.raises(WattwiseError, match="Only 1 of 3"):
+        cluster.run(min_success=0.5, path=str(tmp_path / "rmd.json"))
+    assert stored(cluster, "n3") == {"a": ["1"]}
+    assert (tmp_path / "rmd.json").exists()
+
+
+def test_a_lost_daemon_keeps_what_was_read_of_it(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    cluster.daemons.break_it("n1", "rmd-dead")
+    cluster.run()
+    state = cluster.state("n1")
+    assert (list(state["workloads"]), state["managed"]) == (["a"], ["a"])
+    assert state["conditions"][0]["status"] == "False"
+    assert states(cluster, "a")["n1"]["cosName"] == "1-guarantee"
+
+
+def test_conflicts_are_told_on_both_before_anything_is_written(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1", "2"], cache=CACHE, nodes=["n1"])
+    cluster.put("b", coreIds=["2-3"], cache=CACHE, nodes=["n1", "n3"])
+    before = cluster.daemons.writes()
+    cluster.run()
+    assert stored(cluster, "n1") == {}
+    for name, other in (("a", "b"), ("b", "a")):
+        assert cluster.condition(name, "Conflicting") == ("True", "SharedCpus")
+        assert f"CPU 2 is wanted by '{other}' as well" in states(cluster, name)["n1"]["response"]
+    assert cluster.daemons.writes() == before + 1
+    assert stored(cluster, "n3") == {"b": ["2-3"]}
+    cluster.put("b", coreIds=["3"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    assert cluster.condition("a", "Conflicting") == ("False", "NoConflict")
+    assert set(stored(cluster, "n1")) == {"a", "b"}
+
+
+def test_who_has_the_cpu_keeps_it(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1", "2"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    cluster.put("b", coreIds=["2"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    assert stored(cluster, "n1") == {"a": ["1", "2"]}
+    assert cluster.condition("a") == ("True", "Configured")
+    assert cluster.condition("a", "Conflicting")[0] == "True"
+    assert cluster.condition("b") == ("False", "Conflict")
+
+
+def test_names_in_two_namespaces_do_not_collide(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
+    cluster.put("a", "team", coreIds=["2"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    assert stored(cluster, "n1") == {"a": ["1"], "team/a": ["2"]}
+    cluster.delete("a", "team")
+    cluster.run()
+    assert stored(cluster, "n1") == {"a": ["1"]}
+
+
+def test_workloads_of_others_stay(cluster: RmdCluster) -> None:
+    foreign = {"name": "theirs", "core_ids": ["9"], "cache": CACHE}
+    target = [{"name": "n1", "endpoint": cluster.daemons.endpoint("n1")}]
+    apply_workloads({"targets": target, "workload": foreign})
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    cluster.delete("a")
+    cluster.run()
+    assert stored(cluster, "n1") == {"theirs": ["9"]}
+    assert cluster.state("n1")["workloads"]["theirs"]["Core IDs"] == "9"
+
+
+def test_nodes_are_selected_together_with_the_configuration_s_labels(cluster: RmdCluster) -> None:
+    cluster.nodes = {
+        "n1": {"label1": "x", "label2": "x", "label0": "x"},
+        "n2": {"label1": "x", "label2": "x"},
+        "n3": {"label0": "x", "label1": "x", "label2": "x"},
+    }
+    cluster.configs = [
+        {
+            "metadata": {"name": "rmdconfig"},
+            "spec": {"rmdNodeSelector": {"label0": "x", "label1": "x"}},
+        }
+    ]
+    cluster.put(
+        "a", coreIds=["1"], cache=CACHE, nodes=["n2"], nodeSelector={"label1": "x", "label2": "x"}
+    )
+    cluster.run()
+    assert list(states(cluster, "a")) == ["n1", "n3"]
+    del cluster.nodes["n3"]["label2"]
+    cluster.run()
+    assert (list(states(cluster, "a")), stored(cluster, "n3")) == (["n1"], {})
+
+
+def test_the_shapes_of_both_versions_mean_the_same(cluster: RmdCluster) -> None:
+    pstate = {"ratio": "1.5", "monitoring": "on"}
+    cluster.put("a", coreIds=["1"], cache=CACHE, pstate=pstate, nodes=["n1"])
+    cluster.run()
+    before = cluster.daemons.writes()
+    cluster.put("a", coreIds=["1"], rdt={"cache": CACHE}, plugins={"pstate": pstate}, nodes=["n1"])
+    assert cluster.run()["changed"] is False
+    assert cluster.daemons.writes() == before
+    words = cluster.state("n1")["workloads"]["a"]
+    assert (words["P-State Ratio"], words["P-State Monitoring"]) == ("1.500000", "on")
+
+
+def test_a_refused_workload_is_told_with_what_the_words_mean(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache={"max": 11, "min": 11}, nodes=["n1"])
+    cluster.run()
+    assert states(cluster, "a")["n1"] == {"response": "Fail: Not enough cache left on cache_id 0"}
+    assert cluster.condition("a") == ("False", "Refused")
+    message = cluster.status("a")["conditions"][0]["message"]
+    assert "n1: HTTP 500" in message and "longest run 10" in message
+
+
+def test_what_cannot_be_understood_is_told_and_left_as_it_is(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    cluster.put("a", coreIds=["one"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    assert cluster.condition("a") == ("False", "Invalid")
+    assert stored(cluster, "n1") == {"a": ["1"]}
+
+
+def test_a_workload_that_names_no_node_says_so(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache=CACHE)
+    cluster.run()
+    assert cluster.condition("a") == ("False", "NoNode")
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_daemon_that_lost_its_database_gets_everything_again(
+    cluster: RmdCluster, node: str
+) -> None:
+    for number, name in enumerate("abc", 1):
+        cluster.put(name, coreIds=[str(number)], cache=CACHE, nodes=[node])
+    cluster.run()
+    cluster.daemons.restart(node, loses_database=True)
+    cluster.put("b", coreIds=["5"], cache={"max": 3, "min": 1}, nodes=[node])
+    cluster.delete("c")
+    result = cluster.run()
+    assert (result["errors"], result["changed"]) == ([], True)
+    assert stored(cluster, node) == {"a": ["1"], "b": ["5"]}
+    assert len(cluster.daemons[node].hardware.resctrl.groups) == 3
+    assert cluster.run()["changed"] is False
+
+
+def test_orphans_that_fill_a_pool_are_explained(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1"], cache={"max": 10, "min": 10}, nodes=["n1"])
+    cluster.run()
+    cluster.daemons.restart("n1", loses_database=True)
+    cluster.run()
+    message = cluster.status("a")["conditions"][0]["message"]
+    assert "The daemon lost its database" in message
+
+
+def test_daemons_that_restart_at_random_end_in_the_desired_state(cluster: RmdCluster) -> None:
+    chance = random.Random(4)
+    nodes = NODES[::2]
+    cluster.nodes = {name: {} for name in nodes}
+    wanted: dict[str, dict[str, t.Any]] = {}
+    for _run in range(200):
+        for node in nodes:
+            if chance.random() < 0.3:
+                cluster.daemons.restart(node, loses_database=chance.random() < 0.7)
+        name = chance.choice("abcd")
+        if chance.random() < 0.3 and name in wanted:
+            del wanted[name]
+            cluster.delete(name)
+        else:
+            first = 1 + 2 * "abcd".index(name)
+            cores = [str(core) for core in range(first, first + chance.choice([1, 2]))]
+            most = chance.choice([0, 1, 2])
+            wanted[name] = {
+                "coreIds": cores,
+                "cache": {"max": most, "min": min(most, chance.choice([1, 2]))},
+                "nodes": chance.sample(nodes, chance.choice([1, 2])),
+            }
+            cluster.put(name, **wanted[name])
+        result = cluster.run()
+        assert result["errors"] == []
+        for node in nodes:
+            here = {key: spec for key, spec in wanted.items() if node in spec["nodes"]}
+            assert stored(cluster, node) == {key: spec["coreIds"] for key, spec in here.items()}
+            groups = set(cluster.daemons[node].hardware.resctrl.groups) - {ROOT}
+            assert groups == {item.cos_name for item in cluster.daemons[node].workloads.values()}
+    before = cluster.daemons.writes()
+    assert (cluster.run()["changed"], cluster.daemons.writes()) == (False, before)
+
+
+# --- where daemons are ----------------------------------------------------------------------------
+
+
+def pod(
+    node: str, ready: bool = True, port: int | None = 8081, **status: t.Any
+) -> dict[str, t.Any]:
+    ports = [{"containerPort": port}] if port else []
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {
+        "metadata": {"name": f"rmd-{node}"},
+        "spec": {"nodeName": node, "containers": [{"name": "rmd", "ports": ports}]},
+        "status": {"conditions": conditions, **(status or {"podIP": "10.0.0.1"})},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoint", "problem"),
+    [
+        (pod("n1"), "http://10.0.0.1:8081", ""),
+        (pod("n1", port=8443), "https://10.0.0.1:8443", ""),
+        (pod("n1", podIPs=[{"ip": "10.0.0.2"}]), "http://10.0.0.2:8081", ""),
+        (pod("n1", podIP="fd00::1"), "http://[fd00::1]:8081", ""),
+        (pod("n1", ready=False), "", "is not ready"),
+        (pod("n1", port=None), "", "no address or no port"),
+        (pod("n1", podIP=""), "", "no address or no port"),
+    ],
+)
+def test_the_address_of_a_daemon_is_that_of_its_pod(
+    given: dict[str, t.Any], endpoint: str, problem: str
+) -> None:
+    daemon = daemons_of([{"metadata": {"name": "n1"}}], [given], {})["n1"]
+    assert daemon.endpoint == endpoint
+    assert problem in daemon.problem
+
+
+def test_endpoints_of_the_inventory_come_first() -> None:
+    nodes = [{"metadata": {"name": "n1"}}]
+    found = daemons_of(nodes, [pod("n1", ready=False)], {"n1": "http://x:1", "gone": "http://y:1"})
+    assert {name: daemon.endpoint for name, daemon in found.items()} == {"n1": "http://x:1"}
