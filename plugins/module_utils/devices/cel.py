@@ -54,32 +54,20 @@ class SelectorError(Exception):
 
 @dataclass(frozen=True)
 class Selector:
-    """A compiled expression, with what it reads. Its answers are remembered by what was read."""
+    """A compiled expression, with the paths that it reads and doubts about what it says."""
 
     source: str
     reads: frozenset[Path]
     doubts: tuple[str, ...]
     equated: frozenset[Path]
     program: t.Any = field(repr=False, compare=False)
-    _known: dict[t.Hashable, bool | SelectorError] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
-    def matches(self, variables: Variables) -> bool:
-        """Whether the device whose variables these are matches. Raises SelectorError."""
-        key = tuple(_frozen(_lookup(variables, path)) for path in sorted(self.reads))
-        answer = self._known.get(key)
-        if answer is None:
-            answer = self._known[key] = self._evaluate(variables)
-        if isinstance(answer, SelectorError):
-            raise answer
-        return answer
-
-    def _evaluate(self, variables: Variables) -> bool | SelectorError:
+    def evaluate(self, variables: Variables) -> bool | SelectorError:
+        """Whether the device whose variables these are matches, or why nobody can tell."""
         given = self._with_domains(variables)
         for path in sorted(self.equated):
             # The library would call a version and a text unequal, as it does values of its own.
-            if isinstance(_lookup(given, path), dict):
+            if isinstance(lookup(given, path), dict):
                 return SelectorError(
                     f"no such overload: {path[-1]} is a version or quantity and stands in an "
                     'equation with a text; write semver("…") or quantity("…")'
@@ -92,7 +80,7 @@ class Selector:
         if isinstance(value, bool):
             return value
         reason = _one_line(value)
-        if "device" in given and any(_is_quantity(_lookup(given, path)) for path in self.reads):
+        if "device" in given and any(_is_quantity(lookup(given, path)) for path in self.reads):
             reason = (
                 f"unsupported conversion to ref.Val: (resource.Quantity) ({reason}); compare a "
                 'quantity as in device.memory.compareTo(quantity("10Gi")) >= 0'
@@ -108,7 +96,8 @@ class Selector:
         return given
 
 
-def _lookup(variables: Variables, path: Path) -> t.Any:
+def lookup(variables: Variables, path: Path) -> t.Any:
+    """The value at a path, None where there is none."""
     value: t.Any = variables
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -117,14 +106,6 @@ def _lookup(variables: Variables, path: Path) -> t.Any:
 
 def _is_quantity(value: t.Any) -> bool:
     return isinstance(value, dict) and cel_functions.QUANTITY in value
-
-
-def _frozen(value: t.Any) -> t.Hashable:
-    if isinstance(value, dict):
-        return tuple(sorted((key, _frozen(member)) for key, member in value.items()))
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_frozen, value))
-    return type(value).__name__, value
 
 
 def _one_line(error: t.Any) -> str:

@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_functions import carried
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.evaluation import Evaluations
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_classes import (
     NOT_MET,
@@ -47,15 +48,15 @@ _RULE_SELECTOR_FIELDS = ("driver", "pool", "device")
 
 @dataclass
 class Published:
-    """All devices with their taints and with the variables that selectors see, by position."""
+    """All devices with their taints and with what selectors say of them, by position."""
 
     slices: Slices
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
-    variables: list[dict[str, t.Any]] = field(default_factory=list)
+    evaluations: Evaluations = field(init=False)
 
     def __post_init__(self) -> None:
         self.taints = [published.taints for published in self.slices.published]
-        self.variables = [_variables(device) for device in self.slices.devices]
+        self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
 
     def add_rule(self, given: Given) -> None:
         """Apply a DeviceTaintRule. Raises InvalidInput: a rule keeps devices from being given."""
@@ -110,8 +111,16 @@ class DraMatcher:
 
     @cached_property
     def devices(self) -> tuple[int, ...]:
-        count = len(self.published.slices.devices)
-        return tuple(index for index in range(count) if not self.why_not(index))
+        left = [
+            index
+            for index, published in enumerate(self.published.slices.published)
+            if not published.unusable
+        ]
+        for selector in self.selectors:
+            answers = self.published.evaluations.of(selector)
+            # An error is left in, for why_not to raise.
+            left = [index for index in left if answers[index]]
+        return tuple(index for index in left if not self.why_not(index))
 
     def settled(self) -> DraMatcher:
         """The same, evaluated now, so that an error names the claim that brought the selector."""
@@ -122,15 +131,13 @@ class DraMatcher:
         unusable = self.published.slices.published[device].unusable
         if unusable:
             return unusable
-        variables = self.published.variables[device]
         for selector in self.selectors:
-            try:
-                accepted = selector.matches(variables)
-            except SelectorError as error:
+            accepted = self.published.evaluations.of(selector)[device]
+            if isinstance(accepted, SelectorError):
                 raise InvalidInput(
                     f"{self.where}: the selector {selector.source!r} fails on device "
-                    f"{self.published.slices.devices[device]}: {error}"
-                ) from error
+                    f"{self.published.slices.devices[device]}: {accepted}"
+                )
             if not accepted:
                 # A selector by driver is how this API says what the prototype had a field for.
                 by_driver = selector.reads == {("device.driver",)}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra_values
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
@@ -74,6 +75,14 @@ class Slices:
     counters: list[Counter] = field(default_factory=list)
     pools: list[tuple[str, str, frozenset[str]]] = field(default_factory=list)
     unsettled: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def positions(self) -> dict[tuple[str, str, str], int]:
+        """Positions of devices by driver, pool and name, when all slices are read."""
+        return {
+            (device.driver, device.pool, device.name): index
+            for index, device in enumerate(self.devices)
+        }
 
     def read(self, slices: t.Sequence[Given]) -> None:
         """Read all slices."""

@@ -38,14 +38,10 @@ def held_devices(given: Given, slices: Slices) -> list[Held]:
     """The devices that a claim has; those that are published no longer are nobody's concern."""
     where = "status.allocation.devices"
     devices = mapping_of(given, allocation_of(given).get("devices"), where)
-    known = {
-        (device.driver, device.pool, device.name): index
-        for index, device in enumerate(slices.devices)
-    }
     held: list[Held] = []
     for item in items_of(given, devices.get("results"), f"{where}.results"):
         driver, pool, name = (str(item.get(key)) for key in ("driver", "pool", "device"))
-        index = known.get((driver, pool, name))
+        index = slices.positions.get((driver, pool, name))
         if index is None:
             continue
         consumed = mapping_of(given, item.get("consumedCapacity"), f"{where}.consumedCapacity")

@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     Attribute,
     Scalar,
     demand_of,
+    is_of,
     parse_version,
     supply_of,
 )
@@ -55,7 +56,7 @@ def attribute(given: Given, value: t.Any, where: str) -> Attribute:
 def _scalar(given: Given, value: t.Any, kind: str, where: str) -> Scalar:
     if kind not in _SCALARS:
         raise given.error(f"{where}.{kind}", "unsupported type of attribute")
-    if type(value) is not _SCALARS[kind]:
+    if not is_of(value, _SCALARS[kind]):
         raise given.error(f"{where}.{kind}", f"{value!r} is not of this type")
     if kind == "version":
         return parse_version(str(value), f"{given}: {where}.{kind}")

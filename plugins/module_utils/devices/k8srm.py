@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_claims
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_classes import (
     Classes,
+    Devices,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
     Json,
@@ -74,7 +75,7 @@ class _Reader:
             self._classes.add_driver(given)
         for given in self._of("DeviceClass"):
             self._classes.add(given)
-        self._reader = ClaimReader(self._findings, self._classes, tuple(self._pools.devices))
+        self._reader = ClaimReader(self._findings, self._classes, Devices(self._pools.devices))
         self._claims: list[Claim] = []
         self._sources: list[Given] = []
         self._by_name: dict[tuple[str, str], int] = {}

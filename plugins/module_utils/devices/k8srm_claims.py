@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_classe
     Choice,
     Classes,
     DeviceClass,
+    Devices,
     FlatMatcher,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
@@ -28,7 +29,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Alternative,
     Claim,
     Constraint,
-    Device,
     Request,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import ACCESS_MODES
@@ -57,7 +57,7 @@ class ClaimReader:
 
     findings: Findings
     classes: Classes
-    devices: tuple[Device, ...]
+    devices: Devices
     matchers: list[FlatMatcher] = field(default_factory=list)
     asked: list[list[list[Asked]]] = field(default_factory=list)
     _by_choices: dict[tuple[Choice, ...], int] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
     SelectorError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_functions import carried
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.evaluation import Evaluations
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
     Findings,
     Given,
@@ -57,39 +58,50 @@ class Choice:
         return Choice(both, self.selectors + more)
 
 
+class Devices:
+    """All devices with what selectors say of them, by position."""
+
+    def __init__(self, devices: t.Sequence[Device]) -> None:
+        self.devices = tuple(devices)
+        self.evaluations = Evaluations(
+            [
+                {"device": {name: carried(value) for name, value in device.attributes.items()}}
+                for device in devices
+            ]
+        )
+
+
 @dataclass(frozen=True)
 class FlatMatcher:
     """Which devices one of several choices accepts: model.Matcher for the prototype."""
 
     choices: tuple[Choice, ...]
-    pool: tuple[Device, ...] = field(repr=False)
+    known: Devices = field(repr=False)
 
     @cached_property
     def devices(self) -> tuple[int, ...]:
-        return tuple(index for index in range(len(self.pool)) if not self.why_not(index))
+        return tuple(index for index in range(len(self.known.devices)) if not self.why_not(index))
 
     def why_not(self, device: int) -> str:
         reason = WRONG_DRIVER
         for choice in self.choices:
-            found = _why_not(choice, self.pool[device])
+            found = self._choice_why_not(choice, device)
             if not found:
                 return ""
             # What came closest says most.
             reason = found if reason == WRONG_DRIVER else reason
         return reason
 
-
-def _why_not(choice: Choice, device: Device) -> str:
-    if choice.drivers is not None and device.driver not in choice.drivers:
-        return WRONG_DRIVER
-    variables = {"device": {name: carried(value) for name, value in device.attributes.items()}}
-    try:
+    def _choice_why_not(self, choice: Choice, device: int) -> str:
+        if choice.drivers is not None and self.known.devices[device].driver not in choice.drivers:
+            return WRONG_DRIVER
         for selector in choice.selectors:
-            if not selector.matches(variables):
+            accepted = self.known.evaluations.of(selector)[device]
+            if isinstance(accepted, SelectorError):
+                return f"{EVALUATION_FAILED}{accepted}"
+            if not accepted:
                 return NOT_MET
-    except SelectorError as error:
-        return f"{EVALUATION_FAILED}{error}"
-    return ""
+        return ""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     Attribute,
     Quantity,
     demand_of,
+    is_of,
     parse_version,
     rounded_up,
     supply_of,
@@ -192,7 +193,7 @@ def _attribute(given: Given, item: Json, where: str) -> Attribute:
     simple = {"stringValue": str, "string": str, "intValue": int, "int": int, "boolValue": bool}
     simple["bool"] = bool
     if kind in simple:
-        if type(value) is not simple[kind]:
+        if not is_of(value, simple[kind]):
             raise given.error(f"{where}.{kind}", f"{value!r} is not of this type")
         return t.cast(Attribute, value)
     if kind in ("quantityValue", "quantity"):

@@ -77,6 +77,11 @@ def parse_version(text: str, where: str) -> Version:
     return Version(int(match[1]), int(match[2]), int(match[3]), prerelease)
 
 
+def is_of(value: t.Any, kind: type) -> bool:
+    """Whether a value is of a type; a truth value is no whole number."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
 def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
     """The values of an attribute with their types; one for a scalar, each item of a list.
 
