@@ -23,7 +23,7 @@ options:
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
   - wattwise.kube.attributes.info_module
-  - wattwise.kube.attributes.action_group
+  - wattwise.kube.attributes
 """
 
 EXAMPLES = r"""

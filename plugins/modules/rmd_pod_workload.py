@@ -60,7 +60,7 @@ options:
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
   - wattwise.kube.attributes.changing_module
-  - wattwise.kube.attributes.action_group
+  - wattwise.kube.attributes
 """
 
 EXAMPLES = r"""
@@ -74,6 +74,14 @@ EXAMPLES = r"""
     cpusets: "{{ read.containers }}"
     node_names:
       - "{{ inventory_hostname }}"
+  delegate_to: localhost
+
+- name: Keep them, and end the pods whose workloads daemons refuse, as the RMD operator did
+  wattwise.kube.rmd_pod_workload:
+    cpusets: "{{ read.containers }}"
+    node_names:
+      - "{{ inventory_hostname }}"
+    terminate_refused: true
   delegate_to: localhost
 """
 
