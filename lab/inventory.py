@@ -46,10 +46,13 @@ def write(state: LabState, settings: LabSettings) -> None:
     state.inventory.touch(mode=0o600)
     state.inventory.write_text(
         "# What an operator would write for this cluster; made by `python -m lab up`.\n"
-        + yaml.dump(
-            inventory(state, settings, machines), Dumper=_Dumper, sort_keys=False, width=200
-        )
+        + as_yaml(inventory(state, settings, machines))
     )
+
+
+def as_yaml(document: JsonObject) -> str:
+    """An inventory as text, with tags where Ansible must not template."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=200)
 
 
 def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine]) -> JsonObject:

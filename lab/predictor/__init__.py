@@ -26,7 +26,15 @@ from lab.predictor.repository import (
 from lab.process import REPOSITORY, Service
 from lab.state import LabSettings, LabState
 
-__all__ = ["accuracy_file", "environment_python", "infer_url", "prepare", "services", "train"]
+__all__ = [
+    "accuracy_file",
+    "environment_python",
+    "infer_url",
+    "prepare",
+    "serves",
+    "services",
+    "train",
+]
 
 NAME = "predictor"
 
@@ -51,7 +59,7 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
                 "start",
                 str(models_folder(state)),
             ),
-            ready=lambda: _serves(port, list(SERVER_TYPES)),
+            ready=lambda: serves(port, list(SERVER_TYPES)),
             environment={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
     ]
@@ -104,7 +112,7 @@ def environment_python() -> Path:
     return python
 
 
-def _serves(port: int, models: Sequence[str]) -> bool:
+def serves(port: int, models: Sequence[str]) -> bool:
     """Whether every model is loaded: the server calls itself ready before it loads the first."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
     try:

@@ -24,16 +24,21 @@ def install(trained: Path, server_types: Sequence[str], folder: Path) -> None:
     """Copy the trained models into MLServer's layout, and their accuracy beside them."""
     folder.mkdir(mode=0o700, exist_ok=True)
     for server_type in server_types:
-        model = folder / server_type
-        model.mkdir(exist_ok=True)
-        shutil.copyfile(trained / f"{server_type}.joblib", model / "model.joblib")
-        settings = {
-            "name": server_type,
-            "implementation": "mlserver_sklearn.SKLearnModel",
-            "parameters": {"uri": "./model.joblib", "version": MODEL_VERSION},
-        }
-        (model / "model-settings.json").write_text(json.dumps(settings, indent=2) + "\n")
+        shutil.copyfile(trained / f"{server_type}.joblib", model_file(folder, server_type))
     shutil.copyfile(trained / ACCURACY_FILE, folder / ACCURACY_FILE)
+
+
+def model_file(folder: Path, name: str) -> Path:
+    """Make the folder of a model with its settings; return where its file goes."""
+    model = folder / name
+    model.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "name": name,
+        "implementation": "mlserver_sklearn.SKLearnModel",
+        "parameters": {"uri": "./model.joblib", "version": MODEL_VERSION},
+    }
+    (model / "model-settings.json").write_text(json.dumps(settings, indent=2) + "\n")
+    return model / "model.joblib"
 
 
 def write_server_settings(folder: Path, port: int) -> None:

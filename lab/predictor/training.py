@@ -83,11 +83,17 @@ def draw_samples(server_type: str, count: int, generator: np.random.Generator) -
     return Samples(inputs, measured, nominal)
 
 
-def fit(samples: Samples) -> Any:
-    """A regressor that is continuous, as power is: trees would give the placer false steps."""
+def fit(samples: Samples, beyond_cpu: str = "constant") -> Any:
+    """A regressor that is continuous, as power is: trees would give the placer false steps.
+
+    `beyond_cpu` is how it goes on past the samples' CPU use, as SplineTransformer names it. What
+    was the same in all samples has no part in it.
+    """
+    knots = ((CPU_KNOTS, beyond_cpu), (INLET_KNOTS, "constant"), (DELTA_P_KNOTS, "constant"))
     inputs = [
-        (SplineTransformer(n_knots=knots, degree=1, extrapolation="constant"), [column])
-        for column, knots in enumerate((CPU_KNOTS, INLET_KNOTS, DELTA_P_KNOTS))
+        (SplineTransformer(n_knots=count, degree=1, extrapolation=beyond), [column])
+        for column, (count, beyond) in enumerate(knots)
+        if np.ptp(samples.inputs[:, column]) > 0
     ]
     model = make_pipeline(
         make_column_transformer(*inputs),

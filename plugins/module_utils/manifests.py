@@ -100,7 +100,9 @@ def in_phases(manifests: t.Sequence[Manifest]) -> list[list[Manifest]]:
 def _parse_yaml(text: str, where: str) -> list[t.Any]:
     yaml = require("yaml", "PyYAML")
     try:
-        return [document for document in yaml.safe_load_all(text) if document is not None]
+        # The loader in C reads a thousand objects in a tenth of the time.
+        documents = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return [document for document in documents if document is not None]
     except yaml.YAMLError as error:
         raise InvalidInput(f"{where}: not YAML: {' '.join(str(error).split())}") from error
 

@@ -18,20 +18,13 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
-from support import ansible_yaml
+from support import ansible_yaml, pages
 from support.report_documents import Case, write
 from support.wao import node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
-PAGES = [
-    str(path.relative_to(ROOT))
-    for path in (
-        ROOT / "README.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-        *(ROOT / "roles" / role / "README.md" for role in ROLES),
-    )
-]
+PAGES = pages.pages()
 # Of the playbooks themselves, not of a role.
 OTHER_VARIABLES = {
     "wattwise_kubeconfig",
@@ -43,7 +36,6 @@ OTHER_VARIABLES = {
     "teardown_everything_of",
 }
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _NAME = re.compile(r"\bwattwise\.kube\.(\w+)")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
@@ -51,12 +43,14 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 
 @cache
 def text_of(page: str) -> str:
-    return (ROOT / page).read_text(encoding="utf-8")
+    return pages.text_of(page)
 
 
 def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of this language."""
-    return [body for name, body in _BLOCK.findall(text_of(page)) if name == language]
+    return [
+        block.text for block in pages.blocks() if (block.page, block.language) == (page, language)
+    ]
 
 
 def examples() -> Iterator[Any]:
@@ -172,6 +166,41 @@ def test_every_part_of_the_collection_is_in_the_readme() -> None:
     parts += [path.stem for path in (ROOT / "plugins" / "inventory").glob("*.py")]
     assert not [name for name in parts if f"`wattwise.kube.{name}`" not in text]
     assert not [role for role in ROLES if f"[`{role}`](roles/{role}/README.md)" not in text]
+
+
+def test_every_module_has_its_place_in_the_picture() -> None:
+    text = text_of("docs/modules.md")
+    modules = [path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")]
+    assert not [name for name in modules if f"| `wattwise.kube.{name}` |" not in text]
+
+
+def test_every_page_is_in_the_index() -> None:
+    text = text_of("docs/README.md")
+    names = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"]
+    assert not [name for name in names if f"({name})" not in text]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "rbac").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_the_readme_of_a_role_names_the_rights_that_its_manifest_gives(path: Path) -> None:
+    if path.stem not in ROLES:
+        assert path.stem in ("account", "teardown")
+        return
+    table = rows(section(f"roles/{path.stem}/README.md", "## Rights")) + core_rows(path.stem)
+    for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for rule in manifest.get("rules") or []:
+            for resource in rule["resources"]:
+                told = [verbs for _group, resources, verbs in table if f"`{resource}`" in resources]
+                named = set(re.findall(r"\w+", " ".join(told)))
+                assert set(rule["verbs"]) <= named, resource
+
+
+def core_rows(role: str) -> list[list[str]]:
+    """Those rows about rights whose first cell is the word core, which is no code."""
+    lines = section(f"roles/{role}/README.md", "## Rights").splitlines()
+    core = [line for line in lines if line.startswith(("| core", "| the groups"))]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in core]
 
 
 def test_the_tests_that_show_a_deviation_exist() -> None:

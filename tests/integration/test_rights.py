@@ -1,0 +1,207 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each role runs with exactly the rights that docs/rbac gives it, on an API server with RBAC."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
+from lab import inventory, workload
+from lab.api import Api
+from lab.inventory import CLUSTER
+from lab.machines import build_machines
+from support.lab import RunningLab
+from support.playbook import PlaybookRun, run_playbook
+from support.recording_proxy import Proxy, Right, recording_proxy
+
+Json = dict[str, t.Any]
+
+RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac"
+ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
+# Right → why it is given although nothing here uses it.
+UNUSED = {
+    Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
+    Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many objects are listed, a few are got",
+    Right("", "nodes", "list"): "of role placement: many nodes are listed, a few are got",
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """The service account of docs/rbac, which at first may do nothing."""
+
+    lab: RunningLab
+    proxy: Proxy
+    kubeconfig: Path
+    folder: Path
+
+    def may(self, role: str, without: Right | None = None) -> set[tuple[Right, ...]]:
+        """Give it the rights of a role and no other; return them as alternatives, by API group."""
+        for path in RBAC.glob("*.yaml"):
+            if path.stem != "account":
+                self._manifests(read(path), "absent")
+        manifests = read(RBAC / f"{role}.yaml")
+        for manifest in manifests:
+            if without is not None and "rules" in manifest:
+                manifest["rules"] = [rule for rule in manifest["rules"] if not has(rule, without)]
+        self._manifests(manifests, "present")
+        return {right for item in manifests for rule in item.get("rules", []) for right in of(rule)}
+
+    def _manifests(self, manifests: list[Json], state: str) -> None:
+        apply({"kubeconfig": self.lab.kubeconfig, "manifests": manifests, "state": state})
+
+    def play(self, playbook: str | list[t.Any], *arguments: str) -> PlaybookRun:
+        self.proxy.forget()
+        return run_playbook(
+            playbook,
+            self.folder,
+            *("-i", str(self.lab.state.inventory), "-e", f"wattwise_run_dir={self.folder}"),
+            *("-e", f"wattwise_kubeconfig={self.kubeconfig}", *arguments),
+        )
+
+
+def read(path: Path) -> list[Json]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def has(rule: Json, right: Right) -> bool:
+    return right in [alternative for rights in of(rule) for alternative in rights]
+
+
+def of(rule: Json) -> Iterator[tuple[Right, ...]]:
+    """The rights of a rule: one for each resource and verb, in any of the rule's API groups."""
+    for resource in rule["resources"]:
+        for verb in rule["verbs"]:
+            yield tuple(Right(group, resource, verb) for group in rule["apiGroups"])
+
+
+@pytest.fixture
+def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
+    """On a cluster from which everything of ours was removed."""
+    run = run_playbook(
+        "wattwise.kube.teardown",
+        tmp_path,
+        *("-i", str(whole_lab.state.inventory), "-e", f"teardown_everything_of={CLUSTER}"),
+    )
+    assert run.returncode == 0, run.output
+    apply({"kubeconfig": whole_lab.kubeconfig, "manifests": read(RBAC / "account.yaml")})
+    with Api(whole_lab.state.kubeconfig) as api:
+        asked = {"spec": {"expirationSeconds": 3600}}
+        token = api.request("POST", ACCOUNT, asked)["status"]["token"]
+        server = api.server
+    authority = str(whole_lab.state.ca_certificate)
+    with recording_proxy(server, authority) as proxy:
+        path = tmp_path / "account.kubeconfig"
+        path.write_text(json.dumps(kubeconfig(proxy.server, token)))
+        yield Account(whole_lab, proxy, path, tmp_path)
+
+
+def kubeconfig(server: str, token: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "wattwise",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "wattwise", "context": {"cluster": "c", "user": "u"}}],
+    }
+
+
+def assert_exactly(account: Account, granted: set[tuple[Right, ...]], used: set[Right]) -> None:
+    """Nothing was refused, and no right was given in vain."""
+    assert account.proxy.refused == []
+    covered = {alternative for rights in granted for alternative in rights}
+    assert used <= covered
+    vain = {rights for rights in granted if not used.intersection(rights)}
+    assert {rights[0] for rights in vain} <= UNUSED.keys()
+
+
+def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: RunningLab) -> None:
+    """One story, because each role needs what the one before made."""
+    granted = account.may("crds")
+    run = account.play("wattwise.kube.site", "--tags", "crds")
+    assert run.returncode == 0, run.output
+    assert_exactly(account, granted, set(account.proxy.used))
+
+    granted = account.may("node_configs")
+    run = account.play("wattwise.kube.site", "--tags", "node_configs")
+    assert run.returncode == 0, run.output
+    used = set(account.proxy.used)
+    fewer = ("-i", str(smaller_inventory(whole_lab, account.folder)))
+    run = account.play("wattwise.kube.site", "--tags", "node_configs", *fewer)
+    assert run.returncode == 0, run.output
+    assert_exactly(account, granted, used | account.proxy.used)
+
+    with waiting_pods(whole_lab):
+        granted = account.may("observe")
+        run = account.play("wattwise.kube.observe")
+        assert run.returncode == 0, run.output
+        assert_exactly(account, granted, set(account.proxy.used))
+
+        account.may("placement", without=Right("", "pods/binding", "create"))
+        run = account.play(placement())
+        assert run.returncode != 0
+        assert "Not one of 2 bindings succeeded" in run.output
+        assert 'cannot create resource "pods/binding"' in run.output
+        used = set(account.proxy.used)
+        granted = account.may("placement")
+        run = account.play(placement())
+        assert run.returncode == 0, run.output
+        # The pod that fits nowhere was told so by the run before.
+        assert_exactly(account, granted, used | account.proxy.used)
+
+    granted = account.may("teardown")
+    run = account.play("wattwise.kube.teardown", "-e", f"teardown_everything_of={CLUSTER}")
+    assert run.returncode == 0, run.output
+    assert_exactly(account, granted, set(account.proxy.used))
+
+
+@contextlib.contextmanager
+def waiting_pods(lab: RunningLab) -> Iterator[None]:
+    """Two pods that can be placed, and one that fits nowhere."""
+    with Api(lab.state.kubeconfig) as api:
+        workload.make_namespace(api)
+        workload.delete_pods(api, lab.settings)
+        pods = workload.demo_pods(3, seed=1)
+        pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
+        workload.create_pods(api, pods, "wattwise")
+        yield
+        workload.delete_pods(api, lab.settings)
+
+
+def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
+    """The inventory without a rack and, in another one, the machines of one architecture."""
+    machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
+    document = inventory.inventory(lab.state, lab.settings, machines)
+    variables = document["clusters"]["hosts"][CLUSTER]
+    for name in ("node_configs_secrets", "node_configs_templates"):
+        del variables[name][-1]
+    [first, *_others] = variables["node_configs_templates"]
+    first["spec"]["nodeSelector"]["matchLabels"]["kubernetes.io/arch"] = "amd64"
+    path = folder / "fewer.yml"
+    path.write_text(inventory.as_yaml(document))
+    return path
+
+
+def placement() -> list[Json]:
+    """The role alone: playbook place reads the machines before it."""
+    options = {"kubeconfig": "{{ wattwise_kubeconfig }}"}
+    return [
+        {
+            "hosts": "clusters",
+            "connection": "local",
+            "gather_facts": False,
+            "module_defaults": {"group/wattwise.kube.wattwise": options},
+            "roles": ["wattwise.kube.placement"],
+        }
+    ]
