@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import typing as t
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -243,14 +246,29 @@ PACKED = message(3, varint(2) + varint(300))
 ONE_BY_ONE = message(3, 300) + message(3, 2)
 
 
+@dataclass
+class Kubelet:
+    """A gRPC server on kubelet's socket below ``root``, which gives ``answer``."""
+
+    root: Path
+    answer: bytes
+
+
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[list[bytes]]:
-    """A gRPC server on kubelet's socket below ``tmp_path``, which gives the last of the answers."""
-    answers = [pod_resources(PACKED)]
-    socket = tmp_path / "var" / "lib" / "kubelet" / "pod-resources" / "kubelet.sock"
+def kubelet() -> Iterator[Kubelet]:
+    # Not tmp_path: the path of a Unix socket has 107 characters at the most.
+    with tempfile.TemporaryDirectory() as root:
+        served = Kubelet(Path(root), pod_resources(PACKED))
+        with _serving(served):
+            yield served
+
+
+@contextmanager
+def _serving(kubelet: Kubelet) -> Iterator[None]:
+    socket = kubelet.root / "var" / "lib" / "kubelet" / "pod-resources" / "kubelet.sock"
     socket.parent.mkdir(parents=True)
     handlers: dict[str, t.Any] = {
-        "List": grpc.unary_unary_rpc_method_handler(lambda asked, context: answers[-1])
+        "List": grpc.unary_unary_rpc_method_handler(lambda asked, context: kubelet.answer)
     }
     server = grpc.server(ThreadPoolExecutor(max_workers=1))
     server.add_generic_rpc_handlers(
@@ -258,30 +276,26 @@ def kubelet(tmp_path: Path) -> Iterator[list[bytes]]:
     )
     server.add_insecure_port(f"unix:{socket}")
     server.start()
-    yield answers
+    yield
     server.stop(None).wait()
 
 
 @pytest.mark.parametrize("cpus", [PACKED, ONE_BY_ONE])
-def test_kubelet_is_asked_on_its_socket(tmp_path: Path, kubelet: list[bytes], cpus: bytes) -> None:
-    kubelet.append(pod_resources(cpus))
-    assert cpus_of(tmp_path, pod(), source="pod_resources") == [2, 300]
+def test_kubelet_is_asked_on_its_socket(kubelet: Kubelet, cpus: bytes) -> None:
+    kubelet.answer = pod_resources(cpus)
+    assert cpus_of(kubelet.root, pod(), source="pod_resources") == [2, 300]
 
 
-def test_a_container_that_kubelet_gave_no_cpus_says_so(
-    tmp_path: Path, kubelet: list[bytes]
-) -> None:
-    kubelet.append(pod_resources(b""))
-    reason, detail = error_of(tmp_path, pod(), source="pod_resources")
+def test_a_container_that_kubelet_gave_no_cpus_says_so(kubelet: Kubelet) -> None:
+    kubelet.answer = pod_resources(b"")
+    reason, detail = error_of(kubelet.root, pod(), source="pod_resources")
     assert (reason, "names no CPUs of its own" in detail) == ("not_found", True)
 
 
 @pytest.mark.parametrize("answer", [b"\x0d", b"\x0a\xff", b"\x0a\x05ab"])
-def test_an_answer_that_is_none_is_malformed(
-    tmp_path: Path, kubelet: list[bytes], answer: bytes
-) -> None:
-    kubelet.append(answer)
-    reason, _detail = error_of(tmp_path, pod(), source="pod_resources")
+def test_an_answer_that_is_none_is_malformed(kubelet: Kubelet, answer: bytes) -> None:
+    kubelet.answer = answer
+    reason, _detail = error_of(kubelet.root, pod(), source="pod_resources")
     assert reason == "malformed"
 
 
@@ -290,9 +304,9 @@ def test_a_socket_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert (reason, "there is no socket" in detail) == ("not_found", True)
 
 
-def test_a_kubelet_that_refuses_says_what(tmp_path: Path, kubelet: list[bytes]) -> None:
-    kubelet.append(t.cast("bytes", None))
-    reason, detail = error_of(tmp_path, pod(), source="pod_resources")
+def test_a_kubelet_that_refuses_says_what(kubelet: Kubelet) -> None:
+    kubelet.answer = t.cast("bytes", None)
+    reason, detail = error_of(kubelet.root, pod(), source="pod_resources")
     assert reason == "server_error"
     assert "kubelet.sock" in detail
 
