@@ -144,6 +144,13 @@ SCHEMAS: dict[str, Schema] = {
         },
         {
             "gap": {"type": "number"},
+            "moves": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["namespace", "pod", "from_node", "to_node"],
+                },
+            },
             "preference_watts": {"type": "number"},
             "proven": {"type": "boolean"},
             "method": {"type": "string"},

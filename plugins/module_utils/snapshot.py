@@ -31,6 +31,7 @@ Trim = t.Callable[[Object], Object]
 WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
 _FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _RMD = "/apis/intel.com/v1alpha1"
+_DEFAULT_SCHEDULER = "default-scheduler"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -73,9 +74,10 @@ def trim_node(node: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """What placing needs of a Pod: all of its spec while it waits for a node, less afterwards."""
+    """What placing needs of a Pod: all of its spec while it waits for a node or if it was placed by
+    a scheduler of its own, and may be placed anew; less of others."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
-    if not spec.get("nodeName"):
+    if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         return _identified(pod, spec=spec, status=_kept(status, "phase", "conditions"))
     containers = {
         part: [
@@ -198,7 +200,7 @@ SOURCES: t.Mapping[str, Source] = {
 
 _BY_DEFAULT = [
     *("nodes", "pods", "node_configs", "node_config_templates", "node_metrics"),
-    *("namespaces", "replica_sets"),
+    *("namespaces", "replica_sets", "pod_disruption_budgets"),
 ]
 
 SPEC = KUBERNETES.merge(

@@ -49,6 +49,7 @@ options:
       - node_metrics
       - namespaces
       - replica_sets
+      - pod_disruption_budgets
   selectors:
     description:
       - Label selectors in Kubernetes' text form, by part. That of C(rmd_pods), the pods in which

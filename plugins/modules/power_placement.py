@@ -88,6 +88,11 @@ options:
         the annotation C(podspread-rate) from their Deployment; they are found by their uid.
     type: list
     elements: dict
+  pod_disruption_budgets:
+    description:
+      - PodDisruptionBudgets with their status, with O(nodes), as the Kubernetes API gives them.
+    type: list
+    elements: dict
   scheduler_name:
     description:
       - The pods of O(snapshot) with this C(schedulerName) are placed.
@@ -190,6 +195,27 @@ options:
     choices:
       - last_resort
       - exclude
+  rebalance:
+    description:
+      - Whether to propose moves of pods that run, as they are worth once the waiting pods are
+        placed.
+      - A pod moves by being evicted and made anew. So only those are proposed that have the
+        C(schedulerName) of O(scheduler_name) and a ReplicaSet, ReplicationController or
+        StatefulSet for a controller, that no PodDisruptionBudget holds, and that neither belong to
+        a pod group nor have the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict) with
+        V(false).
+    type: bool
+    default: false
+  min_gain_watts:
+    description:
+      - Watts that each move must save, more than 0, with O(rebalance).
+    type: float
+    default: 5.0
+  max_moves:
+    description:
+      - The most moves to propose.
+    type: int
+    default: 10
   path:
     description:
       - Where to write the result as a plan document, also in check mode.
@@ -361,6 +387,20 @@ comparison:
       unplaced: 0
       watts_added: 268.5
       watts_after: 523.5
+moves:
+  description:
+    - Running pods that had better be on another node, in the order in which they are to be moved.
+      Each is allowed and saves C(gain_watts) after those before it.
+  returned: when O(rebalance) is true
+  type: list
+  elements: dict
+  sample:
+    - from_node: node-2
+      gain_watts: 12.5
+      namespace: default
+      pod: worker-7d4b9-x2x8k
+      to_node: node-1
+      uid: 5b0c2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
 path:
   description: Where the plan was written.
   returned: when O(path) is given

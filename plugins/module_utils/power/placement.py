@@ -30,12 +30,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import propose
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import can_be_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import (
     describe_answer,
     describe_comparison,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
+    instance_of,
+    read_source,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import (
     STRATEGIES,
     assignments_of,
@@ -43,7 +47,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies imp
 )
 
 # What stands in a snapshot or a file already, beside the nodes.
-_PARTS = ("pods", "running", "namespaces", "replica_sets")
+_PARTS = ("pods", "running", "namespaces", "replica_sets", "pod_disruption_budgets")
 
 SPEC = ArgumentSpec(
     {
@@ -55,6 +59,7 @@ SPEC = ArgumentSpec(
         "running": {"type": "list", "elements": "dict"},
         "namespaces": {"type": "list", "elements": "dict"},
         "replica_sets": {"type": "list", "elements": "dict"},
+        "pod_disruption_budgets": {"type": "list", "elements": "dict"},
         "scheduler_name": {"type": "str", "default": "wattwise"},
         "usage_source": {
             "type": "str",
@@ -79,6 +84,9 @@ SPEC = ArgumentSpec(
             "default": "last_resort",
             "choices": ["last_resort", "exclude"],
         },
+        "rebalance": {"type": "bool", "default": False},
+        "min_gain_watts": {"type": "float", "default": 5.0},
+        "max_moves": {"type": "int", "default": 10},
         "path": {"type": "path"},
     },
     mutually_exclusive=(
@@ -99,11 +107,15 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     InvalidInput and MissingLibrary.
     """
     parameters = _checked(SPEC.complete(parameters))
-    problem = build_problem(read_instance(parameters))
+    source = read_source(parameters)
+    problem = build_problem(instance_of(source, parameters))
     strategy = parameters["strategy"]
     answer = _feasible(solve(problem, strategy, _limits(parameters)))
     _warn_of_short_curves(answer.assignment, context)
     result: Result = describe_answer(answer)
+    if parameters["rebalance"]:
+        moves = propose(source, parameters, answer.assignment)
+        result["moves"] = [move.as_dict() for move in moves]
     if parameters["compare"]:
         result["comparison"] = describe_comparison(
             assignments_of(parameters["compare"], answer, strategy, lambda: _limits(parameters))
@@ -152,6 +164,8 @@ def _checked(parameters: Parameters) -> Parameters:
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)
     _check_range(parameters, "preference_watts", "0 watts or more", lambda value: value >= 0)
+    _check_range(parameters, "min_gain_watts", "more than 0 watts", lambda value: value > 0)
+    _check_range(parameters, "max_moves", "0 or more", lambda value: value >= 0)
     _check_range(parameters, "seed", "0 or more", lambda value: value >= 0)
     return parameters
 

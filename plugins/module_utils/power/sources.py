@@ -50,7 +50,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion impo
 Parameters = t.Mapping[str, t.Any]
 
 _FILE_KEYS = (
-    *("curves", "namespaces", "node_metrics", "nodes", "pods", "replica_sets", "running"),
+    *("curves", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
+    *("replica_sets", "running"),
 )
 
 
@@ -68,11 +69,16 @@ class Source:
     node_metrics: t.Sequence[Object] = ()
     namespaces: t.Sequence[Object] | None = None
     replica_sets: t.Sequence[Object] = ()
+    budgets: t.Sequence[Object] = ()
 
 
 def read_instance(parameters: Parameters) -> Instance:
     """The task that the completed parameters describe. Raises InvalidInput."""
-    source = _source(parameters)
+    return instance_of(read_source(parameters), parameters)
+
+
+def instance_of(source: Source, parameters: Parameters) -> Instance:
+    """The task in neutral terms. Raises InvalidInput."""
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     nodes = _read_nodes(source, parameters, assumption)
     pods, peers = _read_pods(source, assumption)
@@ -85,7 +91,8 @@ def read_instance(parameters: Parameters) -> Instance:
     return Instance(nodes, pods, rules, peers)
 
 
-def _source(parameters: Parameters) -> Source:
+def read_source(parameters: Parameters) -> Source:
+    """What the completed parameters hold or point to. Raises InvalidInput."""
     curves: Object = {}
     if parameters["curves"]:
         curves = documents.load(parameters["curves"], "curves")["curves"]
@@ -103,12 +110,18 @@ def _source(parameters: Parameters) -> Source:
         node_metrics=mappings(given.get("node_metrics"), "node_metrics"),
         namespaces=given.get("namespaces"),
         replica_sets=mappings(given.get("replica_sets"), "replica_sets"),
+        budgets=mappings(given.get("pod_disruption_budgets"), "pod_disruption_budgets"),
     )
 
 
 def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
     snapshot = documents.load(parameters["snapshot"], "snapshot")
     pods = snapshot.get("pods", [])
+    if parameters["rebalance"] and "pod_disruption_budgets" not in snapshot:
+        raise InvalidInput(
+            "rebalance: the snapshot has no pod_disruption_budgets, which say what may be moved; "
+            "include them in fleet_snapshot_info"
+        )
     return Source(
         nodes=snapshot["nodes"],
         pods=[pod for pod in pods if is_pending(pod, parameters["scheduler_name"])],
@@ -117,6 +130,7 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
         node_metrics=snapshot.get("node_metrics", []),
         namespaces=snapshot.get("namespaces"),
         replica_sets=snapshot.get("replica_sets", []),
+        budgets=snapshot.get("pod_disruption_budgets", []),
     )
 
 
