@@ -202,7 +202,8 @@ def test_a_refusing_daemon_is_heard_and_ends_the_pod_only_where_that_is_wanted(p
 
 
 @pytest.mark.parametrize(
-    "response", ["", "no answer within 10 s", "Failed to set header for http post request"]
+    "response",
+    ["", "Failed: no answer within 10 s", "Failed to set header for http post request"],
 )
 def test_deviation_an_outage_ends_no_pod(pods: Pods, response: str) -> None:
     uid = pods.add("pod-1")

@@ -217,7 +217,7 @@ def test_a_node_that_is_not_there_is_told_and_blocks_nothing(walk: Walk) -> None
     name = walk.create("rmdworkload-guaranteed-cache", nodes=["nowhere", walk.nodes[1]])
     walk.run()
     states = walk.states(name)
-    assert states["nowhere"]["response"].startswith("Fail: there is no node nowhere")
+    assert states["nowhere"]["response"].startswith("Failed: there is no node nowhere")
     assert states[walk.nodes[1]]["response"] == "Success: 200"
     [ready] = [
         item for item in walk.workload(name)["status"]["conditions"] if item["type"] == "Ready"

@@ -36,6 +36,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     asks_for_ways,
     workloads_of_pod,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import REFUSED_RESPONSE
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
 _CPUSET = {
@@ -55,8 +56,6 @@ CONDITION = "wattwise.github.io/CacheWays"
 _REPORTER = "wattwise.github.io/rmd"
 _REFUSED = Event("Warning", "CacheWaysRefused", "Configuring", _REPORTER)
 _GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
-# How a workload's state begins where the daemon itself said no; an outage begins otherwise.
-_DAEMON_REFUSED = "Fail: "
 PodKey = tuple[str, str]
 
 
@@ -210,8 +209,8 @@ def _refused_by_daemons(
     for workload in workloads:
         stored = existing.get(_key(workload))
         response = _response(workload, stored)
-        if stored and response.startswith(_DAEMON_REFUSED):
-            node, said = workload["spec"]["nodes"][0], response[len(_DAEMON_REFUSED) :].strip()
+        if stored and response.startswith(REFUSED_RESPONSE):
+            node, said = workload["spec"]["nodes"][0], response[len(REFUSED_RESPONSE) :].strip()
             refusals.append(_refusal_of(workload, f"RMD on node {node} refused: {said}"))
     return refusals
 

@@ -35,6 +35,12 @@ _LOST = (
 _UNTOUCHED = ("Failed to validate", "404:", "200:")
 
 
+# How responses begin: upstream's word where the request itself cannot be had, and another where it
+# was not tried or not answered. Pods may end over the first, never over the second.
+REFUSED_RESPONSE = "Fail: "
+FAILED_RESPONSE = "Failed: "
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What one daemon shall have, and uuids that it shall not have.
@@ -138,9 +144,14 @@ class Run:
         return step.action in _WRITING and self.outcomes[step.uuid].problem is None
 
     def _fail(self, step: Step, problem: TargetFailure) -> None:
-        self.outcomes[step.uuid].problem = problem
-        text = problem.text if isinstance(problem, Refused) else problem.detail
-        self.outcomes[step.uuid].response = f"Fail: {text}"
+        outcome = self.outcomes[step.uuid]
+        outcome.problem = problem
+        if isinstance(problem, Refused):
+            outcome.response = REFUSED_RESPONSE + problem.text
+        elif problem.reason == "refused":
+            outcome.response = REFUSED_RESPONSE + problem.detail
+        else:
+            outcome.response = FAILED_RESPONSE + problem.detail
 
     async def _check(self, steps: t.Sequence[Step]) -> None:
         """What can be known before anything is written."""

@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
     Object,
     managed_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Outcome
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import FAILED_RESPONSE, Outcome
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 
@@ -53,7 +53,7 @@ class Report:
     def fail(self, node: str, reason: str, detail: str) -> None:
         """The daemon was not asked, or did not answer; what was known of it stays."""
         stored = ((self.workload.get("status") or {}).get("workloadStates") or {}).get(node) or {}
-        self.states[node] = {**stored, "response": f"Fail: {detail}"}
+        self.states[node] = {**stored, "response": FAILED_RESPONSE + detail}
         self.failures.append((node, reason, detail))
 
     def manifest(self, problem: str = "") -> dict[str, t.Any] | None:

@@ -122,7 +122,7 @@ def test_one_bad_node_never_blocks_others(cluster: RmdCluster) -> None:
     cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["nowhere", "n1", "n4", "n3"])
     result = cluster.run()
     found = states(cluster, "a")
-    assert found["nowhere"]["response"] == "Fail: there is no node nowhere; correct spec.nodes"
+    assert found["nowhere"]["response"] == "Failed: there is no node nowhere; correct spec.nodes"
     assert "has no RMD daemon" in found["n4"]["response"]
     assert "cannot connect" in found["n1"]["response"]
     assert found["n3"]["response"] == "Success: 200"
