@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import typing as t
 from dataclasses import dataclass, field
 
@@ -121,6 +122,11 @@ class _Cluster:
     on_node: t.Mapping[str, t.Sequence[Desired]]
     problems: list[TargetError] = field(default_factory=list)
 
+    @functools.cached_property
+    def uuids(self) -> frozenset[str]:
+        """Under which the RmdWorkloads stand in daemons, wherever they are for."""
+        return frozenset(map(_uuid, self.workloads.values()))
+
     @classmethod
     def of(cls, snapshot: Object, options: Parameters) -> _Cluster:
         nodes = {node["metadata"]["name"]: node for node in snapshot["nodes"]}
@@ -160,9 +166,8 @@ class _Cluster:
         desired = self.on_node.get(node, ())
         here = {item.uuid for item in desired}
         kept = {_uuid(self.workloads[key]) for key in self.invalid if node in self.placed[key]}
-        elsewhere = {_uuid(item) for item in self.workloads.values()}
         state = self.states.get(node)
-        absent = sorted({*elsewhere, *managed_of(state)} - here - kept)
+        absent = sorted(self.uuids.union(managed_of(state)) - here - kept)
         return Wanted(
             desired,
             absent,
