@@ -87,7 +87,7 @@ def test_deviation_an_unknown_node_is_a_state_and_no_error_of_the_whole(
     cluster.put("rmd-workload-1", coreIds=["0-1"], cache=CACHE, nodes=nodes)
     assert cluster.run()["errors"] == []
     states = cluster.status("rmd-workload-1")["workloadStates"]
-    assert states["example-node.com-x"]["response"].startswith("Fail: there is no node")
+    assert states["example-node.com-x"]["response"].startswith("Failed: there is no node")
     assert states["example-node.com"]["response"] == "Success: 200"
 
 
