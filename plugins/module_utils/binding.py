@@ -192,6 +192,15 @@ def refusal(shape: Shape, node: Node) -> str | None:
     return f"node {node.name} is full: {', '.join(missing)}" if missing else None
 
 
+def check_target(kube: Kube, name: str, pod: Object) -> str | None:
+    """Why a node does not take a pod that runs elsewhere now; None where it does."""
+    node = _OpenNode.read(kube, name)
+    if node is None:
+        return f"node {name} is gone"
+    unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
+    return refusal(node.shape_of(unbound), node.node)
+
+
 @dataclass
 class _OpenNode:
     """A node as it was just read, less what this run has bound to it."""

@@ -150,7 +150,9 @@ class Kube:
                 )
                 repeatable = repeatable and not error.fields.get("permanent")
                 pause = max(pause, retry_after or 0.0)
-                patience = self._patience_seconds if self._has_answered else _FIRST_PATIENCE_SECONDS
+                patience = self._patience_seconds
+                if not self._has_answered:
+                    patience = min(patience, _FIRST_PATIENCE_SECONDS)
                 if not repeatable or waited + pause > patience:
                     raise
             self._sleep(pause)
