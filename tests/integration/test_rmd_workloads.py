@@ -241,6 +241,16 @@ def test_every_sample_of_both_versions_is_carried_out(walk: Walk) -> None:
         assert responses == {"Success: 200"}, name
 
 
+def test_the_api_knows_how_many_ways_a_node_offers(walk: Walk) -> None:
+    walk.create("rmdworkload-guaranteed-cache")
+    walk.run()
+    for node in walk.nodes:
+        status = walk.kube.get(f"/api/v1/nodes/{node}")["status"]
+        # two caches with ten guaranteed ways each, less the two of the workload on its own cache
+        assert status["capacity"]["intel.com/l3_cache_ways"] == "18"
+        assert status["allocatable"]["intel.com/l3_cache_ways"] == "18"
+
+
 def test_upstream_s_operator_is_found_and_named(walk: Walk, namespace: str) -> None:
     container = {"name": "operator", "image": "intel-rmd-operator:latest"}
     labels = {"name": "intel-rmd-operator"}

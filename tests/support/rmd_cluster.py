@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.rmd import RmdDaemons
 
@@ -27,6 +28,12 @@ class RmdCluster:
     workloads: dict[str, Object] = field(default_factory=dict)
     states: dict[str, Object] = field(default_factory=dict)
     configs: list[Object] = field(default_factory=list)
+    ways: dict[str, str] = field(default_factory=dict)
+
+    def give_to_pod(self, name: str) -> None:
+        """Let a pod own the RmdWorkload, as rmd_pod_workload makes it."""
+        owner = {"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+        self.workloads[f"default/{name}"]["metadata"]["ownerReferences"] = [owner]
 
     def put(self, name: str, namespace: str = "default", **spec: t.Any) -> None:
         """Create an RmdWorkload, or give it another spec."""
@@ -55,7 +62,10 @@ class RmdCluster:
 
     def snapshot(self) -> Object:
         nodes = [
-            {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}}
+            {
+                "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
+                "status": dict.fromkeys(("capacity", "allocatable"), self._resources(name)),
+            }
             for name, labels in self.nodes.items()
         ]
         return {
@@ -79,9 +89,14 @@ class RmdCluster:
         found: Object = self.states[f"rmd-node-state-{node}"]["status"]
         return found
 
+    def _resources(self, node: str) -> dict[str, str]:
+        return {CACHE_WAYS: self.ways[node]} if node in self.ways else {}
+
     def _store(self, manifest: Object) -> None:
         metadata = manifest["metadata"]
-        if manifest["kind"] == "RmdNodeState":
+        if manifest["kind"] == "Node":
+            self.ways[metadata["name"]] = manifest["status"]["capacity"][CACHE_WAYS]
+        elif manifest["kind"] == "RmdNodeState":
             self.states[metadata["name"]]["status"] = manifest["status"]
         else:
             key = f"{metadata['namespace']}/{metadata['name']}"

@@ -32,6 +32,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import (
     reconcile_daemons,
     result_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.capacity import (
+    is_of_pod,
+    node_capacity,
+    ways_for_pods,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
     STATE_PREFIX,
     Daemon,
@@ -204,7 +209,15 @@ class _Cluster:
             wanted = {item.uuid for item in self.on_node.get(name, ())}
             statuses.append(node_status(state, self.states.get(name), visit, wanted))
             states.append(state)
+        statuses += self._capacities(visits)
         return [status for status in statuses if status is not None], states
+
+    def _capacities(self, visits: t.Mapping[str, Visit]) -> t.Iterator[dict[str, t.Any] | None]:
+        """Statuses of Nodes whose number of cache ways is another now; 0 where no daemon is."""
+        of_pods = {_uuid(item) for item in self.workloads.values() if is_of_pod(item)}
+        for name, node in self.nodes.items():
+            ways = ways_for_pods(visits[name], of_pods) if name in visits else 0
+            yield node_capacity(node, ways)
 
     def _why_not(self, name: str) -> tuple[str, str]:
         if name not in self.nodes:

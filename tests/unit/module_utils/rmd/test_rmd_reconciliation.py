@@ -364,3 +364,30 @@ def test_endpoints_of_the_inventory_come_first() -> None:
     nodes = [{"metadata": {"name": "n1"}}]
     found = daemons_of(nodes, [pod("n1", ready=False)], {"n1": "http://x:1", "gone": "http://y:1"})
     assert {name: daemon.endpoint for name, daemon in found.items()} == {"n1": "http://x:1"}
+
+
+def test_a_node_offers_the_ways_of_its_guaranteed_pools_as_a_number(cluster: RmdCluster) -> None:
+    cluster.run()
+    assert cluster.ways == {"n1": "20", "n2": "20", "n3": "20"}
+    assert cluster.run()["statuses"] == []
+
+
+def test_a_pods_workload_leaves_the_offer_as_it_is_and_another_does_not(
+    cluster: RmdCluster,
+) -> None:
+    cluster.put("of-a-pod", coreIds=["1", "2"], cache=CACHE, nodes=["n1", "n2"])
+    cluster.give_to_pod("of-a-pod")
+    cluster.put("of-people", coreIds=["3"], cache={"max": 3, "min": 3}, nodes=["n1"])
+    cluster.run()
+    cluster.run()
+    assert cluster.ways == {"n1": "17", "n2": "20", "n3": "20"}
+
+
+def test_a_daemon_that_is_away_offers_nothing_until_it_is_back(cluster: RmdCluster) -> None:
+    cluster.run()
+    cluster.daemons.break_it("n3", "rmd-dead")
+    cluster.run()
+    assert cluster.ways["n3"] == "0"
+    cluster.daemons.mend()
+    cluster.run()
+    assert cluster.ways["n3"] == "20"
