@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from bench.kit.rows import Json, Metric, Row
@@ -83,22 +82,23 @@ def _machines(results: Json) -> Iterator[str]:
 
 
 def _judged(item: Metric) -> str:
-    worst = item.target is not None and item.target.judged == "worst" and item.runs > 1
+    target = item.target
+    worst = target and target.judged == "worst" and target.better != "equal" and item.runs > 1
     return f"{number(item.judged, item.unit)}{' at worst' if worst else ''}"
 
 
 def _target(item: Metric) -> str:
     if item.target is None:
         return ""
-    sign = "≤" if item.target.better == "less" else "≥"
+    sign = {"less": "≤", "more": "≥", "equal": "="}[item.target.better]
     return f"{sign} {number(item.target.limit, item.unit)}"
 
 
 def _verdict(item: Metric) -> str:
     if item.strain > 1.0:
         return "**missed**"
-    used = "" if math.isinf(item.strain) else f", {item.strain:.0%} of it used"
-    return f"met{used}"
+    exact = item.target is not None and item.target.better == "equal"
+    return "met" if exact else f"met, {item.strain:.0%} of it used"
 
 
 def number(value: float, unit: str) -> str:

@@ -27,7 +27,7 @@ class Target:
     """How good a figure must be; `judged` says which of several runs is held against it."""
 
     limit: float
-    better: t.Literal["less", "more"] = "less"
+    better: t.Literal["less", "more", "equal"] = "less"
     judged: t.Literal["median", "worst"] = "median"
 
 
@@ -37,6 +37,11 @@ def at_most(limit: float, judged: t.Literal["median", "worst"] = "median") -> Ta
 
 def at_least(limit: float, judged: t.Literal["median", "worst"] = "median") -> Target:
     return Target(limit, "more", judged)
+
+
+def exactly(limit: float) -> Target:
+    """For counts that are right or wrong, in every run."""
+    return Target(limit, "equal", "worst")
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Metric:
         """The value that is held against the target."""
         if self.target is None or self.target.judged == "median":
             return self.median
-        return self.maximum if self.target.better == "less" else self.minimum
+        return self.minimum if self.target.better == "more" else self.maximum
 
     @property
     def strain(self) -> float:
@@ -64,6 +69,8 @@ class Metric:
         if self.target is None:
             return 0.0
         worse, better = self.judged, self.target.limit
+        if self.target.better == "equal":
+            return 0.0 if self.minimum == self.maximum == better else math.inf
         if self.target.better == "more":
             worse, better = better, worse
         if better <= 0.0:

@@ -51,10 +51,10 @@ END = """
 
 - **Processors, not memory, are what a fleet needs.** A run is over before the next one begins, so a
   controller serves several fleets in turn; the table says how many runs go on at once.
-- **The API server is read, hardly written.** A reading is written to a status when it moved by
-  0.5 °C, 1 Pa or 2 % of the watts, or when it is older than 5 minutes. The last of these is what
-  the table calls the most writes.
-- **Lists are paged**, and their bytes grow with the pods: each run reads every pod.
+- **The API server gets few requests.** Lists are read page by page; a reading is written to a
+  status when it moved by 0.5 °C, 1 Pa or 2 % of the watts, or when it is older than 5 minutes. The
+  table's most writes are those of a fleet in which each reading does so once in 5 minutes.
+- **The bytes grow with the pods**: each run reads every pod.
 - **A BMC gets the same few requests whatever the size of the fleet**, one at a time.
 - **Kubernetes ends first.** Its own limit is 5,000 nodes a cluster, so 10,000 nodes are two
   clusters or more, each a host of the group `clusters`, and 100,000 nodes are twenty. The requests

@@ -15,7 +15,7 @@ from bench.__main__ import PAGE, RESULTS, SCALE_PAGE, benches
 from bench.kit import launcher, scale, store
 from bench.kit.forwarder import Traffic
 from bench.kit.page import render
-from bench.kit.rows import Metric, Row, at_least, at_most, metric, ratio
+from bench.kit.rows import Metric, Row, at_least, at_most, exactly, metric, ratio
 from bench.kit.stage import MIB, BenchError, open_stage, usages
 
 
@@ -56,8 +56,9 @@ def test_a_figure_is_judged_by_the_median_or_by_the_worst_run() -> None:
     assert metric("time", "s", values, at_most(3.0, "worst")).strain == 3.0
     assert metric("rate", "/s", values, at_least(1.0)).strain == 0.5
     assert metric("rate", "/s", values, at_least(2.0, "worst")).strain == 2.0
-    assert metric("moved", "", [0.0], at_most(0)).strain == 0.0
-    assert metric("moved", "", [1.0], at_most(0)).strain > 1.0
+    assert metric("moved", "", [0.0, 0.0], exactly(0)).strain == 0.0
+    assert metric("moved", "", [0.0, 0.0, 1.0], exactly(0)).strain > 1.0
+    assert metric("requests", "", [8.0, 9.0, 9.0], exactly(9)).strain > 1.0
     assert metric("time", "s", values).strain == 0.0
 
 
