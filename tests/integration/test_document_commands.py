@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -66,3 +67,5 @@ def test_a_reader_can_type_the_commands_in_order(
                 check=False,
             )
             assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
+            for name in re.findall(r"_file=(\S+)", command):
+                assert (clone / name).exists(), f"{block}: {command} wrote it elsewhere"

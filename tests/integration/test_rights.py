@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from lab import inventory, workload
+from lab import inventory, rmd, workload
 from lab.api import Api
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
@@ -27,6 +27,7 @@ from support.recording_proxy import Proxy, Right, recording_proxy
 Json = dict[str, t.Any]
 
 RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac"
+RMD_SAMPLE = RBAC.parents[1] / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
 # Right → why it is given although nothing here uses it.
 UNUSED = {
@@ -160,6 +161,17 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         # The pod that fits nowhere was told so by the run before.
         assert_exactly(account, granted, used | account.proxy.used)
 
+    granted = account.may("rmd_workloads")
+    wanted = {"kubeconfig": whole_lab.kubeconfig, "manifests": [rmd_workload(whole_lab)]}
+    apply(wanted)
+    run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads")
+    assert run.returncode == 0, run.output
+    used = set(account.proxy.used)
+    apply({**wanted, "state": "absent"})
+    run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads", *fewer)
+    assert run.returncode == 0, run.output
+    assert_exactly(account, granted, used | account.proxy.used)
+
     granted = account.may("teardown")
     run = account.play("wattwise.kube.teardown", "-e", f"teardown_everything_of={CLUSTER}")
     assert run.returncode == 0, run.output
@@ -179,8 +191,17 @@ def waiting_pods(lab: RunningLab) -> Iterator[None]:
         workload.delete_pods(api, lab.settings)
 
 
+def rmd_workload(lab: RunningLab) -> Json:
+    """Cache ways for two nodes whose daemons run."""
+    manifest: Json = yaml.safe_load(RMD_SAMPLE.read_text())
+    machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
+    manifest["metadata"]["namespace"] = "default"
+    manifest["spec"]["nodes"] = sorted(rmd.endpoints(machines, lab.settings))[:2]
+    return manifest
+
+
 def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
-    """The inventory without a rack and, in another one, the machines of one architecture."""
+    """The inventory without a rack, a few daemons and, in another rack, one architecture."""
     machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
     document = inventory.inventory(lab.state, lab.settings, machines)
     variables = document["clusters"]["hosts"][CLUSTER]
@@ -188,6 +209,8 @@ def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
         del variables[name][-1]
     [first, *_others] = variables["node_configs_templates"]
     first["spec"]["nodeSelector"]["matchLabels"]["kubernetes.io/arch"] = "amd64"
+    for name in list(variables["rmd_endpoints"])[-3:]:
+        del variables["rmd_endpoints"][name]
     path = folder / "fewer.yml"
     path.write_text(inventory.as_yaml(document))
     return path
