@@ -26,6 +26,7 @@ from lab.state import LabSettings, LabState
 NODES, SMOKE_NODES = 1000, 24
 PODS, SMOKE_PODS = 10_000, 100
 NODES_PER_RACK = 50
+PARTS = (lifecycle.CONTROL_PLANE, "bmc", "pressure", "predictor")
 BMC_SECONDS = 0.05
 # What lists, watches and writes by itself; nothing that is measured later needs it.
 BUSY_BODIES = ("kwok", "kube-controller-manager", "kube-scheduler")
@@ -100,7 +101,7 @@ def main_job(stage: Stage) -> MainJob:
 
 def _start(stage: Stage) -> Hall:
     nodes = stage.size(NODES, SMOKE_NODES)
-    asked = LabSettings(nodes, max(1, nodes // NODES_PER_RACK), seed=1, parts=lifecycle.PARTS)
+    asked = LabSettings(nodes, max(1, nodes // NODES_PER_RACK), seed=1, parts=PARTS)
     state = LabState(stage.folder())
     stage.say(f"  starting a lab of {nodes:,} machines")
     stage.resources.callback(lifecycle.down, state, _silent)
