@@ -15,9 +15,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # The font is the first in the page's list; with it pictures are the same on every machine.
@@ -52,6 +53,9 @@ def install() -> str | None:
 @contextlib.contextmanager
 def started(program: str) -> Iterator[Browser]:
     """A headless browser."""
+    # Here, because the gates import this file only to look for the program.
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program)
         try:
