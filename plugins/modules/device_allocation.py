@@ -91,6 +91,7 @@ extends_documentation_fragment:
 requirements:
   - python >= 3.11
   - cel-expr-python >= 0.1.3 (for selectors)
+  - ortools >= 9.15 (for conflicts that counting does not find)
   - PyYAML (for text)
 """
 
@@ -207,11 +208,19 @@ node_results:
       NodeName: shape-three-00
       score: 0
 conflict:
-  description: Requests that cannot all be satisfied, where the strategy finds such.
+  description:
+    - Requests of one pod that no node can satisfy together, with what is held already but without
+      any other pod; with one device less of any of them, a node could. Claims that ask for the same
+      stand together, each with so many devices as C(count).
+    - Empty where there is no such conflict, or where it is not found within O(time_limit).
   returned: success
   type: list
   elements: dict
-  sample: []
+  sample:
+    - claims:
+        - default/training
+      count: 5
+      request: gpus
 objective:
   description: Value and bound of each level of the objective, where the strategy has one.
   returned: success

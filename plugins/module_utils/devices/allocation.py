@@ -16,6 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict import (
+    minimal_conflict,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.explain import Explainer
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_text import render
@@ -106,6 +109,7 @@ def _objects(parameters: Parameters) -> list[Given]:
 def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
     instance = task.instance
     nodes = {found.node for found in allocation.claims if found is not None}
+    conflict = allocation.conflict or _conflict(instance, allocation, limits)
     node_results, score = _explain(task, allocation, limits)
     return {
         "outcome": allocation.outcome,
@@ -125,7 +129,7 @@ def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
         "node": nodes.pop() if len(nodes) == 1 and None not in allocation.claims else None,
         "score": score,
         "node_results": node_results,
-        "conflict": [_conflict(instance, part) for part in allocation.conflict],
+        "conflict": [_describe_part(instance, part) for part in conflict],
         "objective": [
             {"level": level.level, "value": level.value, "bound": level.bound}
             for level in allocation.objective
@@ -159,7 +163,21 @@ def _explain(
     return results, min(scores, default=0)
 
 
-def _conflict(instance: Instance, part: Conflicting) -> dict[str, t.Any]:
+def _conflict(
+    instance: Instance, allocation: Allocation, limits: Limits
+) -> tuple[Conflicting, ...]:
+    """The conflict within the first unit that cannot be satisfied even if it is the only one."""
+    if allocation.outcome != "infeasible":
+        return ()
+    for unit in instance.units:
+        if any(allocation.claims[claim] is None for claim in unit.claims):
+            found = minimal_conflict(instance, unit, limits)
+            if found or limits.expired():
+                return found
+    return ()
+
+
+def _describe_part(instance: Instance, part: Conflicting) -> dict[str, t.Any]:
     first = instance.claims[part.claims[0]]
     return {
         "claims": [str(instance.claims[claim]) for claim in part.claims],

@@ -19,11 +19,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     ClaimAllocation,
     Unit,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
-    Candidates,
-    OutOfTime,
-    Search,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import solve_node
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import Candidates
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Task
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import identities
@@ -67,18 +64,16 @@ class Explainer:
         ``given`` is what the allocator chose for claims on this node, by position.
         """
         usage = Usage(self._instance)
-        search = Search(self._instance, usage, self._candidates, self._limits)
         results: list[Json] = []
         scores: list[int] = []
         for claim in unit.claims:
             offers, ignored = self._offers(claim, node, usage)
             allocation = given.get(claim)
             if allocation is None:
-                allocation = self._try(search, unit, claim, node)
-            else:
-                for chosen in allocation.chosen:
-                    if not self._alternative(claim, chosen.request, chosen.alternative).admin:
-                        usage.take(chosen.device, chosen.portions)
+                allocation = self._try(usage, unit, claim, node)
+            for chosen in allocation.chosen if allocation else ():
+                if not self._alternative(claim, chosen.request, chosen.alternative).admin:
+                    usage.take(chosen.device, chosen.portions)
             sets = self._pool_sets(claim, offers, allocation)
             best = next((index for index, one in enumerate(sets) if one["score"]), -1)
             scores.append(sets[best]["score"] if best >= 0 else 0)
@@ -86,13 +81,10 @@ class Explainer:
         score = sum(scores) // len(scores) if scores and all(scores) else 0
         return {"NodeName": node, "DeviceClaimResults": results}, score
 
-    def _try(self, search: Search, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
+    def _try(self, usage: Usage, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
         alone = Unit(unit.name, (claim,), unit.nodes)
-        try:
-            found = search.run(alone, node)
-        except OutOfTime:
-            return None
-        return found[0] if found else None
+        found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
+        return None if isinstance(found, str) else found[0]
 
     def _alternative(self, claim: int, request: int, alternative: int) -> Alternative:
         return self._instance.claims[claim].requests[request].alternatives[alternative]

@@ -1,7 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Strategy first_fit: unit by unit, nodes in name order, on each what upstream's search finds."""
+"""Strategy first_fit: unit by unit, nodes in name order, on each what upstream's search finds.
+
+Where there is nothing to be found, upstream's search takes exponential time; here counting and a
+solver end it. They never change what is found.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Instance,
     Outcome,
     Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import (
+    STEPS_OF_SEARCH,
+    solve_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
     Candidates,
@@ -35,7 +43,9 @@ def solve(instance: Instance, limits: Limits) -> Allocation:
 class _FirstFit:
     def __init__(self, instance: Instance, limits: Limits) -> None:
         self._instance = instance
-        self._search = Search(instance, Usage(instance), Candidates(instance), limits)
+        self._limits = limits
+        self._usage, self._candidates = Usage(instance), Candidates(instance)
+        self._search = Search(instance, self._usage, self._candidates, limits)
         # Devices only become fewer, so where one unit failed, an equal one need not try.
         self._failed: dict[t.Hashable, set[str]] = {}
         self._outcome: Outcome = "allocated"
@@ -55,7 +65,7 @@ class _FirstFit:
             if node.name in failed:
                 continue
             try:
-                found = self._search.run(unit, node.name)
+                found = self._on_node(unit, node.name)
             except OutOfTime:
                 outcome = "unknown"
                 break
@@ -65,3 +75,13 @@ class _FirstFit:
         if self._outcome != "unknown":
             self._outcome = outcome
         return None
+
+    def _on_node(self, unit: Unit, node: str) -> tuple[ClaimAllocation, ...] | None:
+        """What the search finds; whether it would find anything is asked before it gets long."""
+        try:
+            return self._search.run(unit, node, STEPS_OF_SEARCH)
+        except OutOfTime:
+            if self._limits.expired():
+                raise
+        answer = solve_node(self._instance, self._usage, self._candidates, unit, node, self._limits)
+        return None if answer == "infeasible" else self._search.run(unit, node)

@@ -87,9 +87,16 @@ class Search:
         self._candidates = candidates
         self._limits = limits
         self.steps = 0
+        self._last_step: int | None = None
 
-    def run(self, unit: Unit, node: str) -> tuple[ClaimAllocation, ...] | None:
-        """The first answer in the order of trying; None where there is none. Raises OutOfTime."""
+    def run(
+        self, unit: Unit, node: str, most_steps: int | None = None
+    ) -> tuple[ClaimAllocation, ...] | None:
+        """The first answer in the order of trying; None where there is none.
+
+        Raises OutOfTime, also after ``most_steps`` devices that were tried.
+        """
+        self._last_step = None if most_steps is None else self.steps + most_steps
         self._unit, self._node = unit, node
         self._claims = [self._instance.claims[claim] for claim in unit.claims]
         self._constraints = Constraints(self._instance, unit)
@@ -264,6 +271,8 @@ class Search:
 
     def _count_step(self) -> None:
         self.steps += 1
+        if self.steps == self._last_step:
+            raise OutOfTime
         if self.steps % _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK == 0 and self._limits.expired():
             raise OutOfTime
 

@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
 
 # What keeps a resource from being used in a mode: the modes in which it is in use already.
 # One writer may so stand beside readers that share, as in the prototype.
-_BLOCKED_BY: t.Mapping[str, frozenset[str]] = {
+BLOCKED_BY: t.Mapping[str, frozenset[str]] = {
     "ReadOnlyShared": frozenset({"ReadWriteExclusive"}),
     "ReadWriteShared": frozenset({"WriteExclusive", "ReadWriteExclusive"}),
     "WriteExclusive": frozenset({"ReadWriteShared", "WriteExclusive", "ReadWriteExclusive"}),
@@ -25,7 +25,7 @@ _BLOCKED_BY: t.Mapping[str, frozenset[str]] = {
         {"ReadOnlyShared", "ReadWriteShared", "WriteExclusive", "ReadWriteExclusive"}
     ),
 }
-ACCESS_MODES = tuple(_BLOCKED_BY)
+ACCESS_MODES = tuple(BLOCKED_BY)
 NO_PORTIONS: Amounts = {}
 
 
@@ -116,7 +116,7 @@ class Usage:
             return None
         blocked = any(
             access.in_use.get(other, 0) + self._access.get((device, resource, other), 0)
-            for other in _BLOCKED_BY[mode]
+            for other in BLOCKED_BY[mode]
         )
         return None if blocked else mode
 

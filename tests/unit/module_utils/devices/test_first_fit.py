@@ -10,7 +10,14 @@ import typing as t
 from hypothesis import HealthCheck, given, settings
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from support.device_objects import dra_class, dra_device, exactly, resource_claim, resource_slice
+from support.device_objects import (
+    dra_class,
+    dra_device,
+    exactly,
+    manifest,
+    resource_claim,
+    resource_slice,
+)
 from support.device_rules import first_fit, problems
 from support.random_devices import tasks
 
@@ -106,20 +113,27 @@ def test_a_list_is_narrowed_and_widened_again() -> None:
     assert devices_of(allocation) == ["d1", "d3", "d4"]
 
 
+def too_many(devices: int) -> list[Json]:
+    """Slices and claims of one pod: for one device more than there is."""
+    names = [f"c{number}" for number in range(devices + 1)]
+    spec = {"resourceClaims": [{"name": name, "resourceClaimName": name} for name in names]}
+    return [
+        resource_slice("n1", [dra_device(f"d{number}") for number in range(devices)]),
+        GPU,
+        manifest("v1", "Pod", "pod", spec, namespace="default"),
+        *(resource_claim(name, exactly("r", "gpu")) for name in names),
+    ]
+
+
+def test_one_device_too_few_is_no_matter_of_years() -> None:
+    """Kubernetes issue 131730: the search tries every order of 32 devices, and 33 claims."""
+    result = run(too_many(32))
+    assert result["outcome"] == "infeasible"
+    [part] = result["conflict"]
+    assert (len(part["claims"]), part["request"], part["count"]) == (33, "r", 1)
+
+
 def test_a_search_that_takes_too_long_knows_nothing() -> None:
-    """One device more than there is: the search tries every set of the others."""
-    devices = [dra_device(f"d{number}") for number in range(16)]
-    claims = [resource_claim(f"c{number}", exactly("r", "gpu")) for number in range(17)]
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "pod", "namespace": "default"},
-        "spec": {
-            "resourceClaims": [
-                {"name": f"c{number}", "resourceClaimName": f"c{number}"} for number in range(17)
-            ]
-        },
-    }
-    result = run([resource_slice("n1", devices), GPU, pod, *claims], time_limit=0.05)
+    result = run(too_many(32), time_limit=1e-9)
     assert (result["outcome"], result["stopped_by"]) == ("unknown", "wall_clock")
-    assert result["allocations"] == [None] * 17
+    assert result["allocations"] == [None] * 33
