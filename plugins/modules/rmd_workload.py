@@ -255,8 +255,8 @@ errors:
       description: What was wrong, where, and what to do; with what the daemon's words mean.
       type: str
       sample: >-
-        CPU 1-2 belongs to the workload 'rmd-workload-pod-1' (id 3) of the daemon; take it out of
-        one of them
+        workload database: CPU 1-2 belongs to the workload 'rmd-workload-pod-1' (id 3) of the
+        daemon; take it out of one of them
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import SPEC, apply_workloads

@@ -101,9 +101,12 @@ class Visit:
 
     @property
     def errors(self) -> list[TargetError]:
-        problems = [item.problem for item in self.outcomes if item.problem is not None]
         own = [self.error] if self.error else []
-        return own + [target_error(self.target, problem) for problem in problems]
+        return own + [
+            target_error(self.target, item.problem, f"workload {item.step.uuid}: ")
+            for item in self.outcomes
+            if item.problem is not None
+        ]
 
 
 def reconcile_daemons(

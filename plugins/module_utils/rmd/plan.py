@@ -16,6 +16,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 
+_UNKNOWN_CPUS = (
+    "it is for all CPUs, and the daemon does not tell which there are (GET /v1/cache/l3); name the "
+    "CPUs instead"
+)
 Action = t.Literal["unchanged", "create", "change", "replace", "delete", "conflict"]
 
 
@@ -42,7 +46,7 @@ def plan(
     """A step for each wanted workload, in their order, then for each uuid that shall be gone.
 
     Workloads with another uuid are never touched; what they hold is taken. ``machine_cpus`` are
-    the CPUs that there are, where that is known. With ``all_cores`` they must be known.
+    the CPUs that there are, where that is known.
     """
     by_uuid = {item.uuid: item for item in stored if item.uuid}
     wanted = [_with_all_cores(item, machine_cpus) for item in desired]
@@ -133,7 +137,7 @@ def _reasons(
 
 def _missing_cpus(desired: Desired, machine_cpus: frozenset[int] | None) -> str:
     if machine_cpus is None:
-        return ""
+        return _UNKNOWN_CPUS if desired.all_cores else ""
     missing = desired.cpus - machine_cpus
     if not missing:
         return "" if desired.cpus else "all CPUs of the machine are reserved"

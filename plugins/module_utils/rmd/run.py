@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
@@ -33,8 +34,6 @@ _LOST = (
 )
 # How answers to a PATCH begin that was refused before it touched anything.
 _UNTOUCHED = ("Failed to validate", "404:", "200:")
-
-
 # How responses begin: upstream's word where the request itself cannot be had, and another where it
 # was not tried or not answered. Pods may end over the first, never over the second.
 REFUSED_RESPONSE = "Fail: "
@@ -91,7 +90,7 @@ class Run:
         present = {item.uuid for item in self.stored}
         self.forgotten = [item for item in self.wanted.known if item.uuid not in present]
         if any(desired.all_cores for desired in self.wanted.desired):
-            self.caches = await self.rmd.caches()
+            await self._read_caches()
         steps = self._plan()
         if self.forgotten or any(step.action in _WRITING[:3] for step in steps):
             await self._prepare()
@@ -106,7 +105,8 @@ class Run:
         await self._check(steps)
         await self._write([step for step in steps if self._is_open(step)])
         if self.wanted.shows_caches and (self.rmd.requests_that_write or not self.caches):
-            await self._read_caches()
+            with contextlib.suppress(TargetFailure):  # what was written counts without them
+                await self._read_caches()
         return [self.outcomes[step.uuid] for step in steps]
 
     def _plan(self) -> list[Step]:

@@ -101,5 +101,7 @@ def wire_of(parameters: Parameters) -> Wire | None:
     return None if parameters["wire"] == "auto" else t.cast("Wire", parameters["wire"])
 
 
-def target_error(target: Target, failure: TargetFailure) -> TargetError:
-    return TargetError(target.name, redacted(target.endpoint), failure.reason, failure.detail)
+def target_error(target: Target, failure: TargetFailure, what: str = "") -> TargetError:
+    """A target's error; ``what`` stands before its detail."""
+    endpoint = redacted(target.endpoint)
+    return TargetError(target.name, endpoint, failure.reason, what + failure.detail)

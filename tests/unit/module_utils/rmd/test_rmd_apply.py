@@ -23,7 +23,7 @@ from lab import pki
 from lab.rmd.host import Configuration, Host
 from lab.rmd.resctrl import ROOT
 from support.certificates import self_signed
-from support.https_server import HttpsServer
+from support.https_server import HttpsServer, Reply
 from support.rmd import BROADWELL, RmdDaemons, rmd_daemons
 
 CACHE = {"max": 2, "min": 2}
@@ -280,6 +280,18 @@ def test_classes_of_service_that_others_hold(daemons: RmdDaemons) -> None:
     assert "no class of service is left" in error["detail"]
 
 
+def test_what_a_daemon_does_not_tell_blocks_no_other_workload(daemons: RmdDaemons) -> None:
+    resctrl = daemons["plain"].hardware.resctrl
+    apply(daemons, "plain", workload())
+    for number in range(14):
+        resctrl.write(f"libvirt-{number}", dict.fromkeys(BROADWELL.caches, 0xFFFFF), (), ())
+    everything = {"name": "all", "all_cores": True, "cache": CACHE}
+    result = apply(daemons, "plain", everything, workload())
+    assert [item["action"] for item in result["results"]] == ["failed", "unchanged"]
+    [error] = result["errors"]
+    assert error["detail"].startswith("workload all: it is for all CPUs, and the daemon does not")
+
+
 def test_an_exhausted_pool(daemons: RmdDaemons) -> None:
     daemons.break_it("plain", "rmd-pool-exhausted")
     [error] = apply(daemons, "plain", workload())["errors"]
@@ -395,3 +407,97 @@ def test_targets_may_have_workloads_of_their_own(daemons: RmdDaemons) -> None:
     assert result["errors"] == []
     assert set(stored(daemons, "old")) == {"a", "of-old"}
     assert set(stored(daemons, "new")) == {"a", "of-new"}
+
+
+# --- answers that get lost, and daemons that change under our hands -------------------------------
+
+MADE = {
+    "id": "1", "uuid": "a", "core_ids": ["1", "2"], "status": "Successful", "origin": "REST",
+    "cos_name": "1_2-guarantee", "cache": CACHE, "pstate": {},
+}  # fmt: skip
+POLICIES = {"gold": {"cache": {"max": "2", "min": "2"}}}
+
+
+def scripted(
+    *replies: Reply,
+    one: Reply | None = None,
+    workloads: t.Sequence[dict[str, t.Any]] = (),
+) -> dict[str, t.Any]:
+    """apply_workloads on a server that gives these answers to /v1/workloads, one after another.
+
+    `one` is its answer to /v1/workloads/1.
+    """
+    documents: dict[str, t.Any] = {
+        "/v1/workloads": list(replies), "/v1/policy": POLICIES, "/v1/cache/l3": Reply(400, b""),
+        "/v1/workloads/1": one or Reply(404, b"404: Could not found workload"),
+    }  # fmt: skip
+    with HttpsServer(documents, certificate=None) as server:
+        targets = [{"name": "n", "endpoint": server.endpoint}]
+        return apply_workloads({"targets": targets, "workloads": list(workloads) or [workload()]})
+
+
+def test_a_write_whose_answer_was_lost_is_looked_for_and_not_repeated() -> None:
+    result = scripted(Reply(body=[]), Reply(drop=True), Reply(body=[MADE]))
+    assert (result["errors"], result["changed"]) == ([], True)
+    assert result["results"][0]["id"] == "1"
+
+
+def test_a_daemon_that_is_lost_on_the_way_fails_the_rest_and_keeps_what_was_done() -> None:
+    result = scripted(
+        Reply(body=[]), Reply(201, MADE), Reply(drop=True), Reply(body=[MADE]),
+        workloads=[workload(), workload("b", ["3"]), workload("c", ["4"])],
+    )  # fmt: skip
+    assert [item["action"] for item in result["results"]] == ["created", "failed", "failed"]
+    assert {error["reason"] for error in result["errors"]} == {"unreachable"}
+    assert result["changed"] is True
+
+
+def test_a_workload_that_went_meanwhile_is_replaced_all_the_same() -> None:
+    result = scripted(Reply(body=[{**MADE, "core_ids": ["9"]}]), Reply(201, MADE))
+    assert (result["errors"], result["results"][0]["action"]) == ([], "replaced")
+
+
+def test_a_refusal_with_status_200_is_a_refusal() -> None:
+    words = b"200: You only have permission to modify REST origin workloads"
+    other = {**MADE, "cache": {"max": 4, "min": 4}}
+    result = scripted(Reply(body=[other]), one=Reply(200, words))
+    assert "You only have permission" in result["errors"][0]["detail"]
+    assert result["changed"] is False
+    moved = scripted(Reply(body=[{**MADE, "core_ids": ["9"]}]), one=Reply(200, words))
+    assert "You only have permission" in moved["errors"][0]["detail"]
+
+
+def test_what_could_not_be_restored_is_said() -> None:
+    full = Reply(500, b"Not enough cache left on cache_id 0")
+    other = {**MADE, "core_ids": ["9"]}
+    result = scripted(Reply(body=[other]), full, full, one=Reply(200, b""))
+    assert "the workload before it could not be restored" in result["errors"][0]["detail"]
+    assert (result["changed"], result["results"][0]["id"]) == (True, None)
+
+
+def test_what_openstack_made_is_left_alone(daemons: RmdDaemons) -> None:
+    apply(daemons, "plain", workload())
+    held = daemons["plain"].workloads
+    held["1"] = held["1"].with_(origin="OPENSTACK")
+    for state in ("present", "absent"):
+        result = apply(daemons, "plain", workload(), state=state)
+        assert "made by OPENSTACK" in result["errors"][0]["detail"]
+        assert (result["changed"], "1" in held) == (False, True)
+
+
+def test_a_score_that_cannot_be_had_is_an_error_of_that_workload(daemons: RmdDaemons) -> None:
+    user = daemons.files.user
+    options: dict[str, t.Any] = {"client_cert": str(user.certificate), "client_key": str(user.key)}
+    result = apply(daemons, "secure", workload(), require_capacity=True, **options)
+    assert result["errors"][0]["reason"] == "forbidden"
+    pstate = {"name": "a", "core_ids": ["1"], "pstate": {"ratio": 1.5}}
+    assert apply(daemons, "old", pstate, require_capacity=True)["errors"] == []
+
+
+def test_a_daemon_whose_version_cannot_be_told() -> None:
+    with HttpsServer(
+        {"/v1/workloads": Reply(body=[]), "/v1/policy": {}}, certificate=None
+    ) as server:
+        targets = [{"name": "n", "endpoint": server.endpoint}]
+        [error] = apply_workloads({"targets": targets, "workload": workload()})["errors"]
+    assert "set wire" in error["detail"]

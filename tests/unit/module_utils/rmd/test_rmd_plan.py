@@ -172,6 +172,11 @@ def test_all_cores_without_the_reserved_ones(reserved: list[str], expected: str)
     assert step.desired.core_ids == (expected,)
 
 
+def test_all_cores_need_a_daemon_that_tells_them() -> None:
+    [step] = plan([], [desired_of({"name": "a", "all_cores": True, "cache": CACHE})])
+    assert (step.action, "does not tell" in step.reason) == ("conflict", True)
+
+
 def test_all_cores_are_compared_as_a_set() -> None:
     desired = desired_of({"name": "a", "all_cores": True, "cache": CACHE})
     stored = has("a", "0-10,11-20")
