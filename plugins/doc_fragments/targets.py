@@ -96,11 +96,12 @@ _ACCESS = r"""
 class ModuleDocFragment:
     """Documentation only."""
 
-    BMC = _START + _BMC_START + _FORM + _BMC_ENDPOINT + _ACCESS
+    # Annotated, because ansible-test takes every plain assignment here for one text.
+    BMC: str = _START + _BMC_START + _FORM + _BMC_ENDPOINT + _ACCESS
 
-    BMC_WITH_SENSORS = BMC + _SENSORS
+    BMC_WITH_SENSORS: str = BMC + _SENSORS
 
-    PRESSURE = _START + _PRESSURE_START + _FORM + _PRESSURE_ENDPOINT + _ACCESS
+    PRESSURE: str = _START + _PRESSURE_START + _FORM + _PRESSURE_ENDPOINT + _ACCESS
 
     AUTHENTICATION = r"""
 options:

@@ -165,13 +165,14 @@ def _pods(source: random.Random, size: Size, cores: float, gib: float) -> list[J
     """Pods of SHAPES shapes that ask for so many cores together."""
     shapes = min(SHAPES, size.pods)
     weights = [
-        source.choice([1, 1, 2, 2, 4, 8, 16]) * source.uniform(0.7, 1.3) for _ in range(shapes)
+        source.choice([1, 1, 2, 2, 4, 8, 16]) * source.uniform(0.7, 1.3)
+        for _number in range(shapes)
     ]
-    shares = [source.uniform(0.3, 1.7) for _ in range(shapes)]
+    shares = [source.uniform(0.3, 1.7) for _number in range(shapes)]
     counts = _apportioned(size.pods, shares)
     unit = 1000 * cores / sum(weight * count for weight, count in zip(weights, counts, strict=True))
     milli = [max(10, round(unit * weight / 10) * 10) for weight in weights]
-    ratios = [source.choice([0.5, 1, 2, 3, 4]) for _ in range(shapes)]
+    ratios = [source.choice([0.5, 1, 2, 3, 4]) for _number in range(shapes)]
     memory = [cpu / 1000 * ratio for cpu, ratio in zip(milli, ratios, strict=True)]
     if size.pattern == "memory":
         asked = sum(each * count for each, count in zip(memory, counts, strict=True))
