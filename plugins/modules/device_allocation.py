@@ -210,7 +210,8 @@ node_results:
 conflict:
   description:
     - Requests of one pod that no node can satisfy together, with what is held already but without
-      any other pod; with one device less of any of them, a node could. Claims that ask for the same
+      any other pod; or else claims for one device each, for which all nodes together have too few
+      devices. With one device less of any of them, it could be done. Claims that ask for the same
       stand together, each with so many devices as C(count).
     - Empty where there is no such conflict, or where it is not found within O(time_limit).
   returned: success

@@ -22,11 +22,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict imp
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.explain import Explainer
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_text import render
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
+    conflict_of_plain_claims,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Allocation,
     Conflicting,
     Instance,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import shape_of
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.manifests import (
@@ -166,15 +170,20 @@ def _explain(
 def _conflict(
     instance: Instance, allocation: Allocation, limits: Limits
 ) -> tuple[Conflicting, ...]:
-    """The conflict within the first unit that cannot be satisfied even if it is the only one."""
+    """The conflict between plain claims, or within a unit that cannot be satisfied even alone."""
     if allocation.outcome != "infeasible":
         return ()
-    for unit in instance.units:
-        if any(allocation.claims[claim] is None for claim in unit.claims):
-            found = minimal_conflict(instance, unit, limits)
-            if found or limits.expired():
-                return found
-    return ()
+    conflict = conflict_of_plain_claims(instance)
+    unsatisfied = {
+        shape_of(instance, unit): unit
+        for unit in reversed(instance.units)
+        if any(allocation.claims[claim] is None for claim in unit.claims)
+    }
+    for unit in reversed(list(unsatisfied.values())):
+        if conflict or limits.expired():
+            break
+        conflict = minimal_conflict(instance, unit, limits)
+    return conflict
 
 
 def _describe_part(instance: Instance, part: Conflicting) -> dict[str, t.Any]:

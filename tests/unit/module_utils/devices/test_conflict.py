@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
@@ -17,6 +18,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict imp
     minimal_conflict,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
+    conflict_of_plain_claims,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import (
     counted_out,
     solve_node,
@@ -212,3 +216,60 @@ def test_what_is_just_possible_is_found(name: str) -> None:
     found = solve_node(task.instance, usage, candidates, unit, "n1", Limits(60))
     assert isinstance(found, tuple)
     assert len(found) == most
+
+
+def fleet(models: list[str]) -> list[Json]:
+    """One node for each model, with the device of this model."""
+    return [
+        resource_slice(f"n{number}", [dra_device("d", attributes={"model": letter})])
+        for number, letter in enumerate(models)
+    ]
+
+
+def matched(devices: list[str], claims: list[str]) -> bool:
+    """Whether each claim, which names the models it may use, gets a device: tried one by one."""
+    if not claims:
+        return True
+    return any(
+        matched(devices[:index] + devices[index + 1 :], claims[1:])
+        for index, letter in enumerate(devices)
+        if letter in claims[0]
+    )
+
+
+letters = st.sampled_from(["a", "b", "c"])
+wishes = st.sampled_from(["a", "b", "c", "ab", "bc", "ac", "abc"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(letters, min_size=1, max_size=4), st.lists(wishes, min_size=1, max_size=5))
+def test_claims_without_a_pod_have_a_minimal_conflict_over_all_nodes(
+    models: list[str], asked: list[str]
+) -> None:
+    claims = [one(f"c{number}", model(wish)) for number, wish in enumerate(asked)]
+    task = read_task([Given(item) for item in [*fleet(models), GPU, *claims]], Options())
+    conflict = [claim for part in conflict_of_plain_claims(task.instance) for claim in part.claims]
+    assert bool(conflict) is not matched(models, asked)
+    if conflict:
+        least = [asked[claim] for claim in conflict]
+        assert not matched(models, least)
+        for index in range(len(least)):
+            assert matched(models, least[:index] + least[index + 1 :])
+
+
+def test_two_thousand_claims_have_a_conflict_of_two() -> None:
+    claims = [one(f"c{number}", model("a" if number < 4 else "bc")) for number in range(2000)]
+    slices = [
+        resource_slice(
+            f"n{node}",
+            [
+                dra_device(f"d{number}", attributes={"model": "a" if node == number == 0 else "b"})
+                for number in range(100)
+            ],
+        )
+        for node in range(25)
+    ]
+    result = allocate({"objects": [*slices, GPU, *claims], "strategy": "first_fit"})
+    [part] = result["conflict"]
+    assert part["claims"] == ["default/c0", "default/c1"]
+    assert sum(found is None for found in result["allocations"]) == 3
