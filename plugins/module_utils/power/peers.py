@@ -40,6 +40,10 @@ class PodFacts(t.NamedTuple):
     controller: str
     is_leaving: bool
 
+    def marks(self) -> t.Iterable[tuple[str, str]]:
+        """What a set may be found by."""
+        return (*self.labels, ("", self.controller))
+
 
 def pod_facts(pod: Object, where: str) -> PodFacts:
     """Raises InvalidInput for a pod without a name."""
@@ -76,6 +80,16 @@ class PeerSet:
     selections: tuple[Selection, ...] = ()
     controller: str = ""
     counts_leaving: bool = True
+
+    def marks(self) -> list[tuple[str, str]]:
+        """A member has one of these marks; without any, every pod has to be looked at."""
+        if self.controller:
+            return [("", self.controller)]
+        for selection in self.selections:
+            for requirement in selection.selector.requirements if selection.selector else ():
+                if requirement.operator == "In":
+                    return [(requirement.key, value) for value in sorted(requirement.values)]
+        return []
 
     def contains(self, pod: PodFacts) -> bool:
         if pod.is_leaving and not self.counts_leaving:

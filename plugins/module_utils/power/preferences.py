@@ -41,9 +41,17 @@ def preferences(instance: Instance, shapes: t.Sequence[Shape]) -> Floats | None:
     watts = instance.rules.preference_watts
     if watts <= 0:
         return None
-    table = numpy.array(
-        [_unmet_of_nodes(shape, instance.nodes) for shape in shapes], dtype=float
-    ).reshape(len(shapes), len(instance.nodes))
+    table = numpy.zeros((len(shapes), len(instance.nodes)))
+    known: dict[t.Any, list[float]] = {}
+    disliked = any(
+        taint.effect == "PreferNoSchedule" for node in instance.nodes for taint in node.taints
+    )
+    for group, shape in enumerate(shapes):
+        key = (shape.preferences, shape.constraints.tolerations if disliked else ())
+        if key[0] or disliked:
+            if key not in known:
+                known[key] = _unmet_of_nodes(shape, instance.nodes)
+            table[group] = known[key]
     _add_unmet_of_peers(instance, shapes, table)
     return table * (watts / _FULL_WEIGHT) if table.any() else None
 

@@ -93,6 +93,10 @@ class _Builder:
         self._count = count
         self._allowed = allowed
         self._counted: dict[tuple[t.Any, ...], Booleans] = {}
+        self._groups_of: dict[int, list[int]] = {}
+        for group, shape in enumerate(shapes):
+            for peers in shape.relations.member_of:
+                self._groups_of.setdefault(peers, []).append(group)
         self.book = TallyBook(instance)
         self.rules: list[Rule] = []
         self.caps: list[SoftCap] = []
@@ -103,9 +107,7 @@ class _Builder:
         return t.cast("Booleans", mask)
 
     def _members(self, peers: int) -> Booleans:
-        return self._mask(
-            group for group, shape in enumerate(self._shapes) if peers in shape.relations.member_of
-        )
+        return self._mask(self._groups_of.get(peers, []))
 
     def _with(self, wishes: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
         """Groups by each thing that they wish for."""
@@ -188,7 +190,12 @@ class _Builder:
     def _counted_nodes(self, spreading: Spreading, constraints: Constraints) -> Booleans:
         """The nodes whose pods and domains count. Source:
         https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/"""
-        key = (spreading, constraints)
+        honors = spreading.honor_affinity, spreading.honor_taints
+        key = (
+            spreading.required_keys,
+            (constraints.node_selector, constraints.node_terms) if honors[0] else None,
+            constraints.tolerations if honors[1] else None,
+        )
         if key not in self._counted:
             self._counted[key] = self._numpy.array(
                 [

@@ -75,6 +75,7 @@ class RelationReader:
     def __init__(self, pods: t.Sequence[Object], surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._sets: dict[PeerSet, int] = {}
+        self._marked: dict[tuple[str, str] | None, list[PeerSet]] = {}
         self._sizes: dict[str, int] | None = None
         self._waiting = pods
         self._rules = [self._read(pod) for pod in pods]
@@ -101,11 +102,18 @@ class RelationReader:
     def _sets_of(self, facts: PodFacts) -> frozenset[int]:
         if facts not in self._members:
             self._members[facts] = frozenset(
-                index for peer_set, index in self._sets.items() if peer_set.contains(facts)
+                self._sets[peer_set]
+                for mark in (*facts.marks(), None)
+                for peer_set in self._marked.get(mark, ())
+                if peer_set.contains(facts)
             )
         return self._members[facts]
 
     def _index(self, peer_set: PeerSet) -> int:
+        if peer_set not in self._sets:
+            marks: list[tuple[str, str] | None] = [*peer_set.marks()]
+            for mark in marks or [None]:
+                self._marked.setdefault(mark, []).append(peer_set)
         return self._sets.setdefault(peer_set, len(self._sets))
 
     def _read(self, pod: Object) -> tuple[PodRelations, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
+from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import UNLIMITED
@@ -59,13 +60,41 @@ class Relations:
     caps: tuple[SoftCap, ...] = ()
     gangs: tuple[tuple[int, ...], ...] = ()
 
+    @cached_property
+    def _rules_by_group(self) -> dict[int, list[Rule]]:
+        found: dict[int, list[Rule]] = {}
+        for rule in self.rules:
+            for group in rule.groups:
+                found.setdefault(group, []).append(rule)
+        return found
+
+    @cached_property
+    def _tallies_by_group(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for index, tally in enumerate(self.tallies):
+            for group in tally.members.nonzero()[0].tolist():
+                found.setdefault(group, []).append(index)
+        return found
+
+    @cached_property
+    def _caps_by_group(self) -> dict[int, list[SoftCap]]:
+        found: dict[int, list[SoftCap]] = {}
+        for cap in self.caps:
+            for group in self.tallies[cap.tally].members.nonzero()[0].tolist():
+                found.setdefault(group, []).append(cap)
+        return found
+
     def rules_of(self, group: int) -> list[Rule]:
         """The rules that concern a group."""
-        return [rule for rule in self.rules if group in rule.groups]
+        return self._rules_by_group.get(group, [])
 
     def tallies_of(self, group: int) -> list[int]:
         """The tallies that count the pods of a group."""
-        return [index for index, tally in enumerate(self.tallies) if tally.members[group]]
+        return self._tallies_by_group.get(group, [])
+
+    def caps_of(self, group: int) -> list[SoftCap]:
+        """The soft caps that a pod of the group can exceed."""
+        return self._caps_by_group.get(group, [])
 
     def count(self, counts: Integers) -> Counts:
         """The tallies of an assignment, from scratch."""
@@ -154,49 +183,43 @@ class RelationState:
         self._numpy = require("numpy")
         self.relations = relations
         self.tallied: Counts = relations.count(counts)
-        groups, self._nodes = counts.shape
-        self._rules = [relations.rules_of(group) for group in range(groups)]
-        self._tallies = [relations.tallies_of(group) for group in range(groups)]
-        self._caps = [
-            [cap for cap in relations.caps if relations.tallies[cap.tally].members[group]]
-            for group in range(groups)
-        ]
+        self._nodes: int = counts.shape[1]
 
     def place(self, group: int, node: int, number: int) -> None:
-        for index in self._tallies[group]:
+        for index in self.relations.tallies_of(group):
             domain = self.relations.tallies[index].domain_of[node]
             self.tallied[index][domain] += number
 
     def is_free(self, group: int) -> bool:
         """Whether no rule concerns the group."""
-        return not self._rules[group]
+        return not self.relations.rules_of(group)
 
     def has_caps(self, group: int) -> bool:
         """Whether what other pods do changes what a pod of the group costs."""
-        return bool(self._caps[group])
+        return bool(self.relations.caps_of(group))
 
     def room(self, group: int) -> Integers:
         """How many more pods of the group the rules let each node take, if only it took any."""
         room = self._numpy.full(self._nodes, UNLIMITED)
-        for rule in self._rules[group]:
+        for rule in self.relations.rules_of(group):
             room = self._numpy.minimum(room, rule.room(self.tallied, group))
         return t.cast("Integers", room)
 
     def may_leave(self, group: int) -> Booleans:
         allowed = self._numpy.ones(self._nodes, dtype=bool)
-        for rule in self._rules[group]:
+        for rule in self.relations.rules_of(group):
             allowed &= rule.may_leave(self.tallied, group)
         return t.cast("Booleans", allowed)
 
     def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
         """Whether the rules of these groups hold."""
-        rules = {id(rule): rule for group in groups for rule in self._rules[group]}
+        rules = {id(rule): rule for group in groups for rule in self.relations.rules_of(group)}
         return self.relations.hold(rules.values(), self.tallied, counts)
 
     def reasons(self, group: int) -> list[str | None]:
         """The first rule by node that leaves it no room for the group."""
         reasons: list[str | None] = [None] * self._nodes
-        for rule in self._rules[group]:
+        for rule in self.relations.rules_of(group):
             for node in (rule.room(self.tallied, group) <= 0).nonzero()[0].tolist():
                 reasons[node] = reasons[node] or rule.reason(group, node)
         return reasons
@@ -204,7 +227,7 @@ class RelationState:
     def added_preference(self, group: int, nodes: Integers, number: int) -> Floats | float:
         """What the soft caps cost more with so many more pods of the group on each node alone."""
         added: t.Any = 0.0
-        for cap in self._caps[group]:
+        for cap in self.relations.caps_of(group):
             domains = self.relations.tallies[cap.tally].domain_of[nodes]
             above = self.tallied[cap.tally][domains] - cap.cap[domains]
             more = self._numpy.maximum(above + number, 0) - self._numpy.maximum(above, 0)
