@@ -3,84 +3,112 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The optimum of small placement tasks, by trying every assignment.
 
-Shares no code with the solver.
+Shares no code with the solver. Only what can never become feasible again is cut off: resources,
+collisions, and assignments that place too few pods to be the best.
 """
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Collection, Sequence
 
-from support.placement_checker import Fleet, Json, Node, Pod
+from support.placement_checker import Fleet, Value
+from support.placement_rules import Json, Node, Placed, Pod, collide, plus
 
-Value = tuple[t.Any, ...]
 
-
-def optimum(parameters: Json) -> Value:
-    """The value of the best assignment of all: see Fleet.value."""
+def optimum(parameters: Json, refused: Collection[tuple[str, str]] = ()) -> Value:
+    """The value of the best assignment of all, ``refused`` pods left out: see Fleet.value."""
     fleet = Fleet(parameters)
-    return max(fleet.value(assignment) for assignment in assignments(fleet, None))
+    pods = [pod for pod in fleet.pods if pod.key not in refused]
+    return _Search(fleet, pods, may_leave_out=True).best
 
 
 def optimum_of_the_same_pods(parameters: Json, result: Json) -> Value:
     """The value of the best assignment that places exactly the pods that the result places."""
     fleet = Fleet(parameters)
     placed = {(entry["namespace"], entry["pod"]) for entry in result["placements"]}
-    return max(fleet.value(assignment) for assignment in assignments(fleet, placed))
+    pods = [pod for pod in fleet.pods if pod.key in placed]
+    return _Search(fleet, pods, may_leave_out=False).best
 
 
-def assignments(fleet: Fleet, placed: set[tuple[str, str]] | None) -> Iterator[list[list[Pod]]]:
-    """Every feasible assignment, pods by node; of equal pods only one order.
+class _Search:
+    """Depth first over the pods in the order of their priority; of equal pods one order only."""
 
-    With ``placed`` exactly those pods are placed.
-    """
-    choices = [
-        [
-            *([] if placed and (pod.namespace, pod.name) in placed else [None]),
-            *(
-                index
-                for index, node in enumerate(fleet.nodes)
-                if fleet.is_open(node, pod)
-                and (placed is None or (pod.namespace, pod.name) in placed)
-            ),
+    def __init__(self, fleet: Fleet, pods: Sequence[Pod], may_leave_out: bool) -> None:
+        self._fleet, self._pods = fleet, pods
+        self._may_leave_out = may_leave_out
+        self._open = [[node for node in fleet.nodes if fleet.is_open(node, pod)] for pod in pods]
+        likeness = [pod.likeness() for pod in pods]
+        self._same = [
+            index > 0 and likeness[index - 1] == like for index, like in enumerate(likeness)
         ]
-        for pod in fleet.pods
-    ]
-    yield from _extend(fleet, choices, [[] for _node in fleet.nodes], [])
+        self._rank = {id(node): index for index, node in enumerate(fleet.nodes)}
+        self._asked = [{**pod.requests, "pods": 1} for pod in pods]
+        self._free = {id(node): dict(node.free) for node in fleet.nodes}
+        self._collisions = any(pod.ports or pod.away_from for pod in pods)
+        self._demanding = any(pod.near or pod.spreads or pod.gang for pod in pods)
+        self._placed: list[Placed] = []
+        self._chosen: list[int] = []
+        self._found: Value | None = None
+        self._extend()
 
+    @property
+    def best(self) -> Value:
+        assert self._found is not None, "placing nothing is feasible"
+        return self._found
 
-def _extend(
-    fleet: Fleet,
-    choices: Sequence[Sequence[int | None]],
-    by_node: list[list[Pod]],
-    chosen: list[int | None],
-) -> Iterator[list[list[Pod]]]:
-    position = len(chosen)
-    if position == len(fleet.pods):
-        yield by_node
-        return
-    pod = fleet.pods[position]
-    same_as_before = position > 0 and alike(fleet.pods[position - 1], pod)
-    for choice in choices[position]:
-        if same_as_before and rank(choice) < rank(chosen[-1]):
-            continue
-        if choice is None:
-            yield from _extend(fleet, choices, by_node, [*chosen, None])
-            continue
-        by_node[choice].append(pod)
-        if fits(fleet, fleet.nodes[choice], by_node[choice]):
-            yield from _extend(fleet, choices, by_node, [*chosen, choice])
-        by_node[choice].pop()
+    def _extend(self) -> None:
+        position = len(self._chosen)
+        if self._cannot_win(position):
+            return
+        if position == len(self._pods):
+            self._take()
+            return
+        least = self._chosen[-1] if self._same[position] else -1
+        for node in self._open[position]:
+            if self._rank[id(node)] >= least and self._has_room(position, node):
+                self._put(position, node)
+                self._extend()
+                self._take_back(position, node)
+        if self._may_leave_out:
+            self._chosen.append(len(self._rank))
+            self._extend()
+            self._chosen.pop()
 
+    def _cannot_win(self, position: int) -> bool:
+        """Whether placing all the rest would still place fewer pods than the best does."""
+        if self._found is None:
+            return False
+        possible = itertools.chain((pod for pod, _node in self._placed), self._pods[position:])
+        counts = dict.fromkeys(self._fleet.levels, 0)
+        for pod in possible:
+            counts[pod.priority] += 1
+        return tuple(counts.values()) < self._found[0]
 
-def fits(fleet: Fleet, node: Node, pods: Sequence[Pod]) -> bool:
-    return fleet.fits(node, pods)
+    def _has_room(self, position: int, node: Node) -> bool:
+        free = self._free[id(node)]
+        if any(
+            amount > free.get(name, 0) for name, amount in self._asked[position].items() if amount
+        ):
+            return False
+        here = (self._pods[position], node)
+        return not self._collisions or not any(collide(here, other) for other in self._placed)
 
+    def _put(self, position: int, node: Node) -> None:
+        free = self._free[id(node)]
+        for name, amount in self._asked[position].items():
+            free[name] = free.get(name, 0) - amount
+        self._placed.append((self._pods[position], node))
+        self._chosen.append(self._rank[id(node)])
 
-def alike(first: Pod, second: Pod) -> bool:
-    """Whether two pods come from the same entry with a count."""
-    return first.wishes is second.wishes
+    def _take_back(self, position: int, node: Node) -> None:
+        self._free[id(node)] = plus(self._free[id(node)], self._asked[position])
+        self._placed.pop()
+        self._chosen.pop()
 
-
-def rank(choice: int | None) -> int:
-    return 10**6 if choice is None else choice
+    def _take(self) -> None:
+        value = self._fleet.value(self._placed)
+        if self._found is not None and value <= self._found:
+            return
+        if not self._demanding or not self._fleet.wrong(self._placed):
+            self._found = value

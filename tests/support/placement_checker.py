@@ -3,55 +3,44 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judges the result of power_placement from its parameters alone.
 
-Written apart from the solver and sharing no code with it: a second, simple reading of the rules,
-in exact fractions. It understands nodes and pods in their short forms, with the options of tests.
+A second, simple reading of the rules, sharing no code with the solver. A placement is feasible
+where each placed pod, taken away, would be let back onto its node by kube-scheduler; where there is
+an order of binding in which required affinity is met by what was bound before; and where of a gang
+all pods are placed or none.
 """
 
 from __future__ import annotations
 
+import bisect
+import functools
 import itertools
-import typing as t
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-Json = Mapping[str, t.Any]
+from support.placement_rules import (
+    Json,
+    Node,
+    Placed,
+    Pod,
+    amounts,
+    collide,
+    finds_company,
+    fits,
+    get,
+    is_even,
+    meets,
+    number,
+    open_to,
+    plus,
+    read_pods,
+    tolerated,
+)
 
-UNITS: Mapping[str, Fraction | int] = {
-    "m": Fraction(1, 1000),
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "": 1,
-}
 TOLERANCE_WATTS = 1e-5
-
-
-def number(text: object) -> Fraction:
-    """The value of a quantity; of the suffixes those that tests use."""
-    written = str(text)
-    digits = written.rstrip("mKMGi")
-    return Fraction(digits) * UNITS[written[len(digits) :]]
-
-
-@dataclass(frozen=True)
-class Pod:
-    namespace: str
-    name: str
-    requests: Mapping[str, Fraction]
-    priority: int
-    wishes: Json
-    daemon: bool
-
-
-@dataclass(frozen=True)
-class Node:
-    name: str
-    given: Json
-    free: Mapping[str, Fraction]
-    use: Fraction
-    occupied: bool
+# The order of the objectives: pods placed by priority, highest first; minus those on nodes without
+# a curve; minus watts with what unmet preferences are worth. More is better.
+Value = tuple[tuple[int, ...], int, float]
 
 
 class Fleet:
@@ -60,203 +49,253 @@ class Fleet:
     def __init__(self, parameters: Json) -> None:
         self.assumption = Fraction(str(parameters.get("pod_usage_assumption", "0.8")))
         self.power_off = bool(parameters.get("allow_power_off", False))
-        self.standby = Fraction(str(parameters.get("standby_watts", 0)))
+        self.standby = float(parameters.get("standby_watts", 0))
         self.use_unpriced = parameters.get("unpriced", "last_resort") == "last_resort"
+        self.preference_watts = float(parameters.get("preference_watts", 0))
         self.pods = sorted(
             itertools.chain.from_iterable(map(read_pods, parameters["pods"])),
             key=lambda pod: (-pod.priority, pod.namespace, pod.name),
         )
-        self.nodes = [self._read_node(node) for node in parameters["nodes"]]
+        on: dict[str, list[Pod]] = {}
+        for given in parameters.get("running", []):
+            for pod in read_pods(given):
+                on.setdefault(get(pod.spec, "nodeName"), []).append(pod)
+        self.nodes = [self._read_node(node, on) for node in parameters["nodes"]]
+        self.by_name = {node.name: node for node in self.nodes}
+        self.running: list[Placed] = [(pod, node) for node in self.nodes for pod in node.running]
+        self._watts: dict[tuple[str, int, bool], float] = {}
+        self._open: dict[tuple[int, int], bool] = {}
 
-    def _read_node(self, given: Json) -> Node:
-        used = {key: number(value) for key, value in given.get("used", {}).items()}
-        free = {
-            key: number(value) - used.get(key, 0) for key, value in given["allocatable"].items()
-        }
-        use = used.get("cpu", Fraction(0)) * self.assumption
+    def _read_node(self, given: Json, on: Mapping[str, Sequence[Pod]]) -> Node:
+        running = [
+            pod for pod in on.get(given["name"], []) if pod.phase not in ("Succeeded", "Failed")
+        ]
+        used = amounts(given.get("used"))
+        starting = 0
+        for pod in running:
+            used = plus(used, {**pod.requests, "pods": 1})
+            starting += pod.requests.get("cpu", 0) if pod.phase == "Pending" else 0
+        allocatable = {"pods": 10**9, **amounts(given["allocatable"])}
+        use = used.get("cpu", 0) * self.assumption
         if "usage_cores" in given:
-            use = number(given["usage_cores"])
-        return Node(given["name"], given, free, use, any(used.values()))
+            use = number(str(given["usage_cores"])) * 1000 + starting * self.assumption
+        return Node(
+            name=given["name"],
+            labels=given.get("labels", {}),
+            taints=given.get("taints", []),
+            unschedulable=bool(given.get("unschedulable")),
+            ready=given.get("ready", True),
+            free={name: value - used.get(name, 0) for name, value in allocatable.items()},
+            millicores=use,
+            curve=given.get("curve"),
+            occupied=any(amounts(given.get("used")).values())
+            or any(not pod.daemon for pod in running),
+            running=running,
+        )
 
     def is_open(self, node: Node, pod: Pod) -> bool:
-        """Whether the pod may run on the node if that were empty of other new pods."""
-        if "curve" not in node.given and not self.use_unpriced:
-            return False
-        return (
-            node.given.get("ready", True)
-            and not_repelled(node.given, pod.wishes)
-            and wanted(node.given, pod.wishes)
-            and self.fits(node, [pod])
-        )
+        """Whether the pod may run on the node if no other pod were waiting."""
+        key = (id(node), id(pod))
+        if key not in self._open:
+            self._open[key] = (
+                (node.curve is not None or self.use_unpriced)
+                and open_to(node, pod)
+                and fits(node, [pod])
+                and not any(collide((pod, node), other) for other in self.running)
+            )
+        return self._open[key]
 
-    def fits(self, node: Node, pods: Sequence[Pod]) -> bool:
-        if len(pods) > node.free.get("pods", len(pods)):
-            return False
-        total: Counter[str] = Counter()
-        for pod in pods:
-            total.update(pod.requests)
-        return all(
-            amount == 0 or amount <= node.free.get(resource, 0)
-            for resource, amount in total.items()
-        )
-
-    def watts(self, node: Node, pods: Sequence[Pod]) -> Fraction:
+    def watts(self, node: Node, pods: Sequence[Pod]) -> float:
         """Watts of a node with these new pods; 0 where they are not known."""
-        if "curve" not in node.given:
-            return Fraction(0)
+        if node.curve is None:
+            return 0.0
         awake = node.occupied or any(not pod.daemon for pod in pods)
-        if self.power_off and not awake:
-            return self.standby
-        cpu = sum((pod.requests.get("cpu", Fraction(0)) for pod in pods), Fraction(0))
-        return on_curve(node.given["curve"], node.use + cpu * self.assumption)
+        key = (node.name, sum(pod.requests.get("cpu", 0) for pod in pods), awake)
+        if key not in self._watts:
+            self._watts[key] = self.standby
+            if awake or not self.power_off:
+                cores = float((node.millicores + key[1] * self.assumption) / 1000)
+                self._watts[key] = on_curve(node.curve, cores)
+        return self._watts[key]
 
-    def value(self, assignment: Sequence[Sequence[Pod]]) -> tuple[t.Any, ...]:
-        """How good it is, in the order of the objectives: more is better."""
-        placed = Counter(pod.priority for pods in assignment for pod in pods)
-        levels = sorted({pod.priority for pod in self.pods}, reverse=True)
-        pairs = list(zip(self.nodes, assignment, strict=True))
-        elsewhere = sum(len(pods) for node, pods in pairs if "curve" not in node.given)
-        watts = sum((self.watts(node, pods) for node, pods in pairs), Fraction(0))
-        return tuple(placed[level] for level in levels), -elsewhere, -watts
-
-
-def read_pods(given: Json) -> Iterator[Pod]:
-    names = [given["name"]]
-    if "count" in given:
-        names = [f"{given['name']}-{index}" for index in range(given["count"])]
-    for name in names:
-        yield Pod(
-            given.get("namespace", "default"),
-            name,
-            {key: number(value) for key, value in given.get("requests", {}).items()},
-            given.get("priority", 0),
-            given,
-            any(owner["kind"] == "DaemonSet" for owner in given.get("owner_references", [])),
+    def unmet(self, node: Node, pod: Pod) -> float:
+        """What the pod's unmet preferences for nodes are worth."""
+        affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
+        weight = sum(
+            wish["weight"]
+            for wish in get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
+            if not meets(node, wish["preference"])
         )
+        weight += 100 * sum(
+            taint["effect"] == "PreferNoSchedule" and not tolerated(taint, pod)
+            for taint in node.taints
+        )
+        return float(weight) / 100 * self.preference_watts
+
+    def value(self, placed: Sequence[Placed]) -> Value:
+        """How good a placement is: more is better."""
+        by_priority = Counter(pod.priority for pod, _node in placed)
+        pods_on: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
+        for pod, node in placed:
+            pods_on[node.name].append(pod)
+        elsewhere = sum(node.curve is None for _pod, node in placed)
+        worth = sum(self.watts(node, pods_on[node.name]) for node in self.nodes)
+        if self.preference_watts:
+            worth += sum(self.unmet(node, pod) for pod, node in placed)
+        return tuple(by_priority[level] for level in self.levels), -elsewhere, -worth
+
+    @functools.cached_property
+    def levels(self) -> list[int]:
+        return sorted({pod.priority for pod in self.pods}, reverse=True)
+
+    @functools.cached_property
+    def gangs(self) -> Counter[str]:
+        """How many waiting pods each gang has."""
+        return Counter(pod.gang for pod in self.pods if pod.gang)
+
+    def wrong(self, placed: Sequence[Placed]) -> list[str]:
+        """What makes a placement infeasible; nothing should."""
+        found = [
+            f"{pod.name} may not run on {node.name}"
+            for pod, node in placed
+            if not self.is_open(node, pod)
+        ]
+        pods_on: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
+        for pod, node in placed:
+            pods_on[node.name].append(pod)
+        found += [
+            f"{node.name} is overfull" for node in self.nodes if not fits(node, pods_on[node.name])
+        ]
+        found += [
+            f"{first[0].name} on {first[1].name} and {second[0].name} on {second[1].name} collide"
+            for first, second in itertools.combinations(placed, 2)
+            if collide(first, second)
+        ]
+        found += self.lonely_or_uneven(placed)
+        members = Counter(pod.gang for pod, _node in placed if pod.gang)
+        found += [f"{gang} is not whole" for gang in members if members[gang] != self.gangs[gang]]
+        if not found and not self.can_be_bound(placed):
+            found.append("there is no order in which these pods can be bound")
+        return found
+
+    def lonely_or_uneven(self, placed: Sequence[Placed]) -> list[str]:
+        found = []
+        for index, (pod, node) in enumerate(placed):
+            if not pod.near and not pod.spreads:
+                continue
+            others = [*self.running, *placed[:index], *placed[index + 1 :]]
+            if not finds_company(pod, node, others):
+                found.append(f"{pod.name} on {node.name} lacks the pods that it must be near")
+            if not is_even(pod, node, others, self.nodes):
+                found.append(f"{pod.name} makes {node.name} uneven")
+        return found
+
+    def can_be_bound(self, placed: Sequence[Placed]) -> bool:
+        """Whether some order of binding meets required affinity at each step."""
+        waiting = [index for index, (pod, _node) in enumerate(placed) if pod.near]
+        if not waiting:
+            return True
+        first = frozenset(range(len(placed))) - frozenset(waiting)
+        tried = {first}
+        heads = [first]
+        while heads:
+            bound = heads.pop()
+            if len(bound) == len(placed):
+                return True
+            others = [*self.running, *(placed[index] for index in sorted(bound))]
+            for index in set(waiting) - bound:
+                more = bound | {index}
+                if more not in tried and finds_company(*placed[index], others):
+                    tried.add(more)
+                    heads.append(more)
+        return False
 
 
-def on_curve(curve: Json, cores: Fraction) -> Fraction:
-    points = [
-        (Fraction(str(x)), Fraction(str(y)))
-        for x, y in zip(curve["cpu"], curve["watts"], strict=True)
+def on_curve(curve: Json, cores: float) -> float:
+    xs, ys = curve["cpu"], curve["watts"]
+    if cores <= xs[0]:
+        return float(ys[0])
+    if cores >= xs[-1]:
+        return float(ys[-1])
+    right = bisect.bisect_right(xs, cores)
+    share = (cores - xs[right - 1]) / (xs[right] - xs[right - 1])
+    return float(ys[right - 1] + share * (ys[right] - ys[right - 1]))
+
+
+def placed_by(fleet: Fleet, result: Json) -> list[Placed]:
+    """What a result places, in its order."""
+    pods = {pod.key: pod for pod in fleet.pods}
+    return [
+        (pods[entry["namespace"], entry["pod"]], fleet.by_name[entry["node"]])
+        for entry in result["placements"]
     ]
-    cores = min(max(cores, points[0][0]), points[-1][0])
-    for (left, low), (right, high) in itertools.pairwise(points):
-        if left <= cores <= right:
-            return low + (high - low) * (cores - left) / (right - left)
-    raise AssertionError("a curve covers its own range")
 
 
-def not_repelled(node: Json, pod: Json) -> bool:
-    taints = list(node.get("taints", []))
-    if node.get("unschedulable"):
-        taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
-    return all(
-        taint["effect"] == "PreferNoSchedule"
-        or any(passes(toleration, taint) for toleration in pod.get("tolerations", []))
-        for taint in taints
-    )
-
-
-def passes(toleration: Json, taint: Json) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if toleration.get("operator", "Equal") == "Exists":
-        return not toleration.get("key") or toleration["key"] == taint["key"]
-    same_key = bool(toleration.get("key", "") == taint["key"])
-    return same_key and bool(toleration.get("value", "") == taint.get("value", ""))
-
-
-def wanted(node: Json, pod: Json) -> bool:
-    labels = node.get("labels", {})
-    if pod.get("node_name", node["name"]) != node["name"]:
-        return False
-    if not pod.get("node_selector", {}).items() <= labels.items():
-        return False
-    affinity = pod.get("affinity", {}).get("node_affinity", {})
-    required = affinity.get("required_during_scheduling_ignored_during_execution")
-    if required is None:
-        return True
-    return any(
-        term and all(demanded(labels, demand) for demand in term.get("match_expressions", []))
-        for term in required["node_selector_terms"]
-    )
-
-
-def demanded(labels: Mapping[str, str], demand: Json) -> bool:
-    has, value = demand["key"] in labels, labels.get(demand["key"], "")
-    match demand["operator"]:
-        case "In":
-            return has and value in demand["values"]
-        case "NotIn":
-            return not has or value not in demand["values"]
-        case "Exists":
-            return has
-        case "DoesNotExist":
-            return not has
-        case "Gt":
-            return has and value.isdigit() and int(value) > int(demand["values"][0])
-        case "Lt":
-            return has and value.isdigit() and int(value) < int(demand["values"][0])
-    raise AssertionError(demand)
-
-
-def nodes_of_pods(fleet: Fleet, result: Json) -> dict[str, list[Pod]]:
-    """What the result places on each node."""
-    pods = {(pod.namespace, pod.name): pod for pod in fleet.pods}
-    by_node: dict[str, list[Pod]] = {node.name: [] for node in fleet.nodes}
-    for entry in result["placements"]:
-        by_node[entry["node"]].append(pods[entry["namespace"], entry["pod"]])
-    return by_node
-
-
-def value_of(parameters: Json, result: Json) -> tuple[t.Any, ...]:
+def value_of(parameters: Json, result: Json) -> Value:
     """How good a result is: see Fleet.value."""
     fleet = Fleet(parameters)
-    by_node = nodes_of_pods(fleet, result)
-    return fleet.value([by_node[node.name] for node in fleet.nodes])
+    return fleet.value(placed_by(fleet, result))
 
 
-def violations(parameters: Json, result: Json) -> list[str]:
-    """Everything that is wrong with a result; nothing should be."""
+def violations(parameters: Json, result: Json, is_complete: bool = True) -> list[str]:
+    """Everything that is wrong with a result; nothing should be.
+
+    ``is_complete``: no pod may be left unplaced that would still fit.
+    """
     fleet = Fleet(parameters)
-    pods = {(pod.namespace, pod.name): pod for pod in fleet.pods}
-    by_node = nodes_of_pods(fleet, result)
+    placed = placed_by(fleet, result)
     named = [(entry["namespace"], entry["pod"]) for entry in result["placements"]]
     unplaced = [(entry["namespace"], entry["pod"]) for entry in result["unplaced"]]
     found = []
-    if sorted(named + unplaced) != sorted(pods):
+    if sorted(named + unplaced) != sorted(pod.key for pod in fleet.pods):
         found.append("the placed and the unplaced pods are not those of the input")
-    if named != [key for key in pods if key in set(named)]:
-        found.append("the placements are not in canonical order")
-    for node in fleet.nodes:
+    found += fleet.wrong(placed)
+    found += wrong_order(fleet, placed)
+    if is_complete:
+        refused = {key_of(entry) for entry in result["unplaced"] if is_refused(entry)}
         found += [
-            f"{pod.name} may not run on {node.name}"
-            for pod in by_node[node.name]
-            if not fleet.is_open(node, pod)
+            f"{pod.name} would fit on {node.name}"
+            for pod in fleet.pods
+            if pod.key in set(unplaced) - refused and not pod.gang
+            for node in fleet.nodes
+            if fleet.is_open(node, pod) and not fleet.wrong([*placed, (pod, node)])
         ]
-        if not fleet.fits(node, by_node[node.name]):
-            found.append(f"{node.name} is overfull")
-        found += [
-            f"{key} would fit on {node.name}"
-            for key in unplaced
-            if fleet.is_open(node, pods[key]) and fleet.fits(node, [*by_node[node.name], pods[key]])
-        ]
-    return found + wrong_watts(fleet, by_node, result)
+    return found + wrong_watts(fleet, placed, result)
 
 
-def wrong_watts(fleet: Fleet, by_node: Mapping[str, Sequence[Pod]], result: Json) -> list[str]:
+def key_of(entry: Json) -> tuple[str, str]:
+    return entry["namespace"], entry["pod"]
+
+
+def is_refused(entry: Json) -> bool:
+    """Whether the pod has a field that is not supported."""
+    return any(reason.startswith("unsupported: ") for reason in entry["reasons"])
+
+
+def wrong_order(fleet: Fleet, placed: Sequence[Placed]) -> list[str]:
+    """Each pod must find what it has to be near among what was bound before it."""
+    return [
+        f"{pod.name} is bound before the pods that it must be near"
+        for index, (pod, node) in enumerate(placed)
+        if not finds_company(pod, node, [*fleet.running, *placed[:index]])
+    ]
+
+
+def wrong_watts(fleet: Fleet, placed: Sequence[Placed], result: Json) -> list[str]:
     watts = result["watts"]
-    before = float(sum(fleet.watts(node, []) for node in fleet.nodes))
-    after = float(sum(fleet.watts(node, by_node[node.name]) for node in fleet.nodes))
+    pods_on: dict[str, list[Pod]] = {node.name: [] for node in fleet.nodes}
+    for pod, node in placed:
+        pods_on[node.name].append(pod)
+    before = sum(fleet.watts(node, []) for node in fleet.nodes)
+    after = sum(fleet.watts(node, pods_on[node.name]) for node in fleet.nodes)
     gap = (watts["after"] - watts["lower_bound"]) / max(watts["lower_bound"] - watts["before"], 1)
     asleep = [
         node.name
         for node in sorted(fleet.nodes, key=lambda node: node.name)
         if fleet.power_off
-        and "curve" in node.given
+        and node.curve is not None
         and not node.occupied
-        and all(pod.daemon for pod in by_node[node.name])
+        and all(pod.daemon for pod in pods_on[node.name])
     ]
     checks = {
         "before": abs(watts["before"] - before) < TOLERANCE_WATTS,

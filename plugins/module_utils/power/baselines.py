@@ -6,7 +6,7 @@
 Pods come in the order of kube-scheduler's queue: by descending priority, then by name, because the
 input does not say when they were made. Each goes to the node with the highest score, of equal ones
 to the first by name, and what fits nowhere is tried again after others were placed. All nodes are
-scored, however many there are.
+scored, however many there are. Gangs of which not all pods fit are taken away in the end.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment imp
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerPod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import settled
 from ansible_collections.wattwise.kube.plugins.module_utils.power.score_plugins import (
     BalancedAllocation,
     ClusterView,
@@ -46,7 +47,7 @@ def greedy(problem: Problem) -> Assignment:
     """Each pod to the node where it adds the fewest watts, in real numbers."""
     assignment = Assignment(problem)
     _Turns(problem, assignment, _AddedWatts(assignment)).take()
-    return assignment
+    return settled(problem, assignment.counts)
 
 
 def minimize_power(problem: Problem) -> Assignment:
@@ -74,6 +75,8 @@ def spread(problem: Problem) -> Assignment:
 
 class _Room(t.Protocol):
     """What takes pods; an Assignment does."""
+
+    counts: Integers
 
     def fits(self, group: int, nodes: Integers) -> Booleans: ...
 
@@ -140,10 +143,13 @@ class _Turns:
         return True
 
     def _lane(self, group: int, pod: Pod) -> _Lane:
-        """What is known for the pod, brought up to date where nodes have changed since."""
+        """What is known for the pod, brought up to date where nodes have changed since.
+
+        Where pods have rules about one another, a binding can change what is known of any node.
+        """
         key = (group, pod.peer_view)
         lane = self._lanes.get(key)
-        if lane is None:
+        if lane is None or self._problem.relations is not None:
             lane = self._lanes[key] = _Lane(
                 self._chooser.raw_scores(group, pod, self._all_nodes),
                 self._room.fits(group, self._all_nodes),
@@ -244,6 +250,6 @@ def _by_scores(
     plugins: _Plugins,
     admits: t.Callable[[Pod], bool] = lambda pod: True,
 ) -> Assignment:
-    room = _PlainRoom(problem)
+    room = _PlainRoom(problem) if problem.relations is None else Assignment(problem)
     _Turns(problem, room, _Profile(problem, plugins, admits)).take()
-    return Assignment(problem, room.counts)
+    return settled(problem, room.counts)

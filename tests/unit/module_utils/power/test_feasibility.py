@@ -30,7 +30,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader imp
     as_kubernetes_pods,
     read_pod,
 )
-from support.placement_checker import not_repelled, wanted
+from support.placement_checker import Fleet
+from support.placement_rules import open_to
 
 Json = dict[str, t.Any]
 
@@ -102,7 +103,8 @@ def test_a_node_is_open_exactly_where_the_rules_say_so(node: Json, pod: Json) ->
         read.shape.constraints, read_node(node, Occupancy(), loads, None)
     )
     assert not read.shape.unsupported
-    assert (obstacle is None) == (not_repelled(node, pod) and wanted(node, pod))
+    fleet = Fleet({"nodes": [node], "pods": [pod]})
+    assert (obstacle is None) == open_to(fleet.nodes[0], fleet.pods[0])
 
 
 def node(**known: t.Any) -> Node:

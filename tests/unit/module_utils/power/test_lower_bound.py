@@ -35,8 +35,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from support.brute_force_placement import optimum_of_the_same_pods
-from support.placement_checker import Json
 from support.placement_fleets import PATTERNS, Pattern, Size, placement_task
+from support.placement_rules import Json
 from support.random_placements import random_fleet, random_parameters
 
 

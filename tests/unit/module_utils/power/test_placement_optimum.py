@@ -13,7 +13,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
-from support.placement_checker import Json, value_of, violations
+from support.placement_checker import value_of, violations
+from support.placement_rules import Json
 from support.random_placements import random_fleet, random_parameters
 
 TOLERANCE_WATTS = 2e-6

@@ -1,0 +1,393 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kube-scheduler's filters, read a second time: from raw pods and nodes, sharing no code.
+
+Written for clearness, one pod and one node at a time. Objects are as Kubernetes writes them or in
+the short forms of power_placement.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+Json = Mapping[str, t.Any]
+Requests = Mapping[str, int]
+
+SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+HOSTNAME = "kubernetes.io/hostname"
+GANG_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def get(given: Json | None, name: str, default: t.Any = None) -> t.Any:
+    """A field by its Kubernetes name, also where it is written in snake_case."""
+    if given is None:
+        return default
+    if name in given:
+        return given[name]
+    return given.get(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name), default)
+
+
+@functools.cache
+def number(text: str) -> Fraction:
+    """The value of a quantity."""
+    found = re.fullmatch(r"([+-]?[\d.]+)([a-zA-Z]*)", text)
+    assert found, text
+    digits, suffix = found.groups()
+    if suffix in BINARY:
+        return Fraction(digits) * (1 << BINARY[suffix])
+    return Fraction(f"{digits}e{SUFFIXES[suffix]}")
+
+
+def amount(resource: str, value: object) -> int:
+    """Millicores of CPU, whole units of all else, rounded up."""
+    return math.ceil(number(str(value)) * (1000 if resource == "cpu" else 1))
+
+
+def amounts(given: Json | None) -> dict[str, int]:
+    return {name: amount(name, value) for name, value in (given or {}).items()}
+
+
+def plus(first: Requests, second: Requests) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
+
+
+def largest(first: Requests, second: Requests) -> dict[str, int]:
+    return {name: max(first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
+
+
+def requests_of(spec: Json) -> dict[str, int]:
+    """Requests of a whole pod: while it starts or while it runs, whichever is more."""
+    if "requests" in spec:
+        spec = {**spec, "containers": [{"resources": {"requests": spec["requests"]}}]}
+    running: dict[str, int] = {}
+    for container in get(spec, "containers", []):
+        running = plus(running, of_container(container))
+    sidecars: dict[str, int] = {}
+    starting: dict[str, int] = {}
+    for container in get(spec, "initContainers", []):
+        requests = of_container(container)
+        if get(container, "restartPolicy") == "Always":
+            sidecars = plus(sidecars, requests)
+            starting = largest(starting, sidecars)
+        else:
+            starting = largest(starting, plus(sidecars, requests))
+    total = largest(plus(running, sidecars), starting)
+    total.update(amounts((spec.get("resources") or {}).get("requests")))
+    return plus(total, amounts(get(spec, "overhead")))
+
+
+def of_container(container: Json) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    return {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One demand of a pod on the pods near it."""
+
+    selector: Json | None
+    namespaces: frozenset[str] | None
+    key: str
+
+    def selects(self, pod: Pod) -> bool:
+        near = self.namespaces is None or pod.namespace in self.namespaces
+        return near and selects(self.selector, pod.labels)
+
+
+@dataclass(eq=False)
+class Pod:
+    """A pod, waiting or running; two of them are alike if all but their names are equal."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    spec: Json
+    daemon: bool
+    phase: str = ""
+    requests: Requests = field(init=False)
+    away_from: Sequence[Term] = field(init=False)
+    near: Sequence[Term] = field(init=False)
+    ports: frozenset[tuple[str, int, str]] = field(init=False)
+    spreads: Sequence[Json] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.requests = requests_of(self.spec)
+        self.away_from = self._terms("podAntiAffinity")
+        self.near = self._terms("podAffinity")
+        self.ports = frozenset(host_ports(self.spec))
+        self.spreads = [
+            constraint
+            for constraint in get(self.spec, "topologySpreadConstraints", [])
+            if get(constraint, "whenUnsatisfiable") == "DoNotSchedule"
+        ]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+    @property
+    def priority(self) -> int:
+        return get(self.spec, "priority", 0) or 0
+
+    @property
+    def gang(self) -> str | None:
+        name = self.labels.get(GANG_LABEL)
+        return f"{self.namespace}/{name}" if name else None
+
+    def likeness(self) -> str:
+        return repr((self.namespace, sorted(self.labels.items()), self.spec, self.daemon))
+
+    def _terms(self, kind: str) -> list[Term]:
+        affinity = get(get(self.spec, "affinity"), kind)
+        return [
+            Term(
+                get(term, "labelSelector"),
+                self._namespaces(term),
+                get(term, "topologyKey"),
+            )
+            for term in get(affinity, "requiredDuringSchedulingIgnoredDuringExecution", [])
+        ]
+
+    def _namespaces(self, term: Json) -> frozenset[str] | None:
+        if get(term, "namespaceSelector") is not None:
+            return None
+        return frozenset(get(term, "namespaces") or [self.namespace])
+
+
+def host_ports(spec: Json) -> Iterable[tuple[str, int, str]]:
+    sidecars = [
+        container
+        for container in get(spec, "initContainers", [])
+        if get(container, "restartPolicy") == "Always"
+    ]
+    for container in [*get(spec, "containers", []), *sidecars]:
+        for port in get(container, "ports", []):
+            number_of_host = get(port, "hostPort", 0)
+            if not number_of_host and get(spec, "hostNetwork"):
+                number_of_host = get(port, "containerPort")
+            if number_of_host:
+                address = get(port, "hostIP") or "0.0.0.0"
+                yield get(port, "protocol", "TCP"), number_of_host, address
+
+
+def read_pods(given: Json) -> Iterable[Pod]:
+    """The pods of an entry: one, or with ``count`` as many."""
+    metadata = given.get("metadata")
+    if metadata is not None:
+        status = given.get("status") or {}
+        yield pod_of(metadata, metadata["name"], given["spec"], status.get("phase", ""))
+        return
+    names = [given["name"]]
+    if "count" in given:
+        names = [f"{given['name']}-{index}" for index in range(given["count"])]
+    for name in names:
+        yield pod_of(given, name, given, "")
+
+
+def pod_of(metadata: Json, name: str, spec: Json, phase: str) -> Pod:
+    owners = get(metadata, "ownerReferences", [])
+    return Pod(
+        metadata.get("namespace", "default"),
+        name,
+        metadata.get("labels", {}),
+        spec,
+        any(owner["kind"] == "DaemonSet" for owner in owners),
+        phase,
+    )
+
+
+def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches; none at all matches nothing, an empty one everything."""
+    if selector is None:
+        return False
+    wanted = get(selector, "matchLabels", {})
+    return wanted.items() <= labels.items() and all(
+        demanded(labels, demand) for demand in get(selector, "matchExpressions", [])
+    )
+
+
+def demanded(labels: Mapping[str, str], demand: Json) -> bool:
+    has, value = demand["key"] in labels, labels.get(demand["key"], "")
+    match demand["operator"]:
+        case "In":
+            return has and value in demand["values"]
+        case "NotIn":
+            return not has or value not in demand["values"]
+        case "Exists":
+            return has
+        case "DoesNotExist":
+            return not has
+        case "Gt":
+            return is_integer(value) and int(value) > int(demand["values"][0])
+        case "Lt":
+            return is_integer(value) and int(value) < int(demand["values"][0])
+    raise AssertionError(demand)
+
+
+def is_integer(text: str) -> bool:
+    return re.fullmatch("[+-]?[0-9]+", text) is not None
+
+
+@dataclass(eq=False)
+class Node:
+    """A node before anything is placed."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: Sequence[Json]
+    unschedulable: bool
+    ready: bool
+    free: Requests
+    millicores: Fraction
+    curve: Json | None
+    occupied: bool
+    running: Sequence[Pod]
+
+
+Placed = tuple[Pod, Node]
+
+
+def tolerated(taint: Json, pod: Pod) -> bool:
+    return any(passes(each, taint) for each in get(pod.spec, "tolerations", []))
+
+
+def passes(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return not toleration.get("key") or toleration["key"] == taint["key"]
+    same_key = bool(toleration.get("key", "") == taint["key"])
+    return same_key and bool((toleration.get("value") or "") == (taint.get("value") or ""))
+
+
+def accepts_taints(node: Node, pod: Pod) -> bool:
+    return all(
+        taint["effect"] == "PreferNoSchedule" or tolerated(taint, pod) for taint in node.taints
+    )
+
+
+def selected(node: Node, pod: Pod) -> bool:
+    """The pod's node selector and required node affinity."""
+    if not get(pod.spec, "nodeSelector", {}).items() <= node.labels.items():
+        return False
+    affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
+    required = get(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or any(
+        meets(node, term) for term in get(required, "nodeSelectorTerms", [])
+    )
+
+
+def meets(node: Node, term: Json) -> bool:
+    labels, fields = get(term, "matchExpressions", []), get(term, "matchFields", [])
+    return bool(labels or fields) and (
+        all(demanded(node.labels, demand) for demand in labels)
+        and all(demanded({"metadata.name": node.name}, demand) for demand in fields)
+    )
+
+
+def open_to(node: Node, pod: Pod) -> bool:
+    """Everything about one pod and one node that other waiting pods do not change."""
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    return (
+        node.ready
+        and (not node.unschedulable or tolerated(cordon, pod))
+        and get(pod.spec, "nodeName") in (None, "", node.name)
+        and accepts_taints(node, pod)
+        and selected(node, pod)
+    )
+
+
+def fits(node: Node, pods: Iterable[Pod]) -> bool:
+    """Whether what all these pods request is free."""
+    total: dict[str, int] = {}
+    for pod in pods:
+        total = plus(total, {**pod.requests, "pods": 1})
+    return all(wanted <= node.free.get(name, 0) for name, wanted in total.items() if wanted)
+
+
+def same_domain(first: Node, second: Node, key: str) -> bool:
+    return key in first.labels and first.labels[key] == second.labels.get(key)
+
+
+def collide(first: Placed, second: Placed) -> bool:
+    """Whether one of two pods keeps the other away: host ports, required anti-affinity."""
+    (pod, node), (other, other_node) = first, second
+    if node is other_node and any(
+        same_port(port, taken) for port in pod.ports for taken in other.ports
+    ):
+        return True
+    return any(
+        term.selects(other) and same_domain(node, other_node, term.key) for term in pod.away_from
+    ) or any(
+        term.selects(pod) and same_domain(node, other_node, term.key) for term in other.away_from
+    )
+
+
+def same_port(first: tuple[str, int, str], second: tuple[str, int, str]) -> bool:
+    overlap = first[2] == second[2] or "0.0.0.0" in (first[2], second[2])
+    return first[:2] == second[:2] and overlap
+
+
+def finds_company(pod: Pod, node: Node, others: Sequence[Placed]) -> bool:
+    """Required affinity: a pod that all terms select, in the domain of each term.
+
+    Where there is none anywhere, a pod that its own terms select may be the first.
+    """
+    if not pod.near:
+        return True
+    if any(term.key not in node.labels for term in pod.near):
+        return False
+    company = [
+        (other, where) for other, where in others if all(term.selects(other) for term in pod.near)
+    ]
+    if all(
+        any(same_domain(node, where, term.key) for _other, where in company) for term in pod.near
+    ):
+        return True
+    exists = any(term.key in where.labels for _other, where in company for term in pod.near)
+    return not exists and all(term.selects(pod) for term in pod.near)
+
+
+def is_even(pod: Pod, node: Node, others: Sequence[Placed], nodes: Sequence[Node]) -> bool:
+    """Required topology spread, with the pod on the node."""
+    keys = [get(constraint, "topologyKey") for constraint in pod.spreads]
+    for constraint in pod.spreads:
+        key = get(constraint, "topologyKey")
+        if key not in node.labels:
+            return False
+        counted = [
+            each
+            for each in nodes
+            if all(name in each.labels for name in keys)
+            and (get(constraint, "nodeAffinityPolicy") == "Ignore" or selected(each, pod))
+            and (get(constraint, "nodeTaintsPolicy") != "Honor" or accepts_taints(each, pod))
+        ]
+        domains = {each.labels[key]: 0 for each in counted}
+        for other, where in others:
+            if where in counted and matched(constraint, pod, other):
+                domains[where.labels[key]] += 1
+        least = min(domains.values(), default=0)
+        if len(domains) < (get(constraint, "minDomains") or 1):
+            least = 0
+        skew = domains.get(node.labels[key], 0) + matched(constraint, pod, pod) - least
+        if skew > get(constraint, "maxSkew"):
+            return False
+    return True
+
+
+def matched(constraint: Json, pod: Pod, other: Pod) -> bool:
+    """Whether the spread of ``pod`` counts ``other``."""
+    keys = [key for key in get(constraint, "matchLabelKeys", []) if key in pod.labels]
+    return (
+        other.namespace == pod.namespace
+        and selects(get(constraint, "labelSelector"), other.labels)
+        and all(other.labels.get(key) == pod.labels[key] for key in keys)
+    )
