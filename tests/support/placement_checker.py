@@ -51,7 +51,7 @@ class Fleet:
         self.power_off = bool(parameters.get("allow_power_off", False))
         self.standby = float(parameters.get("standby_watts", 0))
         self.use_unpriced = parameters.get("unpriced", "last_resort") == "last_resort"
-        self.preference_watts = float(parameters.get("preference_watts", 0))
+        self.preference_watts = float(parameters.get("preference_watts", 1))
         self.pods = sorted(
             itertools.chain.from_iterable(map(read_pods, parameters["pods"])),
             key=lambda pod: (-pod.priority, pod.namespace, pod.name),
@@ -132,6 +132,10 @@ class Fleet:
         )
         return float(weight) / 100 * self.preference_watts
 
+    def all_unmet(self, placed: Sequence[Placed]) -> float:
+        """What all unmet preferences are worth."""
+        return sum(self.unmet(node, pod) for pod, node in placed) if self.preference_watts else 0.0
+
     def value(self, placed: Sequence[Placed]) -> Value:
         """How good a placement is: more is better."""
         by_priority = Counter(pod.priority for pod, _node in placed)
@@ -140,8 +144,7 @@ class Fleet:
             pods_on[node.name].append(pod)
         elsewhere = sum(node.curve is None for _pod, node in placed)
         worth = sum(self.watts(node, pods_on[node.name]) for node in self.nodes)
-        if self.preference_watts:
-            worth += sum(self.unmet(node, pod) for pod, node in placed)
+        worth += self.all_unmet(placed)
         return tuple(by_priority[level] for level in self.levels), -elsewhere, -worth
 
     @functools.cached_property
@@ -301,8 +304,10 @@ def wrong_watts(fleet: Fleet, placed: Sequence[Placed], result: Json) -> list[st
         "before": abs(watts["before"] - before) < TOLERANCE_WATTS,
         "after": abs(watts["after"] - after) < TOLERANCE_WATTS,
         "lower_bound": watts["lower_bound"] <= watts["after"],
-        "gap": abs(gap - result["gap"]) < 1e-6,
+        "gap": abs(gap - result["gap"]) <= 1e-6 * max(1.0, abs(gap)),
         "asleep": result["asleep"] == asleep,
+        "preference_watts": abs(result["preference_watts"] - fleet.all_unmet(placed))
+        < TOLERANCE_WATTS,
         "proven": not result["proven"] or watts["after"] - watts["lower_bound"] < 2e-3,
     }
     return [f"{name} is wrong" for name, is_right in checks.items() if not is_right]

@@ -271,6 +271,8 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     if one_in(draw, 3):
         given["allow_power_off"] = True
         given["standby_watts"] = draw(st.sampled_from([0.0, 7.5, 150.0]))
+    if "preferences" in features:
+        given["preference_watts"] = draw(st.sampled_from([0.0, 1.0, 20.0]))
     if "running" in features:
         given["running"] = [
             _running(draw, index, names, features) for index in range(draw(st.integers(0, 3)))

@@ -6,7 +6,7 @@
 Pods come in the order of kube-scheduler's queue: by descending priority, then by name, because the
 input does not say when they were made. Each goes to the node with the highest score, of equal ones
 to the first by name, and what fits nowhere is tried again after others were placed. All nodes are
-scored, however many there are. Gangs of which not all pods fit are taken away in the end.
+scored, however many there are. A gang of which not all pods fit is left out, and all begins again.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ _Plugins = t.Sequence[tuple[ScorePlugin, int]]
 
 def greedy(problem: Problem) -> Assignment:
     """Each pod to the node where it adds the fewest watts, in real numbers."""
-    assignment = Assignment(problem)
-    _Turns(problem, assignment, _AddedWatts(assignment)).take()
-    return settled(problem, assignment.counts)
+
+    def attempt(left_out: t.Collection[int]) -> Integers:
+        assignment = Assignment(problem)
+        _Turns(problem, assignment, _AddedWatts(assignment)).take(left_out)
+        return assignment.counts
+
+    return _with_whole_gangs(problem, attempt)
 
 
 def minimize_power(problem: Problem) -> Assignment:
@@ -116,10 +120,16 @@ class _Turns:
         self._bound: list[int] = []
         self._lanes: dict[tuple[int, PeerPod], _Lane] = {}
 
-    def take(self) -> None:
-        """Place all pods that the chooser admits and that fit; what does not is tried again."""
+    def take(self, left_out: t.Collection[int]) -> None:
+        """Place all pods that the chooser admits and that fit; what does not is tried again.
+
+        Groups that are ``left_out`` stay unplaced.
+        """
         group_of = {
-            id(pod): index for index, group in enumerate(self._problem.groups) for pod in group.pods
+            id(pod): index
+            for index, group in enumerate(self._problem.groups)
+            if index not in left_out
+            for pod in group.pods
         }
         waiting = [
             (group_of[id(pod)], pod)
@@ -250,6 +260,23 @@ def _by_scores(
     plugins: _Plugins,
     admits: t.Callable[[Pod], bool] = lambda pod: True,
 ) -> Assignment:
-    room = _PlainRoom(problem) if problem.relations is None else Assignment(problem)
-    _Turns(problem, room, _Profile(problem, plugins, admits)).take()
-    return settled(problem, room.counts)
+
+    def attempt(left_out: t.Collection[int]) -> Integers:
+        room = _PlainRoom(problem) if problem.relations is None else Assignment(problem)
+        _Turns(problem, room, _Profile(problem, plugins, admits)).take(left_out)
+        return room.counts
+
+    return _with_whole_gangs(problem, attempt)
+
+
+def _with_whole_gangs(
+    problem: Problem, attempt: t.Callable[[t.Collection[int]], Integers]
+) -> Assignment:
+    """The first attempt without incomplete gangs; the groups of those are left out of the next."""
+    left_out: set[int] = set()
+    while True:
+        counts = attempt(left_out)
+        gangs = Assignment(problem, counts).incomplete_gangs()
+        if not gangs:
+            return settled(problem, counts)
+        left_out.update(group for gang in gangs for group in gang)

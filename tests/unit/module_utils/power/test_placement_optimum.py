@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers against brute force and an independent checker; equal input, equal output."""
+"""Answers for larger fleets against an independent checker; equal input, equal output."""
 
 from __future__ import annotations
 
@@ -12,43 +12,11 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
-from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.placement_checker import value_of, violations
 from support.placement_rules import Json
-from support.random_placements import random_fleet, random_parameters
+from support.random_placements import random_fleet
 
-TOLERANCE_WATTS = 2e-6
 PROOF_WATTS = 1e-3
-
-
-@pytest.mark.parametrize("first_seed", range(0, 600, 50))
-def test_answers_lie_between_the_bound_and_the_optimum(first_seed: int) -> None:
-    proven = 0
-    for seed in range(first_seed, first_seed + 50):
-        parameters = random_parameters(seed)
-        result = place(parameters)
-        assert violations(parameters, result) == [], seed
-        best, found = optimum(parameters), value_of(parameters, result)
-        assert found <= best, seed
-        same_pods = optimum_of_the_same_pods(parameters, result)
-        assert result["watts"]["lower_bound"] <= -float(same_pods[2]) + TOLERANCE_WATTS, seed
-        if result["proven"]:
-            proven += 1
-            assert found[:2] == best[:2], seed
-            assert abs(float(found[2] - best[2])) <= PROOF_WATTS, seed
-            assert result["watts"]["lower_bound"] <= -float(best[2]) + TOLERANCE_WATTS, seed
-    assert proven >= 49
-
-
-@pytest.mark.parametrize("first_seed", [0, 50, 100])
-def test_greedy_answers_are_feasible_and_their_bounds_true(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 50):
-        parameters = {**random_parameters(seed), "strategy": "greedy"}
-        result = place(parameters)
-        assert violations(parameters, result) == [], seed
-        assert value_of(parameters, result) <= optimum(parameters), seed
-        same_pods = optimum_of_the_same_pods(parameters, result)
-        assert result["watts"]["lower_bound"] <= -float(same_pods[2]) + TOLERANCE_WATTS, seed
 
 
 FLEETS = [
@@ -113,13 +81,3 @@ def test_one_node_more_never_costs_more_added_watts() -> None:
         for result in (place(parameters), place(fewer))
     ]
     assert added[0] <= added[1] + PROOF_WATTS
-
-
-@pytest.mark.slow
-def test_many_more_answers_equal_the_optimum() -> None:
-    for seed in range(1000, 11000):
-        parameters = random_parameters(seed)
-        result = place(parameters)
-        assert violations(parameters, result) == [], seed
-        found, best = value_of(parameters, result), optimum(parameters)
-        assert found[:2] == best[:2] and abs(float(found[2] - best[2])) <= PROOF_WATTS, seed
