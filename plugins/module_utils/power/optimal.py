@@ -83,24 +83,27 @@ def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) ->
     if relaxation is not None:
         best = _improved(settled(problem, construct(problem, relaxation).counts), limits)
     for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
-        found = _filled(settled(problem, start.counts))
+        found = max(start, _filled(start), key=Assignment.rank)
         if found.rank() > best.rank():
-            best = _improved(found, limits)
+            best = max(found, _improved(found, limits), key=Assignment.rank)
     return best
 
 
 def _filled(assignment: Assignment) -> Assignment:
-    """With as many more pods as find room."""
-    while assignment.left().any() and greedy.fill(assignment):
-        pass
-    return eject(assignment)
+    """With as many more pods as find room, gangs only as a whole."""
+    problem = assignment.problem
+    return settled(problem, eject(greedy.filled(problem, assignment.counts)).counts)
 
 
 def _improved(assignment: Assignment, limits: Limits) -> Assignment:
     assignment = _filled(assignment)
     local_search.improve(assignment, limits, _SEARCH_ROUNDS)
-    # What the search moved may have left room.
-    while assignment.left().any() and greedy.fill(assignment):
+    while assignment.left().any():
+        # What the search moved may have left room.
+        found = greedy.filled(assignment.problem, assignment.counts)
+        if found.rank()[0] <= assignment.rank()[0]:
+            break
+        assignment = found
         local_search.improve(assignment, limits, _SEARCH_ROUNDS)
     return assignment
 

@@ -43,8 +43,14 @@ KINDS: dict[str, frozenset[Feature]] = {
         {"affinity", "anti-affinity", "gangs", "node rules", "ports", "running", "spread"}
     ),
 }
-# The share of instances whose optimum is not found, with rules that no model of HiGHS holds.
-MISSED = {"anti-affinity": 0.06, "everything": 0.04, "gangs": 0.04}
+# At most this share of instances may miss the optimum: HiGHS is not given the rules between pods.
+MISSED = {
+    "affinity": 0.05,
+    "anti-affinity": 0.05,
+    "everything": 0.05,
+    "gangs": 0.05,
+    "spread": 0.05,
+}
 
 
 def is_no_worse(first: Value, second: Value, watts: float = TOLERANCE_WATTS) -> bool:
