@@ -110,5 +110,7 @@ class _Search:
         value = self._fleet.value(self._placed)
         if self._found is not None and value <= self._found:
             return
-        if not self._demanding or not self._fleet.wrong(self._placed):
+        if not self._demanding or (
+            not self._fleet.wrong(self._placed) and self._fleet.can_be_bound(self._placed)
+        ):
             self._found = value

@@ -4,9 +4,10 @@
 """Judges the result of power_placement from its parameters alone.
 
 A second, simple reading of the rules, sharing no code with the solver. A placement is feasible
-where each placed pod, taken away, would be let back onto its node by kube-scheduler; where there is
-an order of binding in which required affinity is met by what was bound before; and where of a gang
-all pods are placed or none.
+where each placed pod, taken away, would be let back onto its node by kube-scheduler, required
+affinity aside; where there is an order of binding in which that is met by what was bound before
+(the first of a set may find nobody, and may stay alone); and where of a gang all pods are placed or
+none.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class Fleet:
         return Counter(pod.gang for pod in self.pods if pod.gang)
 
     def wrong(self, placed: Sequence[Placed]) -> list[str]:
-        """What makes a placement infeasible; nothing should."""
+        """What makes a placement infeasible, the order of binding aside; nothing should."""
         found = [
             f"{pod.name} may not run on {node.name}"
             for pod, node in placed
@@ -174,39 +175,33 @@ class Fleet:
             for first, second in itertools.combinations(placed, 2)
             if collide(first, second)
         ]
-        found += self.lonely_or_uneven(placed)
+        found += self.uneven(placed)
         members = Counter(pod.gang for pod, _node in placed if pod.gang)
         found += [f"{gang} is not whole" for gang in members if members[gang] != self.gangs[gang]]
-        if not found and not self.can_be_bound(placed):
-            found.append("there is no order in which these pods can be bound")
         return found
 
-    def lonely_or_uneven(self, placed: Sequence[Placed]) -> list[str]:
-        found = []
-        for index, (pod, node) in enumerate(placed):
-            if not pod.near and not pod.spreads:
-                continue
-            others = [*self.running, *placed[:index], *placed[index + 1 :]]
-            if not finds_company(pod, node, others):
-                found.append(f"{pod.name} on {node.name} lacks the pods that it must be near")
-            if not is_even(pod, node, others, self.nodes):
-                found.append(f"{pod.name} makes {node.name} uneven")
-        return found
+    def uneven(self, placed: Sequence[Placed]) -> list[str]:
+        return [
+            f"{pod.name} makes {node.name} uneven"
+            for index, (pod, node) in enumerate(placed)
+            if pod.spreads
+            and not is_even(
+                pod, node, [*self.running, *placed[:index], *placed[index + 1 :]], self.nodes
+            )
+        ]
 
     def can_be_bound(self, placed: Sequence[Placed]) -> bool:
-        """Whether some order of binding meets required affinity at each step."""
-        waiting = [index for index, (pod, _node) in enumerate(placed) if pod.near]
-        if not waiting:
+        """Whether some order of binding meets required affinity at each step; for few pods."""
+        if not any(pod.near for pod, _node in placed):
             return True
-        first = frozenset(range(len(placed))) - frozenset(waiting)
-        tried = {first}
-        heads = [first]
+        heads = [frozenset[int]()]
+        tried = set(heads)
         while heads:
             bound = heads.pop()
             if len(bound) == len(placed):
                 return True
             others = [*self.running, *(placed[index] for index in sorted(bound))]
-            for index in set(waiting) - bound:
+            for index in set(range(len(placed))) - bound:
                 more = bound | {index}
                 if more not in tried and finds_company(*placed[index], others):
                     tried.add(more)
@@ -261,7 +256,9 @@ def violations(parameters: Json, result: Json, is_complete: bool = True) -> list
             for pod in fleet.pods
             if pod.key in set(unplaced) - refused and not pod.gang
             for node in fleet.nodes
-            if fleet.is_open(node, pod) and not fleet.wrong([*placed, (pod, node)])
+            if fleet.is_open(node, pod)
+            and finds_company(pod, node, [*fleet.running, *placed])
+            and not fleet.wrong([*placed, (pod, node)])
         ]
     return found + wrong_watts(fleet, placed, result)
 
