@@ -35,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sections impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Sources
 from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import add_up, saving
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
 
 
 def _collect(fleet: Fleet) -> Data:
@@ -44,7 +45,6 @@ def _collect(fleet: Fleet) -> Data:
     gone, came = _moved(fleet)
     saved = saving(fleet, totals)
     bindings = fleet.sources.bindings if fleet.bound_at is not None else None
-    measured_at = (fleet.sources.readings or {}).get("time")
     return {
         "state": fleet.state,
         "nodes": len(fleet.nodes),
@@ -53,8 +53,7 @@ def _collect(fleet: Fleet) -> Data:
         "skipped": len(bindings["skipped"]) if bindings else 0,
         "bound_at": bindings["time"] if bindings else None,
         "pending_until": fleet.pending_until,
-        "read_at": measured_at,
-        "baseline_at": None if fleet.sources.baseline is None else fleet.sources.baseline["time"],
+        "times": _times(fleet),
         "watts": {
             name: None if value is None else round(value, 1) for name, value in totals.watts.items()
         },
@@ -72,6 +71,20 @@ def _collect(fleet: Fleet) -> Data:
         "gone": gone,
         "came": came,
     }
+
+
+def _times(fleet: Fleet) -> dict[str, str | None]:
+    """When what is shown as measured was read, and when the plan was made."""
+    sources = fleet.sources
+    before = sources.readings if fleet.bound_at is None else sources.bound_readings
+    after = sources.readings if fleet.state == "measured" else None
+    documents = {
+        "measured_before": before,
+        "baseline": sources.baseline,
+        "predicted_after": fleet.plan,
+        "measured_after": after,
+    }
+    return {name: None if given is None else given["time"] for name, given in documents.items()}
 
 
 def _running(snapshot: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
@@ -210,10 +223,11 @@ def _bar(name: str, data: Data, most: float) -> Markup:
     value, added = data["watts"][name], data["added"].get(name)
     kind = "predicted" if name.startswith("predicted") else "measured"
     title = "Fleet" if data["state"] == "observed" else _NAMES[name]
-    label = element("dt", element("b", title), " ", element("small", kind))
+    when = _moment(data["times"].get(name), data["times"]["measured_before"])
+    label = element("dt", element("b", title), " ", element("small", kind, when))
     if value is None:
-        when = f"pending: read it after {_clock(data['pending_until'])}"
-        return element("div", label, element("dd", element("span", when, class_="wait")))
+        words = f"pending: read it after {_clock(data['pending_until'])}"
+        return element("div", label, element("dd", element("span", words, class_="wait")))
     style = "other" if name == "baseline" else "ours"
     parts = [("base", value - max(added or 0, 0)), (f"{style} {kind}", added or 0)]
     filled = [
@@ -225,6 +239,14 @@ def _bar(name: str, data: Data, most: float) -> Markup:
     figures = element("span", element("b", watts(value)), " ", plus, class_="figures")
     track = element("span", filled, class_="track", aria_hidden="true")
     return element("div", label, element("dd", track, figures))
+
+
+def _moment(time: str | None, day_of: str | None) -> str:
+    """`` 12:05``, with the date where it is another day than the one of ``day_of``."""
+    if time is None:
+        return ""
+    day = "" if day_of is not None and time[:10] == day_of[:10] else f" {time[:10]}"
+    return f"{day} {time[11:16]}"
 
 
 def _clock(time: str | None) -> str:
@@ -245,6 +267,12 @@ def _remarks(data: Data) -> list[Child]:
             f"{counted(data['skipped'], 'pod')} of the plan could not be bound, and the prediction "
             "counts them."
         )
+    baseline, plan = data["times"]["baseline"], data["times"]["predicted_after"]
+    if data["watts"]["baseline"] is not None and baseline and plan and _days(baseline, plan) >= 1:
+        remarks.append(
+            f"The default scheduler's watts were read {counted(_days(baseline, plan), 'day')} from "
+            "the plan: they hold only if its pods were the same."
+        )
     if data["gone"] or data["came"]:
         remarks.append(
             f"Since the plan {counted(data['gone'], 'pod')} ended and "
@@ -252,6 +280,10 @@ def _remarks(data: Data) -> list[Child]:
             "same load."
         )
     return [note(remark) for remark in remarks]
+
+
+def _days(one: str, other: str) -> int:
+    return abs(parse_time(one) - parse_time(other)).days
 
 
 SECTION = Section("headline", "Fleet watts", _collect, _render)

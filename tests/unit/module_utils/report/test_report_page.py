@@ -131,6 +131,16 @@ def test_lacking_values_are_shown_as_lacking(tmp_path: Path) -> None:
     assert "3 nodes left out: " in text
 
 
+def test_an_old_baseline_is_shown_with_its_date_and_a_warning(tmp_path: Path) -> None:
+    text = Reader(page_of(tmp_path)).text
+    assert "measured 12:05" in text and "from the plan" not in text
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "time": "2026-01-28T11:00:00Z"}))
+    text = Reader(page(build_from(str(tmp_path)))).text
+    assert "measured 2026-01-28 11:00" in text
+    assert "watts were read 3 days from the plan" in text
+
+
 def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
     case = Case(nodes=1000, racks=25, pods=10_000, waiting=500, lacking=20)
     html = page_of(tmp_path, case)
@@ -140,12 +150,12 @@ def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_the_page_says_so(tmp_path: Path) -> None:
-    case = Case(nodes=1000, racks=25, pods=10_000, waiting=9_000, suffix="-" + "x" * 150)
+    case = Case(nodes=400, racks=25, pods=6_000, waiting=6_000, suffix="-" + "x" * 200)
     html = page_of(tmp_path, case)
     assert len(html.encode()) < LARGEST_PAGE
     [more] = re.findall(r"([\d,]+) more nodes of altra-max-128c", html)
     shown = len(re.findall(r"<figcaption><b>", html))
-    assert int(more.replace(",", "")) > 0 and shown < 1000
+    assert int(more.replace(",", "")) > 0 and shown < 400
     assert "more pods are in report.json" in html
 
 

@@ -1,0 +1,56 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the tests of the report come to a browser; apt-get is a script here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scripts import chromium
+
+APT_GET = """#!/bin/sh
+echo "$@" >> "$0.log"
+case "$*" in *install*) touch "${0%/*}/chromium"; chmod +x "${0%/*}/chromium";; esac
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of programs beside the system's shell and tools: it has an apt-get."""
+    path = tmp_path / "apt-get"
+    path.write_text(APT_GET)
+    path.chmod(0o755)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "touch", "chmod"):
+        (tools / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{tools}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return tmp_path
+
+
+def test_ci_installs_the_browser_and_its_font(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    assert chromium.install() == chromium.find() == str(programs / "chromium")
+    asked = (programs / "apt-get.log").read_text().splitlines()
+    assert asked[0].endswith("update")
+    assert asked[1].endswith("chromium fonts-inter")
+
+
+@pytest.mark.parametrize("why_not", ["a person's machine", "another user", "no apt"])
+def test_nothing_is_installed_elsewhere(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, why_not: str
+) -> None:
+    monkeypatch.setenv("CI", "" if why_not == "a person's machine" else "true")
+    if why_not == "another user":
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    if why_not == "no apt":
+        (programs / "apt-get").unlink()
+    assert chromium.install() is None
+    assert not (programs / "apt-get.log").exists()
