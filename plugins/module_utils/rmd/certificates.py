@@ -1,0 +1,294 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Certificates between RMD daemons and those who ask them, kept in Secrets and renewed in time.
+
+A daemon shows the certificate of the server, and takes a client's as that of an administrator if
+its file lies in the folder ``admincert``. All keys are RSA, because rmd-operator takes no others.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES, ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
+
+_SHORTEST_RSA_BITS = 2048
+_AUTHORITY_LIVES_LONGER = 10
+_CLOCK_SKEW = datetime.timedelta(minutes=5)
+
+SPEC = KUBERNETES.merge(
+    ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": "default"},
+            "authority_secret": {"type": "str", "default": "rmd-authority", "no_log": False},
+            "server_secret": {"type": "str", "default": "rmd-server", "no_log": False},
+            "client_secret": {"type": "str", "default": "rmd-client", "no_log": False},
+            "server_names": {"type": "list", "elements": "str", "default": ["rmd-nameserver"]},
+            "client_name": {"type": "str", "default": "wattwise"},
+            "client_unit": {"type": "str", "default": "Admin"},
+            "key_bits": {"type": "int", "default": 3072, "no_log": False},
+            "valid_days": {"type": "int", "default": 365},
+            "renew_days": {"type": "int", "default": 30},
+            "folder": {"type": "path"},
+        }
+    )
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, in PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a certificate is to say; ``names`` are host names, ``unit`` is the OU."""
+
+    common_name: str
+    names: tuple[str, ...] = ()
+    unit: str = ""
+    is_authority: bool = False
+
+
+def keep_certificates(parameters: Parameters, context: Context = Context()) -> Result:
+    """Make what is missing, renew what ends soon or fits no longer, and leave the rest alone.
+
+    Raises InvalidInput for keys that are too short and for numbers of days that make no sense.
+    """
+    options = SPEC.complete(parameters)
+    _require_sense(options)
+    stored = _read(Kube.connect(options), options)
+    maker = _Maker(options, context.now())
+    authority_wish = Wish("wattwise RMD authority", is_authority=True)
+    authority = maker.keep("authority", stored["authority"], authority_wish, None)
+    server = Wish(options["server_names"][0], tuple(options["server_names"]))
+    client = Wish(options["client_name"], unit=options["client_unit"])
+    pairs = {
+        "authority": authority,
+        "server": maker.keep("server", stored["server"], server, authority),
+        "client": maker.keep("client", stored["client"], client, authority),
+    }
+    for pair in pairs.values():
+        context.protect(pair.key.decode())
+    if maker.made:
+        _write(options, pairs, maker.made, context)
+    written = _write_files(options["folder"], pairs, context) if options["folder"] else []
+    certificates = [maker.shown(name, pair) for name, pair in pairs.items()]
+    return {"changed": bool(maker.made or written), "certificates": certificates, "files": written}
+
+
+def _require_sense(options: Parameters) -> None:
+    if options["key_bits"] < _SHORTEST_RSA_BITS:
+        raise InvalidInput(
+            f"key_bits: {options['key_bits']} is too short for RMD; give at least"
+            f" {_SHORTEST_RSA_BITS}"
+        )
+    if not 0 < options["renew_days"] < options["valid_days"]:
+        raise InvalidInput("renew_days must be more than 0 and less than valid_days")
+    if not options["server_names"]:
+        raise InvalidInput("server_names: give at least one name; daemons are asked by the first")
+
+
+def _read(kube: Kube, options: Parameters) -> dict[str, Pair | None]:
+    pairs: dict[str, Pair | None] = {}
+    for name in ("authority", "server", "client"):
+        found = kube.read_secret(options["namespace"], options[f"{name}_secret"])
+        data = found[0] if found else {}
+        has_both = "tls.crt" in data and "tls.key" in data
+        pairs[name] = Pair(data["tls.crt"].encode(), data["tls.key"].encode()) if has_both else None
+    return pairs
+
+
+@dataclass
+class _Maker:
+    """Judges and makes certificates; ``made`` names those that are new, and why."""
+
+    options: Parameters
+    now: datetime.datetime
+
+    def __post_init__(self) -> None:
+        self._x509 = require("cryptography.x509", "cryptography")
+        self.made: dict[str, str] = {}
+
+    def keep(self, name: str, stored: Pair | None, wish: Wish, authority: Pair | None) -> Pair:
+        """The stored pair, or a new one where it cannot be used any longer."""
+        problem = "there was none" if stored is None else self._problem(stored, wish, authority)
+        if stored is not None and problem is None:
+            return stored
+        self.made[name] = str(problem)
+        return self._make(wish, authority)
+
+    def shown(self, name: str, pair: Pair) -> dict[str, t.Any]:
+        """What people may see of a certificate."""
+        hashes = require("cryptography.hazmat.primitives.hashes", "cryptography")
+        certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+        return {
+            "name": name,
+            "secret": self.options[f"{name}_secret"],
+            "sha256": certificate.fingerprint(hashes.SHA256()).hex(),
+            "not_after": format_time(certificate.not_valid_after_utc),
+            "action": "made" if name in self.made else "unchanged",
+            "why": self.made.get(name, ""),
+        }
+
+    def _problem(self, pair: Pair, wish: Wish, authority: Pair | None) -> str | None:
+        """Why the pair cannot be used; None where it can."""
+        serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
+        try:
+            certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+            key = serialization.load_pem_private_key(pair.key, password=None)
+        except ValueError:
+            return "it could not be read"
+        if key.public_key() != certificate.public_key():
+            return "certificate and key did not belong together"
+        if getattr(key, "key_size", 0) < _SHORTEST_RSA_BITS:
+            return "its key was too short"
+        lasting = self.options["renew_days"] + (
+            self.options["valid_days"] if wish.is_authority else 0
+        )
+        if certificate.not_valid_after_utc - self.now < datetime.timedelta(days=lasting):
+            return "it ends soon"
+        if not set(wish.names) <= set(self._names(certificate)):
+            return "it lacked a name"
+        if authority is not None and not self._is_issued_by(certificate, authority):
+            return "another authority had issued it"
+        return None
+
+    def _names(self, certificate: t.Any) -> list[str]:
+        x509 = self._x509
+        try:
+            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except x509.ExtensionNotFound:
+            return []
+        return list(found.value.get_values_for_type(x509.DNSName))
+
+    def _is_issued_by(self, certificate: t.Any, authority: Pair) -> bool:
+        exceptions = require("cryptography.exceptions", "cryptography")
+        issuer = self._x509.load_pem_x509_certificate(authority.certificate)
+        try:
+            certificate.verify_directly_issued_by(issuer)
+        except (ValueError, TypeError, exceptions.InvalidSignature):
+            return False
+        return True
+
+    def _make(self, wish: Wish, authority: Pair | None) -> Pair:
+        rsa = require("cryptography.hazmat.primitives.asymmetric.rsa", "cryptography")
+        hashes = require("cryptography.hazmat.primitives.hashes", "cryptography")
+        serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
+        key = rsa.generate_private_key(public_exponent=65537, key_size=self.options["key_bits"])
+        subject = self._subject(wish)
+        issuer, signing_key = subject, key
+        if authority is not None:
+            issuer = self._x509.load_pem_x509_certificate(authority.certificate).subject
+            signing_key = serialization.load_pem_private_key(authority.key, password=None)
+        days = self.options["valid_days"] * (_AUTHORITY_LIVES_LONGER if wish.is_authority else 1)
+        builder = (
+            self._x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(self._x509.random_serial_number())
+            .not_valid_before(self.now - _CLOCK_SKEW)
+            .not_valid_after(self.now + datetime.timedelta(days=days))
+        )
+        certificate = self._extended(builder, wish).sign(signing_key, hashes.SHA256())
+        encoding = serialization.Encoding.PEM
+        return Pair(
+            certificate.public_bytes(encoding),
+            key.private_bytes(
+                encoding,
+                serialization.PrivateFormat.TraditionalOpenSSL,
+                serialization.NoEncryption(),
+            ),
+        )
+
+    def _subject(self, wish: Wish) -> t.Any:
+        x509, oid = self._x509, require("cryptography.x509.oid", "cryptography").NameOID
+        parts = [x509.NameAttribute(oid.COMMON_NAME, wish.common_name)]
+        if wish.unit:
+            parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, wish.unit))
+        return x509.Name(parts)
+
+    def _extended(self, builder: t.Any, wish: Wish) -> t.Any:
+        x509 = self._x509
+        constraints = x509.BasicConstraints(
+            ca=wish.is_authority, path_length=0 if wish.is_authority else None
+        )
+        builder = builder.add_extension(constraints, critical=True)
+        if wish.names:
+            names = [x509.DNSName(name) for name in wish.names]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        if not wish.is_authority:
+            usages = require("cryptography.x509.oid", "cryptography").ExtendedKeyUsageOID
+            usage = usages.SERVER_AUTH if wish.names else usages.CLIENT_AUTH
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        return builder
+
+
+def _write(
+    options: Parameters,
+    pairs: t.Mapping[str, Pair],
+    made: t.Collection[str],
+    context: Context,
+) -> None:
+    ca = base64.b64encode(pairs["authority"].certificate).decode()
+    secrets = [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {
+                "name": options[f"{name}_secret"],
+                "namespace": options["namespace"],
+                "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
+            },
+            "data": {
+                "tls.crt": base64.b64encode(pairs[name].certificate).decode(),
+                "tls.key": base64.b64encode(pairs[name].key).decode(),
+                "ca.crt": ca,
+            },
+        }
+        for name in pairs
+        if name in made
+    ]
+    connection = {name: options[name] for name in KUBERNETES.options}
+    apply({**connection, "secret_manifests": secrets, "force_conflicts": True}, context)
+
+
+def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> list[str]:
+    """The client's files for those who ask daemons from here; returns the paths that changed."""
+    contents = {
+        "ca.pem": pairs["authority"].certificate,
+        "cert.pem": pairs["client"].certificate,
+        "key.pem": pairs["client"].key,
+    }
+    changed = []
+    for name, content in contents.items():
+        path = Path(folder) / name
+        if path.is_file() and path.read_bytes() == content:
+            continue
+        changed.append(str(path))
+        if not context.check_mode:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = path.with_name(f".{name}.partial")
+            partial.touch(mode=0o600)
+            partial.write_bytes(content)
+            partial.replace(path)
+    return changed
