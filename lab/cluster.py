@@ -17,6 +17,7 @@ PODS_PER_NODE = 110
 KUBELET_VERSION = "v1.34.2"
 EPHEMERAL_STORAGE = "400Gi"
 OWNER = "wattwise.github.io/lab"
+READY_SECONDS, READY_SECONDS_A_NODE = 60.0, 0.2
 T = TypeVar("T")
 
 
@@ -66,9 +67,11 @@ def delete_nodes(api: Api, owner: str) -> None:
     )
 
 
-def wait_for_nodes(api: Api, names: Iterable[str], timeout: float = 60.0) -> None:
-    """Wait until pods can be scheduled to each named Node."""
+def wait_for_nodes(api: Api, names: Iterable[str], timeout: float | None = None) -> None:
+    """Wait until pods can be scheduled to each named Node; by default longer for many."""
     wanted = set(names)
+    if timeout is None:
+        timeout = READY_SECONDS + READY_SECONDS_A_NODE * len(wanted)
 
     def all_ready() -> bool:
         schedulable = [node["metadata"]["name"] for node in list_nodes(api) if is_schedulable(node)]
