@@ -125,18 +125,31 @@ class Assignment:
         With ``least_gain`` also only if watts and unmet preferences fall by as much. Incomplete
         gangs are no obstacle: see repair.py.
         """
-        before = None if least_gain is None else self.rank()[1:]
+        nodes = sorted({node for _group, node, _number in changes})
+        before = self._cost_of(nodes)
         for change in changes:
             self.place(*change)
-        if self._is_feasible_at(changes) and (before is None or self._gained(before, least_gain)):
-            return True
+        if self._is_feasible_at(changes):
+            gain = before - self._cost_of(nodes) - self._added_wishes(changes)
+            if least_gain is None or gain >= least_gain:
+                return True
         for group, node, number in reversed(changes):
             self.place(group, node, -number)
         return False
 
-    def _gained(self, before: tuple[int, float], least_gain: float | None) -> bool:
-        elsewhere, worth = self.rank()[1:]
-        return (elsewhere, worth) >= (before[0], before[1] + (least_gain or 0.0))
+    def _cost_of(self, nodes: list[int]) -> float:
+        """What these nodes cost, and all soft caps."""
+        caps = 0.0
+        if self.related is not None:
+            caps = self.related.relations.preference_watts(self.related.tallied)
+        return float(self.cost[nodes].sum()) + caps
+
+    def _added_wishes(self, changes: t.Sequence[Change]) -> float:
+        """What the changes added in unmet preferences, those of soft caps aside."""
+        preference = self.problem.preference
+        if preference is None:
+            return 0.0
+        return sum(number * float(preference[group, node]) for group, node, number in changes)
 
     def _is_feasible_at(self, changes: t.Sequence[Change]) -> bool:
         """Whether everything holds that these changes can have touched."""
