@@ -81,6 +81,7 @@ SCHEMAS: dict[str, Schema] = {
             "rmd_node_states": _OBJECTS,
             "rmd_configs": _OBJECTS,
             "rmd_pods": _OBJECTS,
+            "device_objects": _OBJECTS,
         },
     ),
     "node_configs": _schema("node_configs", {"node_configs": _OBJECTS}, {"statuses": _OBJECTS}),

@@ -31,6 +31,15 @@ Trim = t.Callable[[Object], Object]
 WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
 _FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _RMD = "/apis/intel.com/v1alpha1"
+_DRA_PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+_TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+_PROTOTYPE_PLURALS = (
+    "devicepools",
+    "deviceclasses",
+    "devicedrivers",
+    "deviceclaims",
+    "deviceprivilegedclaims",
+)
 _DEFAULT_SCHEDULER = "default-scheduler"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -100,6 +109,11 @@ def trim_pod(pod: Object) -> Object:
 def trim_custom(obj: Object) -> Object:
     """A custom resource of ours, with its status."""
     return _identified(obj, **_kept(obj, "spec", "status"))
+
+
+def trim_device_object(obj: Object) -> Object:
+    """An object about devices; a DeviceDriver has its types beside the metadata."""
+    return _identified(obj, **_kept(obj, "spec", "status", "deviceTypes"))
 
 
 def trim_metrics(metrics: Object) -> Object:
@@ -177,6 +191,16 @@ SOURCES: t.Mapping[str, Source] = {
     # Upstream's label of the daemons' pods.
     "rmd_pods": Source(
         ("/api/v1/pods",), trim_daemon, {"labelSelector": "name=rmd-pod"}, optional=False
+    ),
+    "device_objects": Source(
+        (
+            *(f"/apis/resource.k8s.io/v1/{plural}" for plural in _DRA_PLURALS),
+            *(f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in _TAINT_RULE_VERSIONS),
+            *(f"/apis/devmgmtproto.k8s.io/v1alpha1/{plural}" for plural in _PROTOTYPE_PLURALS),
+        ),
+        trim_device_object,
+        {},
+        optional=True,
     ),
     # Where kubebuilder's scaffolding puts its label: wao-core and rmd-operator are found by it.
     "controllers": Source(

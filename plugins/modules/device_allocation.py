@@ -33,7 +33,7 @@ options:
         of texts in YAML.
       - Nodes that only pools or slices name need not be given. A Pod asks for the claims that it
         names; with Pods, other claims get nothing.
-      - At least one of O(objects) and O(src) is needed.
+      - At least one of O(objects), O(src) and O(snapshot) is needed.
     type: list
     elements: raw
   src:
@@ -41,6 +41,11 @@ options:
       - Paths of YAML or JSON files with further objects.
     type: list
     elements: path
+  snapshot:
+    description:
+      - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote with the part
+        V(device_objects).
+    type: path
   node:
     description:
       - The name of the only node to be considered.
@@ -93,6 +98,7 @@ requirements:
   - cel-expr-python >= 0.1.3 (for selectors)
   - ortools >= 9.15 (for conflicts that counting does not find)
   - PyYAML (for text)
+  - fastjsonschema >= 2.20 (for documents)
 """
 
 EXAMPLES = r"""
@@ -182,6 +188,15 @@ node:
   returned: success
   type: str
   sample: shape-zero-00
+pods:
+  description: The node of each pod that asks for devices; null for one that gets none.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: my-pod
+      namespace: default
+      node: shape-zero-00
 score:
   description: V(100) where every claim got its devices, else V(0).
   returned: success

@@ -23,6 +23,8 @@ options:
   include:
     description:
       - Parts to read. Nodes are always read.
+      - V(device_objects) are those of C(resource.k8s.io) and of the k8srm prototype, for
+        M(wattwise.kube.device_allocation).
       - Of V(namespaces) and V(replica_sets) only metadata is read, and of the latter only those
         with WAO's annotation C(podspread-rate) are kept.
     type: list
@@ -38,6 +40,7 @@ options:
       - rmd_node_states
       - rmd_configs
       - rmd_pods
+      - device_objects
       - controllers
       - namespaces
       - replica_sets

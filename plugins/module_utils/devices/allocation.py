@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
@@ -43,6 +44,7 @@ SPEC = ArgumentSpec(
     {
         "objects": {"type": "list", "elements": "raw"},
         "src": {"type": "list", "elements": "path"},
+        "snapshot": {"type": "path"},
         "node": {"type": "str"},
         "strategy": {"type": "str", "default": "first_fit", "choices": list(STRATEGIES)},
         "time_limit": {"type": "float", "default": 10.0},
@@ -51,7 +53,7 @@ SPEC = ArgumentSpec(
         "verbose": {"type": "bool", "default": False},
         "on_error": {"type": "str", "default": "fail", "choices": ["fail", "report"]},
     },
-    required_one_of=(("objects", "src"),),
+    required_one_of=(("objects", "src", "snapshot"),),
 )
 
 _READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
@@ -68,7 +70,11 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = SPEC.complete(parameters)
     if not parameters["time_limit"] > 0:
         raise InvalidInput(f"time_limit: {parameters['time_limit']!r} is not more than 0 seconds")
-    task = read_task(_objects(parameters), _options(parameters))
+    objects = _objects(parameters)
+    if parameters["snapshot"] and not any(_group(given) in _READERS for given in objects):
+        task = dra.read([], _options(parameters))
+    else:
+        task = read_task(objects, _options(parameters))
     for finding in task.findings:
         context.warn(str(finding))
     limits = Limits(parameters["time_limit"], parameters["seed"])
@@ -107,6 +113,10 @@ def _objects(parameters: Parameters) -> list[Given]:
     objects = [Given(item) for item in read_manifests(parameters["objects"] or [], "objects")]
     for path in parameters["src"] or []:
         objects += [Given(item, path) for item in read_file(path)]
+    if parameters["snapshot"]:
+        document = documents.load(parameters["snapshot"], "snapshot")
+        for part in ("nodes", "pods", "device_objects"):
+            objects += [Given(item, parameters["snapshot"]) for item in document.get(part, [])]
     return objects
 
 
@@ -131,6 +141,7 @@ def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
             for claim, found in enumerate(allocation.claims)
         ],
         "node": nodes.pop() if len(nodes) == 1 and None not in allocation.claims else None,
+        "pods": _pods(task, allocation),
         "score": score,
         "node_results": node_results,
         "conflict": [_describe_part(instance, part) for part in conflict],
@@ -142,6 +153,16 @@ def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
         "findings": [finding.as_dict() for finding in task.findings],
         "refused": [dataclasses.asdict(refusal) for refusal in task.refused],
     }
+
+
+def _pods(task: Task, allocation: Allocation) -> list[dict[str, str | None]]:
+    """The node of each pod; its claims have devices on one node, or none has any."""
+    found: list[dict[str, str | None]] = []
+    for unit, pods in zip(task.instance.units, task.pods):
+        given = allocation.claims[unit.claims[0]]
+        node = None if given is None else given.node
+        found += [{"namespace": namespace, "name": name, "node": node} for namespace, name in pods]
+    return found
 
 
 def _explain(
