@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from support.placement_checker import value_of, violations
+from support.placement_fleets import Pattern, Size, Temperature, placement_task
 from support.placement_rules import Json
 from support.random_placements import random_fleet
 
@@ -81,3 +82,18 @@ def test_one_node_more_never_costs_more_added_watts() -> None:
         for result in (place(parameters), place(fewer))
     ]
     assert added[0] <= added[1] + PROOF_WATTS
+
+
+@pytest.mark.parametrize("temperature", ["rows", "scattered"])
+@pytest.mark.parametrize("pattern", ["plain", "affinity", "power_off", "uneven"])
+def test_at_85_percent_every_pod_has_a_node_at_no_more_watts_than_schedulers_take(
+    pattern: Pattern, temperature: Temperature
+) -> None:
+    size = Size(nodes=40, pods=400, requested=0.85, temperature=temperature, pattern=pattern)
+    parameters = placement_task(1, size)
+    result = place({**parameters, "compare": ["greedy", "minimize_power", "peaks", "spread"]})
+    assert violations(parameters, result) == []
+    assert not result["unplaced"]
+    for other in result["comparison"]:
+        if not other["unplaced"]:
+            assert result["watts"]["after"] <= other["watts_after"], other
