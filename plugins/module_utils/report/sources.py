@@ -17,13 +17,14 @@ Document = t.Mapping[str, t.Any]
 
 # Field of Sources → (file in the run folder, kind of document).
 _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
+    # First, because it is the largest, and what is left of it is small.
+    "bound_snapshot": ("bound/snapshot.json", "snapshot"),
     "snapshot": ("snapshot.json", "snapshot"),
     "readings": ("readings.json", "readings"),
     "curves": ("curves.json", "curves"),
     "plan": ("plan.json", "plan"),
     "bindings": ("bound/bindings.json", "bindings"),
     "bound_plan": ("bound/plan.json", "plan"),
-    "bound_snapshot": ("bound/snapshot.json", "snapshot"),
     "bound_readings": ("bound/readings.json", "readings"),
     "bound_curves": ("bound/curves.json", "curves"),
     "baseline": ("baseline.json", "readings"),
@@ -50,7 +51,8 @@ class Sources:
     """What a report is made from; None where a document is not there.
 
     ``snapshot`` to ``plan`` are of the last run. ``bindings`` and ``bound_…`` are of the last run
-    that bound something. ``baseline`` is what the BMCs said while another scheduler's choice ran.
+    that bound something; of ``bound_snapshot`` only names and nodes of pods are kept. ``baseline``
+    is what the BMCs said while another scheduler's choice ran.
     """
 
     snapshot: Document
@@ -85,8 +87,22 @@ def read(folder: str, options: Options) -> Sources:
             "wattwise.kube.observe or wattwise.kube.place first, or name their run folder"
         )
     found = {
-        name: documents.load(str(path / file), kind)
+        name: _read(name, str(path / file), kind)
         for name, (file, kind) in _FILES.items()
         if (path / file).exists()
     }
     return Sources(**found, options=options)
+
+
+def _read(name: str, path: str, kind: documents.DocumentKind) -> Document:
+    document = documents.load(path, kind)
+    if name != "bound_snapshot":
+        return document
+    pods = [
+        {
+            "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "name")},
+            "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
+        }
+        for pod in document.get("pods") or []
+    ]
+    return {"time": document["time"], "pods": pods}
