@@ -171,7 +171,7 @@ def _pods(source: random.Random, size: Size, cores: float, gib: float) -> list[J
     shares = [source.uniform(0.3, 1.7) for _number in range(shapes)]
     counts = _apportioned(size.pods, shares)
     unit = 1000 * cores / sum(weight * count for weight, count in zip(weights, counts, strict=True))
-    milli = [max(10, round(unit * weight / 10) * 10) for weight in weights]
+    milli = [_as_people_write(unit * weight) for weight in weights]
     ratios = [source.choice([0.5, 1, 2, 3, 4]) for _number in range(shapes)]
     memory = [cpu / 1000 * ratio for cpu, ratio in zip(milli, ratios, strict=True)]
     if size.pattern == "memory":
@@ -184,12 +184,22 @@ def _pods(source: random.Random, size: Size, cores: float, gib: float) -> list[J
             "count": counts[index],
             "requests": {
                 "cpu": f"{milli[index]}m",
-                "memory": f"{max(1, int(memory[index] * 1024))}Mi",
+                "memory": f"{64 * max(1, round(memory[index] * 16))}Mi",
             },
             **(_wish(source, index) if index < choosy else {}),
         }
         for index in range(shapes)
     ]
+
+
+def _as_people_write(millicores: float) -> int:
+    """The nearest number that somebody would write: multiples of 50m, of larger ones of 500m."""
+    step = next(
+        step
+        for step, above in ((500, 4000), (250, 2000), (100, 500), (50, 0))
+        if millicores > above
+    )
+    return max(step, round(millicores / step) * step)
 
 
 def _apportioned(total: int, shares: Sequence[float]) -> list[int]:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import prices_of
+from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import Prices
 from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import Relaxation
 
 if t.TYPE_CHECKING:
     import numpy
@@ -71,14 +70,17 @@ def cost_of(assignment: Assignment) -> float:
     return assignment.watts() + assignment.preference_watts()
 
 
-def bound_with(bounds: LowerBounds, assignment: Assignment, relaxation: Relaxation | None) -> float:
-    """The better of the bounds at the relaxation's prices and at one price for all."""
-    placed = assignment.counts.sum(axis=1)
-    unpriced_pods = int(assignment.pods[~assignment.problem.costs.priced].sum())
-    best = bounds.with_one_price(placed, unpriced_pods)
-    if relaxation is not None:
-        prices = bounds.tighten(prices_of(assignment.problem, relaxation), placed)
-        best = max(best, bounds.at(prices, placed, unpriced_pods))
+def unpriced_pods(assignment: Assignment) -> int:
+    """How many pods stand on unpriced nodes."""
+    return int(assignment.pods[~assignment.problem.costs.priced].sum())
+
+
+def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | None) -> float:
+    """The better of the bounds at these prices and at one price for all."""
+    placed, elsewhere = assignment.counts.sum(axis=1), unpriced_pods(assignment)
+    best = bounds.with_one_price(placed, elsewhere)
+    if prices is not None:
+        best = max(best, bounds.at(prices, placed, elsewhere))
     return best
 
 

@@ -23,6 +23,8 @@ if t.TYPE_CHECKING:
     Booleans = NDArray[numpy.bool_]
 
 LEAST_GAIN_WATTS = 1e-6
+# Exchanges are told apart less finely, since their tables are large.
+_LEAST_EXCHANGE_GAIN_WATTS = 1e-3
 # So many departures of a group are paired with as many arrivals.
 _MOVES_OF_A_GROUP = 16
 # Entries that are computed at once.
@@ -30,13 +32,14 @@ _CHUNK = 250_000
 
 
 class Step(t.NamedTuple):
-    """One pod of ``group`` goes from ``source`` to ``target``, one of ``back`` the other way."""
+    """One pod of ``group`` goes from ``source`` to ``target``, ``number`` of ``back`` return."""
 
     cost: float
     group: int
     source: int
     target: int
     back: int = -1
+    number: int = 0
 
 
 def related_groups(assignment: Assignment) -> Booleans:
@@ -150,19 +153,21 @@ class Moves:
 
 
 class Exchanges:
-    """What every node costs more when a pod of one group takes the place of one of another.
+    """What every node costs more when one pod takes the place of so many of another group.
 
-    ``_costs[i, j, n]``: group ``j`` enters node ``n`` and ``i`` leaves it; infinite where that
-    cannot be. For groups that are related to others it only tells what is worth a try.
+    ``_leave[i, j, n]``: one of ``i`` leaves node ``n`` and ``number`` of ``j`` enter it;
+    ``_enter[i, j, n]``: one of ``i`` enters and ``number`` of ``j`` leave. Infinite where that
+    cannot be. For groups that are related to others they only tell what is worth a try.
     """
 
-    def __init__(self, assignment: Assignment, groups: Integers) -> None:
+    def __init__(self, assignment: Assignment, groups: Integers, number: int) -> None:
         self._numpy = numpy = require("numpy")
         self._assignment = assignment
         self._groups = groups
-        self._costs: Floats = numpy.full(
-            (len(groups), len(groups), len(assignment.all_nodes)), numpy.inf, dtype=numpy.float32
-        )
+        self._number = number
+        shape = (len(groups), len(groups), len(assignment.all_nodes))
+        self._leave: Floats = numpy.full(shape, numpy.inf, dtype=numpy.float32)
+        self._enter: Floats = numpy.full(shape, numpy.inf, dtype=numpy.float32)
         self._stale: set[int] = set(assignment.all_nodes.tolist())
 
     def forget(self, nodes: t.Iterable[int]) -> None:
@@ -170,28 +175,30 @@ class Exchanges:
         self._stale.update(nodes)
 
     def steps(self) -> list[Step]:
-        """The best exchange of each pair of groups that has one."""
+        """The best exchanges of each pair of groups that has any."""
         numpy = self._numpy
         self._refresh()
         if len(self._groups) < 2:
             return []
-        cheapest = self._costs.min(axis=2)
-        promising = numpy.triu(cheapest + cheapest.T < -LEAST_GAIN_WATTS, k=1)
-        leaving, entering = promising.nonzero()
+        cheapest = self._leave.min(axis=2) + self._enter.min(axis=2)
+        promising = cheapest < -_LEAST_EXCHANGE_GAIN_WATTS
+        if self._number == 1:
+            promising = numpy.triu(promising, k=1)
+        groups, others = promising.nonzero()
         return [
-            step for pair in zip(leaving.tolist(), entering.tolist()) for step in self._pairs(*pair)
+            step for pair in zip(groups.tolist(), others.tolist()) for step in self._pairs(*pair)
         ]
 
-    def _pairs(self, leaving: int, entering: int) -> list[Step]:
+    def _pairs(self, row: int, column: int) -> list[Step]:
         """The cheapest pairs of different nodes, if they save watts."""
-        there, back = self._costs[leaving, entering], self._costs[entering, leaving]
-        group, other = int(self._groups[leaving]), int(self._groups[entering])
+        leave, enter = self._leave[row, column], self._enter[row, column]
+        group, other = int(self._groups[row]), int(self._groups[column])
         steps = []
-        for source in self._two_cheapest(there):
-            for target in self._two_cheapest(back):
-                cost = float(there[source]) + float(back[target])
-                if source != target and cost < -LEAST_GAIN_WATTS:
-                    steps.append(Step(cost, group, source, target, other))
+        for source in self._two_cheapest(leave):
+            for target in self._two_cheapest(enter):
+                cost = float(leave[source]) + float(enter[target])
+                if source != target and cost < -_LEAST_EXCHANGE_GAIN_WATTS:
+                    steps.append(Step(cost, group, source, target, other, self._number))
         return steps
 
     def _two_cheapest(self, costs: Floats) -> list[int]:
@@ -208,28 +215,40 @@ class Exchanges:
         size = max(1, _CHUNK // max(1, len(self._groups) ** 2))
         for start in range(0, len(stale), size):
             nodes = stale[start : start + size]
-            self._costs[:, :, nodes] = self._costs_at(nodes)
+            self._leave[:, :, nodes] = self._replace(nodes, 1, self._number)
+            if self._number == 1:
+                self._enter[:, :, nodes] = self._leave[:, :, nodes].transpose(1, 0, 2)
+            else:
+                back = self._replace(nodes, self._number, 1)
+                self._enter[:, :, nodes] = back.transpose(1, 0, 2)
         self._stale.clear()
 
-    def _costs_at(self, nodes: Integers) -> Floats:
+    def _replace(self, nodes: Integers, leaving: int, entering: int) -> Floats:
+        """What ``nodes`` cost more when so many of one group leave and of another enter.
+
+        By the group that leaves, the group that enters, and node.
+        """
         numpy, assignment, groups = self._numpy, self._assignment, self._groups
         problem = assignment.problem
-        request, use = problem.request[groups], problem.use[groups]
-        workload = problem.is_workload[groups].astype(numpy.int64)
         counts, limit = assignment.counts[groups][:, nodes], problem.limit[groups][:, nodes]
-        possible = (counts > 0)[:, None, :] & (limit > counts)[None, :, :]
+        # Few groups have pods on a node: one row for each that has.
+        rows, columns = (counts >= leaving).nonzero()
+        at, gone = nodes[columns], groups[rows]
+        possible = (counts + entering <= limit)[:, columns].T
+        request = problem.request[groups]
         for resource in range(request.shape[1]):
-            asked = request[:, resource]
-            room = assignment.free[nodes, resource] + asked[:, None]
-            fits = room[:, None, :] >= asked[None, :, None]
-            possible &= fits | (asked == 0)[None, :, None]
+            more = entering * request[:, resource] - leaving * request[rows, resource][:, None]
+            possible &= (assignment.free[at, resource][:, None] >= more) | (more <= 0)
+        use, workload = problem.use, problem.is_workload.astype(numpy.int64)
         costs = assignment.change(
-            nodes,
-            (use[None, :] - use[:, None])[:, :, None],
-            0,
-            (workload[None, :] - workload[:, None])[:, :, None],
+            at[:, None],
+            entering * use[groups] - leaving * use[gone][:, None],
+            entering - leaving,
+            entering * workload[groups] - leaving * workload[gone][:, None],
         )
         if problem.preference is not None:
-            preference = problem.preference[groups][:, nodes]
-            costs = costs + preference[None, :, :] - preference[:, None, :]
-        return t.cast("Floats", numpy.where(possible, costs, numpy.inf))
+            costs += entering * problem.preference[groups][:, at].T
+            costs -= leaving * problem.preference[gone, at][:, None]
+        table = numpy.full((len(groups), len(groups), len(nodes)), numpy.inf)
+        table[rows, :, columns] = numpy.where(possible, costs, numpy.inf)
+        return t.cast("Floats", table)

@@ -40,6 +40,16 @@ if t.TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Candidates:
+    """What an optimum may consist of: at most ``most[g, n]`` pods, runs as (node, index of the
+    convex run), and nodes that may sleep."""
+
+    most: Integers
+    runs: frozenset[tuple[int, int]]
+    sleepers: frozenset[int]
+
+
+@dataclass(frozen=True)
 class _Mode:
     """One of the ways to run a node, of which exactly one is chosen where there are several."""
 
@@ -50,20 +60,28 @@ class _Mode:
 class PlacementModel:
     """Counts of pods by group and node within what fits; ``nodes`` are indices into the problem.
 
-    At most ``most[g]`` pods of each group are placed.
+    At most ``most[g]`` pods of each group are placed. Of what else is possible only the
+    ``candidates`` are in the model, if there are any.
     """
 
     def __init__(
-        self, problem: Problem, functions: NodeFunctions, nodes: t.Sequence[int], most: Integers
+        self,
+        problem: Problem,
+        functions: NodeFunctions,
+        nodes: t.Sequence[int],
+        most: Integers,
+        candidates: Candidates | None = None,
     ) -> None:
         self.problem = problem
         self.functions = functions
         self.nodes = nodes
+        self.candidates = candidates
         self.model = LinearModel()
         self.columns: dict[tuple[int, int], int] = {}
         self._offset = 0.0
+        limits = problem.limit if candidates is None else candidates.most
         for node in nodes:
-            for group, limit in enumerate(problem.limit[:, node].tolist()):
+            for group, limit in enumerate(limits[:, node].tolist()):
                 if min(limit, int(most[group])) > 0:
                     self.columns[group, node] = self.model.column(
                         0.0, min(limit, int(most[group])), integer=True
@@ -135,7 +153,7 @@ class PlacementModel:
             for group, column in self._by_node[node]
         ]
         if len(modes) == 1 and modes[0].chosen is None:
-            self._add_convex(modes[0].points, use)
+            self._add_convex(modes[0].points, use, points)
             return
         shares: list[tuple[int, float]] = []
         for mode in modes:
@@ -145,10 +163,16 @@ class PlacementModel:
 
     def _modes(self, node: int, points: Points) -> list[_Mode]:
         runs = convex_runs(points)
-        if len(runs) == 1 and not self.problem.costs.sleeper[node]:
+        sleeps = bool(self.problem.costs.sleeper[node])
+        if self.candidates is not None:
+            runs = [run for index, run in enumerate(runs) if (node, index) in self.candidates.runs]
+            if sleeps and node not in self.candidates.sleepers:
+                sleeps = False
+                self.model.at_least([(column, 1.0) for column in self._workload(node)], 1.0)
+        if len(runs) == 1 and not sleeps:
             return [_Mode(runs[0], None)]
         modes = [_Mode(run, self.model.column(0.0, 1.0, integer=True)) for run in runs]
-        if self.problem.costs.sleeper[node]:
+        if sleeps:
             modes.append(self._asleep(node, points))
         return modes
 
@@ -156,20 +180,27 @@ class PlacementModel:
         """Standby watts whatever the use of daemons, and no workload; awake with workload only."""
         model, problem = self.model, self.problem
         chosen = model.column(0.0, 1.0, integer=True)
-        workload = [item for item in self._by_node[node] if problem.is_workload[item[0]]]
-        for _group, column in workload:
+        workload = self._workload(node)
+        for column in workload:
             upper = model.upper[column]
             model.at_most([(column, 1.0), (chosen, upper)], upper)
-        model.at_least([*((column, 1.0) for _group, column in workload), (chosen, 1.0)], 1.0)
+        model.at_least([*((column, 1.0) for column in workload), (chosen, 1.0)], 1.0)
         awake_now = float(self.functions.watts[node, 0])
         standby = problem.costs.standby_watts - awake_now
         return _Mode([(cores, standby) for cores, _watts in (points[0], *points[1:][-1:])], chosen)
 
-    def _add_convex(self, points: Points, use: Terms) -> None:
+    def _workload(self, node: int) -> list[int]:
+        """Columns of the pods that keep the node awake."""
+        is_workload = self.problem.is_workload
+        return [column for group, column in self._by_node[node] if is_workload[group]]
+
+    def _add_convex(self, run: Points, use: Terms, points: Points) -> None:
         watts = self.model.column(-math.inf, math.inf, 1.0)
-        for start, height, slope in _segments(points):
+        for start, height, slope in _segments(run):
             terms = [(watts, 1.0), *((column, -slope * cores) for column, cores in use)]
             self.model.at_least(terms, height - slope * start)
+        if run != points:
+            self.model.row(use, run[0][0], run[-1][0])
 
     def _add_mode(self, mode: _Mode) -> list[tuple[int, float]]:
         """The added use in this mode: what it is at the mode's start, and the rest."""

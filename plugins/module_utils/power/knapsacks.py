@@ -81,19 +81,27 @@ class Knapsacks:
     def __init__(self, problem: Problem, functions: NodeFunctions) -> None:
         self._numpy = numpy = require("numpy")
         self.problem = problem
-        self._most_added: Floats = functions.added[:, -1] * MICROCORES_PER_CORE
+        self._added: Floats = functions.added * MICROCORES_PER_CORE
+        self._watts: Floats = functions.watts
+        self._most_added: Floats = self._added[:, -1]
         self._cores: Floats = problem.use / MICROCORES_PER_CORE
         self._with_use: Integers = (problem.use > 0).nonzero()[0]
         self._without_use: Integers = (problem.use == 0).nonzero()[0]
         self._request: Floats = problem.request.astype(float)
         self.free: Floats = numpy.maximum(problem.free, 0).astype(float)
 
-    def solve(self, prices: Prices, placed: Integers) -> Loads:
-        """The cheapest load of each piece, of at most ``placed[g]`` pods of each group."""
+    def solve(self, prices: Prices, placed: Integers, forced: tuple[int, int] = (0, 0)) -> Loads:
+        """The cheapest load of each piece, of at most ``placed[g]`` pods of each group.
+
+        ``forced`` are a group and a number of its pods that each piece has to take beside: a piece
+        that cannot costs infinitely much.
+        """
         numpy = self._numpy
         chunks = [
             self._solve_chunk(
-                prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))), placed
+                prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))),
+                placed,
+                forced,
             )
             for start in range(0, len(prices.node), _CHUNK)
         ]
@@ -115,20 +123,29 @@ class Knapsacks:
             worth -= self.problem.preference[:, node].T
         return t.cast("Floats", worth)
 
-    def _solve_chunk(self, prices: Prices, placed: Integers) -> Loads:
+    def _solve_chunk(self, prices: Prices, placed: Integers, forced: tuple[int, int]) -> Loads:
         numpy = self._numpy
+        group, number = forced
+        forced_use = number * int(self.problem.use[group]) if number else 0
         most = numpy.minimum(self.problem.limit[:, prices.node].T, placed)
         worth = self.worth(prices.pod, prices.node) - prices.resource @ self._request.T
+        impossible = self.problem.costs.base[prices.node] + forced_use > prices.high
+        if number:
+            impossible |= most[:, group] < number
+            most[:, group] = numpy.maximum(most[:, group] - number, 0)
         pods = numpy.zeros(most.shape)
         free_of_use = self._without_use
         pods[:, free_of_use] = numpy.where(worth > 0, most, 0)[:, free_of_use]
-        added, watts = self._points(prices)
+        given = (worth * pods).sum(axis=1)
+        added, watts = self._points(prices, forced_use)
         least, pods[:, self._with_use] = self._fill(
             worth[:, self._with_use], most[:, self._with_use], added, watts
         )
-        given = (worth * pods)[:, free_of_use].sum(axis=1)
+        if number:
+            pods[:, group] += number
+            given += number * worth[:, group]
         held = (self.free[prices.node] * prices.resource).sum(axis=1)
-        return Loads(least - given - held, pods)
+        return Loads(numpy.where(impossible, numpy.inf, least - given - held), pods)
 
     def _fill(
         self, worth: Floats, most: Integers, added: Floats, watts: Floats
@@ -157,22 +174,27 @@ class Knapsacks:
         numpy.put_along_axis(pods, order, part, axis=1)
         return numpy.take_along_axis(cost, best, axis=1)[:, 0], pods / cores
 
-    def _points(self, prices: Prices) -> tuple[Floats, Floats]:
-        """Added cores and watts at the breakpoints (P, S); equal neighbours are padding."""
-        numpy, costs, node = self._numpy, self.problem.costs, prices.node
-        base, most = costs.base[node], self._most_added[node]
+    def _points(self, prices: Prices, forced_use: int) -> tuple[Floats, Floats]:
+        """Cores beside the forced ones and watts at the breakpoints (P, S).
+
+        Equal neighbours are padding.
+        """
+        numpy, node = self._numpy, prices.node
+        base = self.problem.costs.base[node] + forced_use
+        most = numpy.maximum(self._most_added[node] - forced_use, 0.0)
         low = numpy.clip(prices.low - base, 0.0, most)[:, None]
         high = numpy.clip(prices.high - base, 0.0, most)[:, None]
-        inner = numpy.clip(costs.knots[node] - base[:, None], low, high)
+        known = self._added[node]
+        inner = numpy.clip(known - forced_use, low, high)
         added = numpy.sort(numpy.concatenate([low, inner, high], axis=1), axis=1)
-        watts = costs.watts(node[:, None], base[:, None] + added)
+        watts = _interpolate(numpy, added + forced_use, known, self._watts[node])
         return added / MICROCORES_PER_CORE, watts
 
 
 def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats:
-    """Row by row, the value of taking pods of so much use; beyond the last all are taken."""
+    """Row by row, the value at a use; beyond the last use the last value."""
     if use.shape[1] == 1:
-        return t.cast("Floats", numpy.zeros_like(at))
+        return t.cast("Floats", numpy.repeat(value, at.shape[1], axis=1))
     right = (use[:, None, :] < at[:, :, None]).sum(axis=2).clip(1, use.shape[1] - 1)
     left_use = numpy.take_along_axis(use, right - 1, axis=1)
     left_value = numpy.take_along_axis(value, right - 1, axis=1)

@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 
+# An optimum of an integer model is that of whole numbers, or of watts that are told to 1 mW.
+_ABSOLUTE_GAP = 5e-4
+
 Terms = t.Sequence[tuple[int, float]]
 
 
@@ -90,6 +93,7 @@ def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None
     options.int_options["threads"] = 1
     options.int_options["random_seed"] = limits.seed % (1 << 31)
     options.double_options["mip_rel_gap"] = 0.0
+    options.double_options["mip_abs_gap"] = _ABSOLUTE_GAP
     if branching_nodes is not None:
         options.int_options["mip_max_nodes"] = branching_nodes
     parameters = mathopt.SolveParameters(

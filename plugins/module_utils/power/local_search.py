@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moves of one pod and exchanges of two, as long as they save watts.
+"""Moves of one pod, and exchanges of one for one or several, as long as they save watts.
 
 In one round every candidate is found on the same state, and those that touch different nodes are
 carried out together. Where pods have rules about each other, each step is tried on its own.
@@ -32,8 +32,10 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
 
-# Entries of the table of exchanges (groups × groups × nodes) of 4 bytes each.
-_EXCHANGE_TABLE = 8_000_000
+# So many pods are exchanged for one.
+_NUMBERS = (1, 2, 3)
+# Entries of a table of exchanges (groups × groups × nodes) of 4 bytes each; there are six.
+_EXCHANGE_TABLE = 4_000_000
 
 
 def improve(assignment: Assignment, limits: Limits, rounds: int) -> bool:
@@ -60,14 +62,19 @@ class _Search:
         self._seed = seed
         self._related = related_groups(assignment)
         self._moves = Moves(assignment)
-        self._exchanges: Exchanges | None = None
+        self._exchanges: list[Exchanges] = []
 
     def advance(self) -> bool:
         """One round; False where nothing could be carried out."""
         if self._carry_out(self._moves.steps()):
             return True
-        self._exchanges = self._exchanges or Exchanges(self._assignment, self._exchangeable())
-        return self._carry_out(self._exchanges.steps())
+        for index, number in enumerate(_NUMBERS):
+            if index == len(self._exchanges):
+                groups = self._exchangeable()
+                self._exchanges.append(Exchanges(self._assignment, groups, number))
+            if self._carry_out(self._exchanges[index].steps()):
+                return True
+        return False
 
     def _exchangeable(self) -> Integers:
         numpy = require("numpy")
@@ -87,14 +94,15 @@ class _Search:
             if self._carry_out_one(step):
                 touched |= {step.source, step.target}
         self._moves.forget(touched)
-        if self._exchanges is not None:
-            self._exchanges.forget(touched)
+        for exchanges in self._exchanges:
+            exchanges.forget(touched)
         return bool(touched)
 
     def _carry_out_one(self, step: Step) -> bool:
         changes: list[Change] = [(step.group, step.source, -1), (step.group, step.target, 1)]
         if step.back >= 0:
-            changes += [(step.back, step.target, -1), (step.back, step.source, 1)]
+            changes.append((step.back, step.target, -step.number))
+            changes.append((step.back, step.source, step.number))
         if self._related[step.group] or (step.back >= 0 and self._related[step.back]):
             return self._assignment.try_changes(changes, LEAST_GAIN_WATTS)
         for change in changes:

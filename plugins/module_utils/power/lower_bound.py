@@ -59,13 +59,24 @@ class LowerBounds:
 
         So many of the pods, whichever, stand on unpriced nodes.
         """
-        numpy, problem = self._numpy, self.problem
         loads = self.knapsacks.solve(prices, placed)
-        least = numpy.full(len(problem.instance.nodes), numpy.inf)
-        numpy.minimum.at(least, prices.node, loads.least)
-        least = self._or_asleep(least, prices.pod, placed)[problem.costs.priced]
-        elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, prices.pod)
-        return float(least.sum() + prices.pod @ placed - elsewhere)
+        least = self._or_asleep(self.of_nodes(prices, loads.least), prices.pod, placed)
+        return self.total(least, prices.pod, placed, unpriced_pods)
+
+    def total(
+        self, of_nodes: Floats, pod_price: Floats, placed: Integers, unpriced_pods: int
+    ) -> float:
+        """The bound from what each node costs at the least after what its pods are worth."""
+        elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, pod_price)
+        priced = of_nodes[self.problem.costs.priced]
+        return float(priced.sum() + pod_price @ placed - elsewhere)
+
+    def of_nodes(self, prices: Prices, least: Floats) -> Floats:
+        """Of each node the cheapest of its pieces; infinite where it has none."""
+        numpy = self._numpy
+        of_nodes = numpy.full(len(self.problem.instance.nodes), numpy.inf)
+        numpy.minimum.at(of_nodes, prices.node, least)
+        return t.cast("Floats", of_nodes)
 
     def tighten(self, prices: Prices, placed: Integers) -> Prices:
         """The same prices of pods with better ones of each node's resources.
@@ -78,7 +89,7 @@ class LowerBounds:
         least = self.knapsacks.solve(prices.with_resource(resource), placed).least
         searched = numpy.zeros(len(least), dtype=bool)
         for _round in range(_ROUNDS):
-            pieces = (self._cheapest(prices.node, least) & ~searched).nonzero()[0]
+            pieces = (self._cheapest(prices, least) & ~searched).nonzero()[0]
             if not len(pieces):
                 break
             searched[pieces] = True
@@ -86,12 +97,9 @@ class LowerBounds:
             resource[pieces], least[pieces] = self._search(some, least[pieces], placed)
         return prices.with_resource(resource)
 
-    def _cheapest(self, node: Integers, least: Floats) -> Booleans:
+    def _cheapest(self, prices: Prices, least: Floats) -> Booleans:
         """Which pieces are the cheapest of their nodes."""
-        numpy = self._numpy
-        of_node = numpy.full(len(self.problem.instance.nodes), numpy.inf)
-        numpy.minimum.at(of_node, node, least)
-        return t.cast("Booleans", least <= of_node[node])
+        return least <= self.of_nodes(prices, least)[prices.node]
 
     def _search(self, prices: Prices, least: Floats, placed: Integers) -> tuple[Floats, Floats]:
         """Prices of resources for which the pieces cost the most, one resource after the other."""
@@ -150,15 +158,22 @@ class LowerBounds:
         known = 2.0 * prices.resource.max(axis=0, initial=0.0)
         return t.cast("Floats", numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0)))
 
-    def _or_asleep(self, awake: Floats, pod_price: Floats, placed: Integers) -> Floats:
+    def asleep(self, pod_price: Floats, placed: Integers) -> Floats:
+        """What each node costs asleep, with such daemons as are worth it."""
         numpy, problem = self._numpy, self.problem
         daemons = ~problem.is_workload
         most = numpy.minimum(problem.limit, placed[:, None])[daemons]
-        worth = self.knapsacks.worth(pod_price, numpy.arange(len(awake)))[:, daemons].T
-        asleep = problem.costs.standby_watts - (numpy.maximum(worth, 0.0) * most).sum(axis=0)
-        return t.cast(
-            "Floats", numpy.where(problem.costs.sleeper, numpy.minimum(awake, asleep), awake)
-        )
+        nodes = numpy.arange(most.shape[1])
+        worth = self.knapsacks.worth(pod_price, nodes)[:, daemons].T
+        given = (numpy.maximum(worth, 0.0) * most).sum(axis=0)
+        return t.cast("Floats", problem.costs.standby_watts - given)
+
+    def _or_asleep(self, awake: Floats, pod_price: Floats, placed: Integers) -> Floats:
+        sleeper = self.problem.costs.sleeper
+        if not sleeper.any():
+            return awake
+        least = self._numpy.minimum(awake, self.asleep(pod_price, placed))
+        return t.cast("Floats", self._numpy.where(sleeper, least, awake))
 
     def with_one_price(self, placed: Integers, unpriced_pods: int) -> float:
         """The best bound with one price for a core anywhere: filling the fleet as with water.
@@ -177,13 +192,10 @@ class LowerBounds:
 
     def _at_one_price(self, price: float, placed: Integers, unpriced_pods: int) -> float:
         """All pods are worth the price of their use: only how much a node takes matters."""
-        costs = self.problem.costs
         added, watts = self.functions.added, self.functions.watts
-        least = (watts - price * added).min(axis=1)
-        least = self._or_asleep(least, price * self._cores, placed)[costs.priced]
         value = price * self._cores
-        elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, value)
-        return float(least.sum() + value @ placed - elsewhere)
+        least = self._or_asleep((watts - price * added).min(axis=1), value, placed)
+        return self.total(least, value, placed, unpriced_pods)
 
     def _price_range(self) -> tuple[float, float]:
         """Prices at which every node would stay as it is, and be as full as can be."""

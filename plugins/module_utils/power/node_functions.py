@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.costs import NodeCosts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
@@ -19,6 +21,7 @@ if t.TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[numpy.float64]
+    Booleans = NDArray[numpy.bool_]
 
 # (added cores, watts), by ascending cores
 Points = list[tuple[float, float]]
@@ -31,7 +34,8 @@ class NodeFunctions:
     """Breakpoints of all nodes' curves from their present use to the most that can be added.
 
     ``added[n]`` in cores ascends and begins with 0; equal neighbours are padding. ``watts[n]``
-    belongs to it, for a node that is awake.
+    belongs to it, for a node that is awake. Convex corners that no number of whole pods reaches are
+    cut off: the functions are exact wherever whole pods can bring a node, and higher in between.
     """
 
     added: Floats
@@ -52,12 +56,28 @@ def node_functions(problem: Problem) -> NodeFunctions:
     numpy = require("numpy")
     costs = problem.costs
     nodes = numpy.arange(len(problem.instance.nodes))
-    most = _most_added_use(problem)
-    ends = numpy.stack([numpy.zeros_like(most), most], axis=1)
-    added = numpy.concatenate([ends, costs.knots - costs.base[:, None]], axis=1)
-    added = numpy.sort(numpy.clip(added, 0.0, most[:, None]), axis=1)
+    step = max(1, math.gcd(*problem.use.tolist()))
+    most = (_most_added_use(problem) // step * step)[:, None]
+    knots = numpy.clip(costs.knots - costs.base[:, None], 0.0, most)
+    bends_up = _bends_up(costs)
+    below = numpy.where(bends_up, numpy.floor(knots / step) * step, knots)
+    above = numpy.where(bends_up, numpy.ceil(knots / step) * step, knots).clip(0.0, most)
+    ends = [numpy.zeros_like(most), most]
+    added = numpy.sort(numpy.concatenate([*ends, below, above], axis=1), axis=1)
     watts = costs.watts(nodes[:, None], costs.base[:, None] + added)
     return NodeFunctions(added / MICROCORES_PER_CORE, watts)
+
+
+def _bends_up(costs: NodeCosts) -> Booleans:
+    """Which knots are convex: cut short, only these make a function that is higher in between."""
+    numpy = require("numpy")
+    lengths = numpy.diff(costs.knots, axis=1)
+    slopes = numpy.diff(costs.heights, axis=1) / numpy.where(lengths > 0, lengths, 1.0)
+    flat = numpy.zeros((len(slopes), 1))
+    before = numpy.concatenate([flat, slopes], axis=1)
+    after = numpy.concatenate([slopes, flat], axis=1)
+    is_padding = numpy.concatenate([flat > 0, lengths == 0], axis=1)
+    return t.cast("Booleans", (before < after) & ~is_padding)
 
 
 def _most_added_use(problem: Problem) -> Floats:

@@ -26,12 +26,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import 
     ideal_pods,
     is_proof,
     pods_are_ideal,
+    unpriced_pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.candidates import (
+    find_candidates,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.clusters import find_clusters
 from ansible_collections.wattwise.kube.plugins.module_utils.power.construction import construct
 from ansible_collections.wattwise.kube.plugins.module_utils.power.ejection import eject
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
+from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import (
+    Prices,
+    prices_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import Solution, Terms
 from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
@@ -49,6 +57,8 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 _SEARCH_ROUNDS = 2000
+# HiGHS gets no larger fleets as a whole.
+_MOST_NODES_FOR_A_MODEL = 100
 # The relaxation has about so many kinds of nodes.
 _CLUSTERS = 100
 # HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
@@ -69,12 +79,17 @@ def solve(problem: Problem, limits: Limits) -> Answer:
     best = _best_of(problem, relaxation, limits)
     if best.left().any():
         relaxation = relax(problem, clusters, best.counts.sum(axis=1), limits)
-    lower_bound = bound_with(bounds, best, relaxation)
+    prices = None
+    if relaxation is not None:
+        prices = bounds.tighten(prices_of(problem, relaxation), best.counts.sum(axis=1))
+    lower_bound = bound_with(bounds, best, prices)
     proven = is_proof(best, lower_bound)
-    if proven or not _is_small(bounds, limits):
-        stopped_by = _stopped_by(proven, limits, otherwise="completed")
-        return Answer(best, lower_bound, proven, "local_search", stopped_by)
-    return _solve_whole(bounds, best, lower_bound, limits)
+    if not proven:
+        model = _whole_model(bounds, best, prices, limits)
+        if model is not None:
+            return _solve_whole(bounds, model, best, lower_bound, limits)
+    stopped_by = _stopped_by(proven, limits, otherwise="completed")
+    return Answer(best, lower_bound, proven, "local_search", stopped_by)
 
 
 def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
@@ -108,55 +123,64 @@ def _improved(assignment: Assignment, limits: Limits) -> Assignment:
     return assignment
 
 
-def _is_small(bounds: LowerBounds, limits: Limits) -> bool:
-    """Whether HiGHS can make something of the whole task in the time."""
+def _whole_model(
+    bounds: LowerBounds, best: Assignment, prices: Prices | None, limits: Limits
+) -> PlacementModel | None:
+    """A model of all that may be better; None where HiGHS can make nothing of it in the time."""
+    problem = bounds.problem
+    nodes = range(len(problem.instance.nodes))
+    if len(nodes) > _MOST_NODES_FOR_A_MODEL:
+        return None
+    placed = best.counts.sum(axis=1)
+    if not pods_are_ideal(best):
+        model = PlacementModel(problem, bounds.functions, nodes, problem.count)
+    elif prices is None:
+        model = PlacementModel(problem, bounds.functions, nodes, placed)
+    else:
+        cost = cost_of(best) + PROOF_TOLERANCE_WATTS
+        candidates = find_candidates(bounds, prices, placed, unpriced_pods(best), cost)
+        model = PlacementModel(problem, bounds.functions, nodes, placed, candidates)
     most = limits.seconds * _INTEGER_COLUMNS_PER_SECOND
-    if int((bounds.problem.limit > 0).sum()) > most:
-        return False
-    model = _whole_model(bounds, bounds.problem.count)
-    model.minimize_watts()
-    return model.integer_columns <= most
+    return model if model.integer_columns <= most else None
 
 
 def _solve_whole(
-    bounds: LowerBounds, best: Assignment, lower_bound: float, limits: Limits
+    bounds: LowerBounds,
+    model: PlacementModel,
+    best: Assignment,
+    lower_bound: float,
+    limits: Limits,
 ) -> Answer:
     """One model of everything: first what is placed, as far as that is open, then the watts."""
     problem = bounds.problem
     pods_proven = pods_are_ideal(best)
-    settled = None if pods_proven else _settle_pods(bounds, best, limits)
-    if settled is None:
-        model = _whole_model(bounds, best.counts.sum(axis=1))
+    settled_best = None if pods_proven else _settle_pods(model, best, limits)
+    if settled_best is not None:
+        best, pods_proven = settled_best, True
+        # Other pods may be placed now than those that the bound was for.
+        lower_bound = bound_with(bounds, best, None)
+    elif not pods_proven:
+        placed = best.counts.sum(axis=1)
+        model = PlacementModel(problem, bounds.functions, model.nodes, placed)
+    if settled_best is None:
         _keep_pods(model, best)
-    else:
-        model, best = settled
-        pods_proven = True
     model.minimize_watts()
     solution = model.solve(limits, _branching_nodes(model, limits))
     best = _better(problem, best, model, solution, limits)
-    if settled is not None:
-        # Other pods may be placed now than those that the bound was for.
-        lower_bound = bound_with(bounds, best, None)
     model_bound = model.bound_watts(solution) - _MODEL_TOLERANCE_WATTS
     proven = pods_proven and cost_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
+    # What is not in the model is no better than what was found before.
+    model_bound = min(model_bound, cost_of(best))
     stopped_by = _stopped_by(proven, limits, otherwise="work_limit")
     return Answer(best, max(lower_bound, model_bound), proven, "mip", stopped_by)
 
 
-def _whole_model(bounds: LowerBounds, most: Integers) -> PlacementModel:
-    nodes = range(len(bounds.problem.instance.nodes))
-    return PlacementModel(bounds.problem, bounds.functions, nodes, most)
+def _settle_pods(model: PlacementModel, best: Assignment, limits: Limits) -> Assignment | None:
+    """Add rows that hold the most pods by priority, and the fewest on unpriced nodes.
 
-
-def _settle_pods(
-    bounds: LowerBounds, best: Assignment, limits: Limits
-) -> tuple[PlacementModel, Assignment] | None:
-    """A model with rows that hold the most pods by priority, and the fewest on unpriced nodes.
-
-    Beside it an assignment that does so. None where the optimum was not found within the limits.
+    Returns an assignment that does so; None where the optimum was not found within the limits.
     """
-    problem = bounds.problem
-    model = _whole_model(bounds, problem.count)
+    problem = model.problem
     placed, room = best.counts.sum(axis=1), ideal_pods(problem)
     found = best
     for level in problem.levels:
@@ -173,7 +197,7 @@ def _settle_pods(
         return None
     found = Assignment(problem, model.counts(solution))
     better = _better(problem, best, model, solution, limits)
-    return (model, better) if better.rank()[:2] == found.rank()[:2] else None
+    return better if better.rank()[:2] == found.rank()[:2] else None
 
 
 def _optimum(model: PlacementModel, objective: Terms, limits: Limits) -> Solution | None:
