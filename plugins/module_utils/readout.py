@@ -121,16 +121,20 @@ def conclude(
     total: int,
     errors: t.Sequence[TargetError],
     result: Result,
+    *,
+    changed: bool = False,
+    counted: t.Sequence[TargetError] | None = None,
 ) -> Result:
     """The module's result; raises WattwiseError with all of it where too few targets succeeded.
 
-    A target that has any error did not succeed.
+    A target that has any error did not succeed; with ``counted`` only these errors matter.
     """
-    complete = {**result, "errors": [error.as_dict() for error in errors], "changed": False}
+    complete = {**result, "errors": [error.as_dict() for error in errors], "changed": changed}
     needed = 1.0 if parameters["on_error"] == "fail" else parameters["min_success"]
-    succeeded = total - len({error.name for error in errors})
+    failures = errors if counted is None else counted
+    succeeded = total - len({error.name for error in failures})
     if total and succeeded / total < needed:
-        first = errors[0]
+        first = failures[0]
         raise WattwiseError(
             f"Only {succeeded} of {total} targets succeeded, {needed:.0%} must; the first that "
             f"failed is {first.name} ({first.endpoint}), {first.reason}: {first.detail}",

@@ -20,7 +20,8 @@ description:
     what was made for an RmdWorkload that is gone, by C(status.managed) of the RmdNodeState.
   - RmdWorkloads that want the same CPU of a node are found before anything is written, and both
     get the condition C(Conflicting).
-  - A daemon that does not answer, or a node that does not exist, stops no other.
+  - A daemon that does not answer, or a node that does not exist, stops no other. Only daemons that
+    do not answer count for O(min_success); what a daemon refuses is told on the RmdWorkload.
   - It writes a document with the RmdNodeStates and with every status that says something new, for
     M(wattwise.kube.kube_apply).
 options:

@@ -141,10 +141,13 @@ def apply_workloads(parameters: Parameters, context: Context = Context()) -> Res
     visits = reconcile_daemons(targets, wanted, fleet, context.progress)
     results = [result_of(item, outcome) for item in visits for outcome in item.outcomes]
     errors = [error for item in visits for error in item.errors]
-    concluded = conclude(
-        options, len(targets), errors, {"results": results, "diff": difference(visits)}
+    return conclude(
+        options,
+        len(targets),
+        errors,
+        {"results": results, "diff": difference(visits)},
+        changed=any(result["changed"] for result in results),
     )
-    return {**concluded, "changed": any(result["changed"] for result in results)}
 
 
 def _wanted(options: Parameters, target: Target, context: Context) -> Wanted:

@@ -78,7 +78,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """Bring every daemon to what the RmdWorkloads want of it, and say what came of each.
 
     ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply.
-    Raises InvalidInput, and WattwiseError with all results where too few daemons succeeded.
+    Raises InvalidInput, and WattwiseError with all results where too few daemons answered.
     """
     options = SPEC.complete(parameters)
     fleet = fleet_options(options)
@@ -91,6 +91,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     visits = reconcile_daemons(targets, wanted, fleet, context.progress)
     statuses, states = cluster.report({visit.target.name: visit for visit in visits})
     results = [result_of(visit, outcome) for visit in visits for outcome in visit.outcomes]
+    lost = [visit.error for visit in visits if visit.error] + cluster.problems
     errors = [error for visit in visits for error in visit.errors] + cluster.problems
     result: Result = {
         "results": results,
@@ -98,18 +99,26 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         "daemons": len(cluster.daemons),
         "workloads": len(cluster.workloads),
     }
-    if options["path"]:
-        body = {
-            "node_states": states,
-            "statuses": statuses,
-            "errors": [error.as_dict() for error in errors],
-        }
-        documents.write(options["path"], "rmd", body)
-        result["path"] = options["path"]
-    else:
-        result |= {"node_states": states, "statuses": statuses}
-    concluded = conclude(options, len(cluster.daemons), errors, result)
-    return {**concluded, "changed": any(entry["changed"] for entry in results)}
+    manifests = {"node_states": states, "statuses": statuses}
+    result |= _handed_over(options["path"], manifests, errors)
+    # What somebody asks for in vain is told on that RmdWorkload, and is no failure of the daemon.
+    return conclude(
+        options,
+        len(cluster.daemons),
+        errors,
+        result,
+        changed=any(entry["changed"] for entry in results),
+        counted=lost,
+    )
+
+
+def _handed_over(path: str | None, manifests: Result, errors: t.Sequence[TargetError]) -> Result:
+    """The manifests by path, in a document, or as they are."""
+    if path is None:
+        return manifests
+    told = [error.as_dict() for error in errors]
+    documents.write(path, "rmd", {**manifests, "errors": told})
+    return {"path": path}
 
 
 @dataclass

@@ -243,7 +243,7 @@ def test_the_shapes_of_both_versions_mean_the_same(cluster: RmdCluster) -> None:
 
 def test_a_refused_workload_is_told_with_what_the_words_mean(cluster: RmdCluster) -> None:
     cluster.put("a", coreIds=["1"], cache={"max": 11, "min": 11}, nodes=["n1"])
-    cluster.run()
+    cluster.run(min_success=1.0)  # the daemon is well
     assert states(cluster, "a")["n1"] == {"response": "Fail: Not enough cache left on cache_id 0"}
     assert cluster.condition("a") == ("False", "Refused")
     message = cluster.status("a")["conditions"][0]["message"]
