@@ -88,7 +88,12 @@ class _Room(t.Protocol):
 
 
 class _Chooser(t.Protocol):
-    """A placer's choice of a node for one pod. Raw scores have one row for each of its opinions."""
+    """A placer's choice of a node for one pod. Raw scores have one row for each of its opinions.
+
+    ``knows_relations``: whether a raw score depends on what is on other nodes.
+    """
+
+    knows_relations: bool
 
     def admits(self, pod: Pod) -> bool: ...
 
@@ -155,11 +160,12 @@ class _Turns:
     def _lane(self, group: int, pod: Pod) -> _Lane:
         """What is known for the pod, brought up to date where nodes have changed since.
 
-        Where pods have rules about one another, a binding can change what is known of any node.
+        Where pods have rules about one another, a binding can change the room of any node, and with
+        it the watts that unmet preferences add.
         """
         key = (group, pod.peer_view)
         lane = self._lanes.get(key)
-        if lane is None or self._problem.relations is not None:
+        if lane is None:
             lane = self._lanes[key] = _Lane(
                 self._chooser.raw_scores(group, pod, self._all_nodes),
                 self._room.fits(group, self._all_nodes),
@@ -167,8 +173,10 @@ class _Turns:
             )
         elif lane.bindings < len(self._bound):
             changed = self._numpy.unique(self._bound[lane.bindings :])
-            lane.raw[:, changed] = self._chooser.raw_scores(group, pod, changed)
-            lane.has_room[changed] = self._room.fits(group, changed)
+            related = self._all_nodes if self._problem.relations is not None else changed
+            scored = related if self._chooser.knows_relations else changed
+            lane.raw[:, scored] = self._chooser.raw_scores(group, pod, scored)
+            lane.has_room[related] = self._room.fits(group, related)
             lane.bindings = len(self._bound)
         return lane
 
@@ -206,6 +214,8 @@ class _PlainRoom:
 class _AddedWatts:
     """The fewest added watts, as ``optimal`` counts them."""
 
+    knows_relations = True
+
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
@@ -224,6 +234,8 @@ class _AddedWatts:
 
 class _Profile:
     """The highest sum of weighted scores of plugins."""
+
+    knows_relations = False
 
     def __init__(
         self, problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool]
