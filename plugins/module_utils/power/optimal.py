@@ -57,6 +57,9 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 _SEARCH_ROUNDS = 2000
+# Choosing for one pod at a time takes most of the time of the largest tasks, for a start that the
+# relaxation's has always been better than.
+_MOST_PODS_ONE_BY_ONE = 20_000
 # HiGHS gets no larger fleets as a whole.
 _MOST_NODES_FOR_A_MODEL = 100
 # The relaxation has about so many kinds of nodes.
@@ -97,6 +100,8 @@ def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) ->
     best = Assignment(problem)
     if relaxation is not None:
         best = _improved(settled(problem, construct(problem, relaxation).counts), limits)
+    if relaxation is not None and problem.count.sum() > _MOST_PODS_ONE_BY_ONE:
+        return best
     for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
         found = max(start, _filled(start), key=Assignment.rank)
         if found.rank() > best.rank():

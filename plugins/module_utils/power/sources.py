@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -194,12 +194,30 @@ def _read_pods(
     }
     surroundings = Surroundings(source.running, list(labels_of.values()), namespaces, replica_sets)
     reader = RelationReader(source.pods, surroundings)
-    pods = [
-        read_pod(pod, assumption, repulsion.nodes_closed_to(pod), relations, unsupported)
-        for pod, (relations, unsupported) in zip(source.pods, reader.relations())
-    ]
+    pods: list[Pod] = []
+    former_demands: tuple[t.Any, ...] = ()
+    for index, (relations, unsupported) in enumerate(reader.relations()):
+        pod, former = source.pods[index], source.pods[index - 1]
+        closed = repulsion.nodes_closed_to(pod)
+        demands = (relations, unsupported, closed)
+        if demands == former_demands and _is_copy(pod, former):
+            pods.append(replace(pods[-1], name=pod["metadata"]["name"]))
+        else:
+            pods.append(read_pod(pod, assumption, closed, relations, unsupported))
+        former_demands = demands
     pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
     return tuple(pods), reader.peers()
+
+
+def _is_copy(pod: Object, other: Object) -> bool:
+    """Whether both come from one short form with a count: all but their names is the same."""
+    metadata, others = pod["metadata"], other["metadata"]
+    return (
+        "spec" in pod
+        and pod["spec"] is other.get("spec")
+        and metadata.keys() == others.keys()
+        and all(value is others[key] for key, value in metadata.items() if key != "name")
+    )
 
 
 def _unique_names(
