@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.eviction import move
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import MERGE_CONTENT_TYPE, Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from lab.process import wait_until
+from support.playbook import run_playbook
 
 Json = dict[str, t.Any]
 CHEAP = {"cpu": [0, 4], "watts": [50, 90]}
@@ -212,3 +213,35 @@ def test_moves_that_are_no_longer_the_planned_ones_are_skipped(
     foreign = move_pods({**options, "moves": listed[:1]})
     assert "would not come back to this scheduler" in foreign["skipped"][0]["reason"]
     assert where(kube, namespace) == {dear: 3}
+
+
+@pytest.mark.usefixtures("deployed")
+def test_proposing_and_moving_work_as_tasks(
+    kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
+) -> None:
+    cheap, dear = nodes
+    planned(kubeconfig, namespace, nodes, tmp_path)
+    plan = str(tmp_path / "plan.json")
+    placing = {
+        "src": str(tmp_path / "fleet.yml"),
+        "scheduler_name": namespace,
+        "rebalance": True,
+        "min_gain_watts": 15,
+        "max_moves": 1,
+        "path": plan,
+    }
+    moving = {"plan": plan, "scheduler_name": namespace, "kubeconfig": kubeconfig}
+    tasks = [
+        {"name": "place", "wattwise.kube.power_placement": placing},
+        {"name": "look", "wattwise.kube.pod_eviction": moving, "check_mode": True},
+        {"name": "move", "wattwise.kube.pod_eviction": moving},
+        {"name": "move again", "wattwise.kube.pod_eviction": moving},
+    ]
+    play = {"hosts": "c", "connection": "local", "gather_facts": False, "tasks": tasks}
+    run = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
+    assert run.returncode == 0, run.output
+    (proposed,) = run.results("place")[0]["moves"]
+    for name in ("look", "move"):
+        assert run.results(name)[0]["moved"][0]["pod"] == proposed["pod"]
+    assert not run.results("move again")[0]["changed"]
+    assert where(kube, namespace) == {cheap: 1, dear: 2}
