@@ -5,7 +5,8 @@
 
 A placement is feasible where (1) every rule holds in the final state, (2) there is an order of
 binding in which required affinity holds for each pod when it is bound, and (3) of each gang all
-waiting pods are placed or none. The second follows from the first for all other rules.
+waiting pods are placed or none. That the other rules hold at each step follows from the first but
+for rare cases, which repair.py finds.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 """Binding a placement pod by pod: the order in which it can be done, and what is left if it cannot.
 
 A placement is bound in thought, one pod after another, each only where all rules let it. If all
-rules hold in the final state, a pod that may come next is found at every step: for a spread it is
-one in the emptiest domain, for required affinity one whose peers are there (see Reach).
+rules hold in the final state there nearly always is a pod that may come next: for a spread one in
+the emptiest domain, for required affinity one whose peers are there (see Reach). Rules about
+several sets of pods that wait for each other can leave none; then that part is not placed.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import filled
@@ -23,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
     binding_order,
+    can_be_bound,
     settled,
 )
 from support.related_instances import Cluster, Placed, random_instance
@@ -111,34 +114,60 @@ def holds_for_all_but_seeds(cluster: Cluster, pods: list[Placed]) -> bool:
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_steps_that_are_allowed_keep_every_rule_and_leave_an_order_of_binding(first: int) -> None:
+    """Rules of several sets of pods at once can, seldom, leave no order: then it is known."""
+    whole = 0
     for seed in range(first, first + 100):
         instance = random_instance(seed)
         problem = build_problem(instance)
         assignment = random_walk(problem, seed, 25)
         assert assignment.is_feasible(), seed
-        pods = without_starts(instance)
         order = binding_order(problem, assignment.counts)
-        assert sum(number for _group, _node, number in order) == assignment.counts.sum(), seed
-        cluster, bound = Cluster(pods), list[Placed]()
+        is_whole = sum(number for _group, _node, number in order) == assignment.counts.sum()
+        assert is_whole == can_be_bound(assignment), seed
+        whole += is_whole
+        cluster, bound = Cluster(without_starts(instance)), list[Placed]()
         for group, node, number in order:
             for _pod in range(number):
                 shape = problem.groups[group].shape
                 assert cluster.accepts(shape, node, bound), (seed, group, node)
                 bound.append((shape, node, True))
+    assert whole >= 99
 
 
-def test_counts_that_are_kept_up_to_date_are_those_from_scratch() -> None:
-    for seed in SEEDS:
-        problem = build_problem(random_instance(seed))
-        if problem.relations is None:
-            continue
-        assignment = random_walk(problem, seed, 25)
-        anew = Assignment(problem, assignment.counts)
-        assert assignment.related is not None and anew.related is not None
-        for kept, fresh in zip(assignment.related.tallied, anew.related.tallied, strict=True):
-            assert kept.tolist() == fresh.tolist(), seed
-        assert assignment.rank()[:2] == anew.rank()[:2], seed
-        assert assignment.rank()[2] == pytest.approx(anew.rank()[2]), seed
+@given(seed=st.integers(min_value=0), steps=st.integers(0, 40))
+@settings(max_examples=150)
+def test_counts_that_are_kept_up_to_date_are_those_from_scratch(seed: int, steps: int) -> None:
+    problem = build_problem(random_instance(seed))
+    assignment = random_walk(problem, seed, steps)
+    anew = Assignment(problem, assignment.counts)
+    for kept, fresh in zip(tallies(assignment), tallies(anew), strict=True):
+        assert kept == fresh
+    assert assignment.free.tolist() == anew.free.tolist()
+    assert assignment.rank()[:2] == anew.rank()[:2]
+    assert assignment.rank()[2] == pytest.approx(anew.rank()[2])
+
+
+def tallies(assignment: Assignment) -> list[list[int]]:
+    related = assignment.related
+    return [] if related is None else [counts.tolist() for counts in related.tallied]
+
+
+@given(seed=st.integers(min_value=0), data=st.data())
+@settings(max_examples=150)
+def test_what_changes_are_said_to_gain_they_gain(seed: int, data: st.DataObject) -> None:
+    problem = build_problem(random_instance(seed))
+    assignment = random_walk(problem, seed, 12)
+    there = list(zip(*assignment.counts.nonzero(), strict=True))
+    if not there:
+        return
+    group, node = data.draw(st.sampled_from(there))
+    target = data.draw(st.sampled_from(assignment.all_nodes.tolist()))
+    before = assignment.rank()[2]
+    least = data.draw(st.floats(-20.0, 20.0))
+    changes = [(int(group), int(node), -1), (int(group), target, 1)]
+    changed = assignment.try_changes(changes, least)
+    gain = assignment.rank()[2] - before
+    assert gain >= least - 1e-6 if changed else gain == pytest.approx(0.0)
 
 
 def test_what_is_settled_is_feasible_and_what_was_feasible_stays() -> None:
@@ -153,7 +182,7 @@ def test_what_is_settled_is_feasible_and_what_was_feasible_stays() -> None:
             if careless.any():
                 assignment.place(group, int(source.choice(careless.nonzero()[0])))
         result = settled(problem, assignment.counts)
-        assert result.is_feasible(), seed
+        assert result.is_feasible() and can_be_bound(result), seed
         assert (result.counts <= assignment.counts).all(), seed
         assert settled(problem, result.counts).counts.tolist() == result.counts.tolist(), seed
 
@@ -187,3 +216,10 @@ def test_filling_leaves_no_pod_that_a_node_would_take() -> None:
         for group, its in enumerate(problem.groups):
             if assignment.left()[group] and not its.shape.relations.gang:
                 assert not (assignment.room(group) > 0).any(), (seed, group)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 6000, 100))
+def test_rules_hold_in_many_more_instances(first: int) -> None:
+    test_a_node_has_room_exactly_where_the_filters_accept_and_nobody_minds(first)
+    test_steps_that_are_allowed_keep_every_rule_and_leave_an_order_of_binding(first)
