@@ -20,6 +20,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from lab.rmd.host import Configuration
 from support.playbook import PlaybookRun, run_playbook
@@ -249,6 +250,22 @@ def test_the_api_knows_how_many_ways_a_node_offers(walk: Walk) -> None:
         # two caches with ten guaranteed ways each, less the two of the workload on its own cache
         assert status["capacity"]["intel.com/l3_cache_ways"] == "18"
         assert status["allocatable"]["intel.com/l3_cache_ways"] == "18"
+
+
+def test_a_daemon_is_found_at_the_address_of_its_pod(walk: Walk, namespace: str) -> None:
+    container = {"name": "rmd", "image": "rmd:latest", "ports": [{"containerPort": 8443}]}
+    metadata = {"name": "rmd", "namespace": namespace, "labels": {"name": "rmd-pod"}}
+    spec = {"nodeName": walk.nodes[0], "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    apply({"kubeconfig": walk.kubeconfig, "manifests": [pod], "wait": True})
+    parts = {"include": ["rmd_pods"], "selectors": {"rmd_pods": "name=rmd-pod"}}
+    taken = snapshot.take({"kubeconfig": walk.kubeconfig, **parts})["snapshot"]
+    own = [item for item in taken["rmd_pods"] if item["metadata"]["namespace"] == namespace]
+    address = walk.kube.get(f"/api/v1/namespaces/{namespace}/pods/rmd")["status"]["podIP"]
+    found = daemons_of(taken["nodes"], own, {})
+    assert {name: daemon.endpoint for name, daemon in found.items()} == {
+        walk.nodes[0]: f"https://{address}:8443"
+    }
 
 
 def test_upstream_s_operator_is_found_and_named(walk: Walk, namespace: str) -> None:
