@@ -54,9 +54,19 @@ options:
     description:
       - V(first_fit) takes claim by claim in order and nodes by name, and on each node the devices
         that the search of Kubernetes finds first.
+      - V(optimal) considers all claims and nodes at once. It satisfies as many claims as can be,
+        those of pods of higher priority first; then takes alternatives as early in their lists as
+        can be; then the fewest watts, where watts are known; then leaves the largest partitions and
+        the most whole devices for later claims; then keeps the devices of a pod close to each
+        other, by PCIe root and NUMA node; and then takes nodes and devices in their order.
+        RV(objective) tells how good the answer is at each of these levels, and how good it could be
+        at the best.
+      - Beyond about 20000 pairs of a claim and a device that it may use, V(optimal) gives an answer
+        that is found unit by unit, with the bounds that counting proves.
     type: str
     default: first_fit
     choices:
+      - optimal
       - first_fit
   time_limit:
     description:
@@ -96,7 +106,7 @@ extends_documentation_fragment:
 requirements:
   - python >= 3.11
   - cel-expr-python >= 0.1.3 (for selectors)
-  - ortools >= 9.15 (for conflicts that counting does not find)
+  - ortools >= 9.15 (for O(strategy=optimal), and conflicts that counting does not find)
   - PyYAML (for text)
   - fastjsonschema >= 2.20 (for documents)
 """
@@ -238,13 +248,26 @@ conflict:
       count: 5
       request: gpus
 objective:
-  description: Value and bound of each level of the objective, where the strategy has one.
+  description:
+    - Levels of the objective with O(strategy=optimal), each of which counts before the next.
+      C(value) is what the answer has, C(bound) what no answer can surpass that is as good at the
+      levels before; where they are equal, the answer is proven to be the best.
+    - For C(satisfied), in claims, and C(fragmentation), in whole devices, more is better. For
+      C(rank), the places of alternatives in their lists, C(watts), C(closeness), the PCIe roots and
+      NUMA nodes beyond the first of each pod, and C(names), places of nodes and devices in their
+      order, less is.
+    - Where pods have different priorities, C(satisfied) is a level for each of them.
   returned: success
   type: list
   elements: dict
-  sample: []
+  sample:
+    - bound: 3.0
+      level: satisfied
+      value: 3.0
 stopped_by:
-  description: Why the work ended, V(completed) or V(wall_clock).
+  description:
+    - Why the work ended, V(completed), V(work_limit) where the counted work of O(time_limit) was
+      not enough to prove all of RV(objective), or V(wall_clock).
   returned: success
   type: str
   sample: completed

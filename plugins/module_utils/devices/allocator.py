@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import first_fit
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import (
+    first_fit,
+    optimal,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Allocation,
     Instance,
@@ -24,4 +27,4 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import 
 
 Strategy = t.Callable[[Instance, Limits], Allocation]
 
-STRATEGIES: t.Mapping[str, Strategy] = {"first_fit": first_fit.solve}
+STRATEGIES: t.Mapping[str, Strategy] = {"optimal": optimal.solve, "first_fit": first_fit.solve}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""All claims of a unit on one node as a model of CP-SAT: exact, with or without an answer.
+"""Claims of units on nodes as a model of CP-SAT: exact, with or without an answer.
 
 Variables say which alternative of each request is taken, and which device it takes. What a linear
 relaxation does not see is added as cuts, because "no" is the answer that takes long otherwise: how
@@ -46,31 +46,62 @@ class Use:
     shares: t.Mapping[str, t.Any] = field(default_factory=dict)
 
 
-class NodeModel:
-    """The model of a unit on a node; a solver may add an objective over ``uses`` and ``taken``.
+@dataclass(frozen=True)
+class Place:
+    """A unit on a node. ``here`` says whether it is there: a variable, or 1 where it has to be.
 
-    ``taken`` has the variable of each alternative by (position of the claim in the unit, request,
-    alternative). What ``usage`` says is taken stays so.
+    ``first`` is the position of its first claim among those of all places.
+    """
+
+    unit: Unit
+    node: str
+    here: t.Any
+    first: int
+
+
+class NodeModel:
+    """The model of units on nodes; a solver may add an objective over what stands in it.
+
+    ``taken`` has the variable of each alternative by (position of the claim, request, alternative),
+    where claims are counted through all places; ``in_use`` says of devices whether they are used by
+    somebody new, ``drawn`` how much of each counter they draw. What ``usage`` says is taken stays
+    so. With ``optional`` units may be left out, and one that stands at several nodes is on one.
     """
 
     def __init__(
-        self, instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
+        self,
+        instance: Instance,
+        usage: Usage,
+        candidates: Candidates,
+        places: t.Iterable[tuple[Unit, str]],
+        optional: bool = False,
     ) -> None:
         self.model = require("ortools.sat.python.cp_model", "ortools").CpModel()
         self.uses: list[Use] = []
         self.taken: dict[Member, t.Any] = {}
+        self.places: list[Place] = []
         self._instance, self._usage, self._candidates = instance, usage, candidates
-        self._node = node
-        self._claims = [instance.claims[claim] for claim in unit.claims]
-        for position, claim in enumerate(self._claims):
-            self._add_claim(position, claim)
+        self._claims: list[Claim] = []
+        self._place_of: list[Place] = []
+        for unit, node in places:
+            here = self.model.new_bool_var("") if optional else 1
+            place = Place(unit, node, here, len(self._claims))
+            self.places.append(place)
+            for claim in unit.claims:
+                self._claims.append(instance.claims[claim])
+                self._place_of.append(place)
+                self._add_claim(len(self._claims) - 1, self._claims[-1])
         self._by_device: dict[int, list[Use]] = {}
         for use in self.uses:
             self._by_device.setdefault(use.device, []).append(use)
-        in_use = {device: self._share(device) for device in self._by_device}
-        self._add_counters(in_use)
-        self._choices: dict[tuple[t.Hashable, Constraint], list[dict[t.Any, t.Any]]] = {}
-        self._add_constraints(unit)
+        self.in_use = {device: self._share(device) for device in self._by_device}
+        self.drawn: dict[int, t.Any] = {}
+        self._add_counters()
+        self._choices: dict[t.Hashable, tuple[Place, Constraint, list[dict[t.Any, t.Any]]]] = {}
+        for place in self.places:
+            self._add_constraints(place)
+        for place, constraint, choices in self._choices.values():
+            self._limit_choices(place, constraint, choices)
 
     def _add_claim(self, position: int, claim: Claim) -> None:
         start = len(self.uses)
@@ -81,13 +112,14 @@ class NodeModel:
                 self.taken[member] = self.model.new_bool_var("")
                 ways.append(self.taken[member])
                 self._add_alternative(member, alternative)
-            self.model.add_exactly_one(ways)
+            self.model.add(sum(ways) == self._place_of[position].here)
         if claim.limit is not None:
             self.model.add(sum(use.chosen for use in self.uses[start:]) <= claim.limit)
 
     def _add_alternative(self, member: Member, alternative: Alternative) -> None:
         taken = self.taken[member]
-        candidates = self._candidates.of(alternative.matcher, self._node)
+        node = self._place_of[member[0]].node
+        candidates = self._candidates.of(alternative.matcher, node)
         uses = []
         for device in candidates:
             portions = self._usage.portions(device, alternative)
@@ -96,7 +128,7 @@ class NodeModel:
         self.uses += uses
         total = sum(use.chosen for use in uses)
         if alternative.every_device:
-            if len(uses) < len(candidates) or not uses or self._node in self._instance.unsettled:
+            if len(uses) < len(candidates) or not uses or node in self._instance.unsettled:
                 self.model.add(taken == 0)
             for use in uses:
                 self.model.add(use.chosen == taken)
@@ -175,34 +207,40 @@ class NodeModel:
             for blocking in BLOCKED_BY[mode]
         )
 
-    def _add_counters(self, in_use: t.Mapping[int, t.Any]) -> None:
+    def _add_counters(self) -> None:
         drawn: dict[int, list[tuple[int, t.Any]]] = {}
-        for device, variable in in_use.items():
+        for device, variable in self.in_use.items():
             if not self._usage.holders(device):
                 for counter, amount in self._instance.devices[device].consumes:
                     drawn.setdefault(counter, []).append((amount, variable))
         for counter, parts in drawn.items():
             left = self._usage.counters[counter]
-            self.model.add(sum(amount * variable for amount, variable in parts) <= left)
+            self.drawn[counter] = sum(amount * variable for amount, variable in parts)
+            self.model.add(self.drawn[counter] <= left)
             drawing = [(amount, variable) for amount, variable in parts if amount]
             most = most_within(left, [amount for amount, _variable in drawing])
             if most < len(drawing):
                 self.model.add(sum(variable for _amount, variable in drawing) <= most)
 
-    def _add_constraints(self, unit: Unit) -> None:
-        for position, claim in enumerate(self._claims):
+    def _add_constraints(self, place: Place) -> None:
+        for position in range(place.first, place.first + len(place.unit.claims)):
+            claim = self._claims[position]
             for constraint in claim.constraints:
                 members = {(position, *member) for member in constraint.members}
-                choice = self._constrain(constraint.kind, constraint.attribute, members)
+                choice = self._constrain(constraint.kind, constraint.attribute, members, place.here)
                 if choice:
-                    self._choices.setdefault((claim.shape(), constraint), []).append(choice)
-        for kind, attribute, common in unit.common:
-            self._constrain(kind, attribute, common)
-        for (_shape, constraint), choices in self._choices.items():
-            self._limit_choices(constraint, choices)
+                    key = place.node, claim.shape(), constraint
+                    entry = self._choices.setdefault(key, (place, constraint, []))
+                    entry[2].append(choice)
+        for kind, attribute, common in place.unit.common:
+            members = {
+                (place.first + claim, request, alternative)
+                for claim, request, alternative in common
+            }
+            self._constrain(kind, attribute, members, place.here)
 
     def _constrain(
-        self, kind: str, attribute: str, members: t.AbstractSet[Member]
+        self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
     ) -> dict[t.Any, t.Any]:
         """Add a constraint; for a match gives a variable for each value that may be common."""
         holding: dict[t.Any, list[t.Any]] = {}
@@ -221,15 +259,18 @@ class NodeModel:
             return {}
         common = {value: self.model.new_bool_var("") for value in holding}
         if common:
-            self.model.add_exactly_one(common.values())
+            self.model.add(sum(common.values()) == here)
         for use, values in concerned:
             if values:
                 self.model.add(sum(common[value] for value in values) >= use.chosen)
         return common
 
-    def _limit_choices(self, constraint: Constraint, choices: list[dict[t.Any, t.Any]]) -> None:
+    def _limit_choices(
+        self, place: Place, constraint: Constraint, choices: list[dict[t.Any, t.Any]]
+    ) -> None:
         """Cut: of claims of one shape only so many can have the devices with one value."""
-        [first, *_rest] = [claim for claim in self._claims if constraint in claim.constraints]
+        claims = self._claims[place.first : place.first + len(place.unit.claims)]
+        [first, *_rest] = [claim for claim in claims if constraint in claim.constraints]
         least = sum(
             min(one.count for one in request.alternatives)
             for index, request in enumerate(first.requests)
@@ -243,7 +284,8 @@ class NodeModel:
             there = [
                 device
                 for device in self._by_device
-                if value in self._values(device, constraint.attribute)
+                if place.node in self._instance.devices[device].nodes
+                and value in self._values(device, constraint.attribute)
             ]
             if any(self._instance.devices[device].shareable for device in there):
                 continue
@@ -254,8 +296,12 @@ class NodeModel:
         value = self._instance.devices[device].attributes.get(attribute)
         return frozenset() if value is None else identities(value)
 
+    def place_of(self, member: Member) -> Place:
+        """The place of the claim that a member belongs to."""
+        return self._place_of[member[0]]
+
     def allocations(self, value: t.Callable[[t.Any], int]) -> tuple[ClaimAllocation, ...]:
-        """What the claims get, where ``value`` tells the value of a variable or expression."""
+        """What the claims of all places get; ``value`` tells the value of an expression."""
         chosen: list[list[Chosen]] = [[] for _claim in self._claims]
         for use in self.uses:
             if value(use.chosen):
@@ -265,7 +311,10 @@ class NodeModel:
                 chosen[position].append(
                     Chosen(request, number, use.device, portions or use.portions)
                 )
-        return tuple(ClaimAllocation(self._node, tuple(devices)) for devices in chosen)
+        return tuple(
+            ClaimAllocation(place.node, tuple(devices))
+            for place, devices in zip(self._place_of, chosen)
+        )
 
 
 def most_within(left: int, amounts: t.Iterable[int]) -> int:

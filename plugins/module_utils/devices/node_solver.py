@@ -53,7 +53,7 @@ def solve_node(
     if found is not None:
         return found
     library = require("ortools.sat.python.cp_model", "ortools")
-    model = NodeModel(instance, usage, candidates, unit, node)
+    model = NodeModel(instance, usage, candidates, [(unit, node)])
     solver = library.CpSolver()
     solver.parameters.num_workers = 1
     # All constraints in the linear relaxation: it is what sees that there are too few devices.

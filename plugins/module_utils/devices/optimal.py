@@ -1,0 +1,204 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Strategy optimal: all units and all nodes at once, level by level, each with its bound.
+
+Counting comes first: which units could be on which nodes if they were alone, and how many claims
+for one device each can be matched at all. A quick answer follows, unit by unit. What it leaves open
+is solved exactly where a model of everything is of moderate size; else the quick answer stands.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.fleet_model import FleetModel
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.lexicographic import (
+    Descent,
+    Work,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
+    match_plain_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Allocation,
+    ClaimAllocation,
+    Instance,
+    Outcome,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import (
+    counted_out,
+    solve_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
+    Candidates,
+    shape_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+
+# Devices times claims that may use them, up to which one model has everything.
+_MOST_OF_A_MODEL = 20_000
+# Units times nodes up to which each is solved alone, to know what is impossible in itself.
+_MOST_ALONE = 2_000
+
+Claims = list[t.Optional[ClaimAllocation]]
+Options = list[tuple[Unit, tuple[str, ...]]]
+
+
+def solve(instance: Instance, limits: Limits) -> Allocation:
+    """The best answer by the levels of objective.py, with what is proven of each.
+
+    ``unknown`` where a limit ended the work before it was known whether all can be satisfied.
+    """
+    return _Optimal(instance, limits).run()
+
+
+@dataclass
+class _Optimal:
+    instance: Instance
+    limits: Limits
+    candidates: Candidates = field(init=False)
+    objective: Objective = field(init=False)
+    work: Work = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.candidates = Candidates(self.instance)
+        self.objective = Objective(self.instance)
+        self.work = Work(self.limits.seconds, self.limits)
+
+    def run(self) -> Allocation:
+        options = self._options()
+        claims = self._start(options)
+        floors = self._floors(options)
+        size = sum(self._size(unit, node) for unit, nodes in options for node in nodes)
+        if size <= _MOST_OF_A_MODEL:
+            claims, bounds = self._solve(options, claims, floors)
+        else:
+            # Too large for one model: the quick answer stands, beside what counting proves.
+            self.work.enough = False
+            bounds = floors
+        return self._answer(self._in_order(claims), bounds)
+
+    def _options(self) -> Options:
+        """The nodes on which each unit could be if it were alone."""
+        usage = Usage(self.instance)
+        shapes = {shape_of(self.instance, unit): unit for unit in self.instance.units}
+        exact = len(shapes) * len(self.instance.nodes) <= _MOST_ALONE
+        nodes_of: dict[t.Hashable, tuple[str, ...]] = {}
+        for shape, unit in shapes.items():
+            nodes_of[shape] = tuple(
+                node.name
+                for node in self.instance.nodes_of(unit)
+                if not (
+                    self._solve_alone(usage, unit, node.name) == "infeasible"
+                    if exact
+                    else counted_out(self.instance, usage, self.candidates, unit, node.name)
+                )
+            )
+        return [(unit, nodes_of[shape_of(self.instance, unit)]) for unit in self.instance.units]
+
+    def _solve_alone(
+        self, usage: Usage, unit: Unit, node: str
+    ) -> tuple[ClaimAllocation, ...] | t.Literal["infeasible", "unknown"]:
+        return solve_node(self.instance, usage, self.candidates, unit, node, self.limits)
+
+    def _start(self, options: Options) -> Claims:
+        """Unit by unit, the most important first, on the first node that can have it."""
+        claims: Claims = [None] * len(self.instance.claims)
+        usage = Usage(self.instance)
+        failed: set[tuple[t.Hashable, str]] = set()
+        for unit, nodes in sorted(options, key=lambda option: -option[0].priority):
+            shape = shape_of(self.instance, unit)
+            for node in nodes:
+                if (shape, node) in failed:
+                    continue
+                found = self._solve_alone(usage, unit, node)
+                if isinstance(found, str):
+                    # What is given is not given back, so an equal unit need not try.
+                    failed.add((shape, node))
+                    continue
+                for claim, allocation in zip(unit.claims, found):
+                    claims[claim] = allocation
+                    self._take(usage, claim, allocation)
+                break
+        return claims
+
+    def _take(self, usage: Usage, claim: int, allocation: ClaimAllocation) -> None:
+        for chosen in allocation.chosen:
+            if not self.objective.alternative(claim, chosen).admin:
+                usage.take(chosen.device, chosen.portions)
+
+    def _floors(self, options: Options) -> list[int]:
+        """Values that no answer can be below, by counting."""
+        possible = dict.fromkeys(self.objective.priorities, 0)
+        for unit, nodes in options:
+            possible[unit.priority] -= len(unit.claims) if nodes else 0
+        if len(possible) == 1:
+            matching = match_plain_claims(self.instance, Usage(self.instance))
+            everybody = -sum(len(unit.claims) for unit, _nodes in options)
+            [priority] = possible
+            counted = everybody + sum(matching.left_over)
+            possible[priority] = max(possible[priority], counted)
+        untouched = self.objective.left_whole(Usage(self.instance))
+        return [*possible.values(), 0, 0, untouched, 0, 0]
+
+    def _size(self, unit: Unit, node: str) -> int:
+        return sum(
+            len(self.candidates.of(alternative.matcher, node))
+            for claim in unit.claims
+            for request in self.instance.claims[claim].requests
+            for alternative in request.alternatives
+        )
+
+    def _solve(
+        self, options: Options, claims: Claims, floors: t.Sequence[int]
+    ) -> tuple[Claims, list[int]]:
+        """The exact answer, by a model of everything."""
+        open_options = [option for option in options if option[1]]
+        if not open_options:
+            return claims, self.objective.values(claims)
+        usage = Usage(self.instance)
+        fleet = FleetModel(self.instance, usage, self.candidates, self.objective, open_options)
+        descent = Descent(fleet, self.work, floors)
+        return descent.run(claims, self.objective.values), descent.bounds
+
+    def _in_order(self, claims: Claims) -> Claims:
+        """Of units that ask for the same, the first in order gets the first devices."""
+        equal: dict[t.Hashable, list[Unit]] = {}
+        for unit in self.instance.units:
+            key = unit.priority, shape_of(self.instance, unit)
+            equal.setdefault(key, []).append(unit)
+        ordered: Claims = list(claims)
+        for group in equal.values():
+            given = sorted((self._place(unit, claims), unit.claims) for unit in group)
+            for unit, (_place, source) in zip(group, given):
+                for claim, other in zip(unit.claims, source):
+                    ordered[claim] = claims[other]
+        return ordered
+
+    def _place(self, unit: Unit, claims: Claims) -> tuple[int, list[int]]:
+        found = [allocation for claim in unit.claims if (allocation := claims[claim])]
+        if not found:
+            return len(self.objective.node_rank), []
+        devices = [chosen.device for allocation in found for chosen in allocation.chosen]
+        return self.objective.node_rank[found[0].node], devices
+
+    def _answer(self, claims: Claims, bounds: t.Sequence[int]) -> Allocation:
+        values = self.objective.values(claims)
+        wanted = dict.fromkeys(self.objective.priorities, 0)
+        for unit in self.instance.units:
+            wanted[unit.priority] -= len(unit.claims)
+        outcome: Outcome = "unknown"
+        if all(value == whole for value, whole in zip(values, wanted.values())):
+            outcome = "allocated"
+        elif any(bound > whole for bound, whole in zip(bounds, wanted.values())):
+            outcome = "infeasible"
+        stopped_by = "completed"
+        if not self.work.enough:
+            stopped_by = "work_limit" if self.limits.patience() > 0 else "wall_clock"
+        levels = self.objective.levels(values, bounds)
+        return Allocation(outcome, tuple(claims), levels, stopped_by=stopped_by)

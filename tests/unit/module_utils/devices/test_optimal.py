@@ -1,0 +1,211 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Strategy optimal finds what trying everything finds, and says what is proven of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Instance
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.optimal import solve
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from support.device_objects import (
+    dra_class,
+    dra_device,
+    exactly,
+    manifest,
+    resource_claim,
+    resource_slice,
+)
+from support.device_optimum import answer_of, answers, instances, levels
+from support.device_rules import problems
+from support.random_devices import tasks
+
+Json = dict[str, t.Any]
+DRIVER = "gpu.example.com"
+GPU = dra_class("gpu", f"device.driver == '{DRIVER}'")
+MOST_ANSWERS = 20_000
+
+
+def less_is_better(level: str, value: float) -> float:
+    return -value if level.startswith(("satisfied", "fragmentation")) else value
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(instances())
+def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
+    everything = answers(instance, MOST_ANSWERS)
+    assume(len(everything) <= MOST_ANSWERS)
+    found = solve(instance, Limits(60))
+    best = min(levels(instance, answer) for answer in everything)
+    answer = answer_of(found.claims)
+    assert answer in everything
+    assert levels(instance, answer) == pytest.approx(best)
+    said = [less_is_better(one.level, one.value) for one in found.objective]
+    assert said == pytest.approx(best)
+    assert [less_is_better(one.level, one.bound) for one in found.objective] == pytest.approx(best)
+    assert found.outcome == ("infeasible" if None in found.claims else "allocated")
+    assert found.stopped_by == "completed"
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tasks())
+def test_every_answer_keeps_the_rules(objects: list[Json]) -> None:
+    result = allocate({"objects": objects, "strategy": "optimal"})
+    assert problems(objects, result) == []
+    first = allocate({"objects": objects, "strategy": "first_fit"})
+    satisfied = [one is not None for one in result["allocations"]]
+    assert sum(satisfied) >= sum(one is not None for one in first["allocations"])
+    assert result == allocate({"objects": objects, "strategy": "optimal"})
+
+
+def pod_of(claims: list[Json]) -> Json:
+    named = [
+        {"name": claim["metadata"]["name"], "resourceClaimName": claim["metadata"]["name"]}
+        for claim in claims
+    ]
+    return manifest("v1", "Pod", "pod", {"resourceClaims": named}, namespace="default")
+
+
+# NVIDIA's placements of an A100 with 40 GB: profile, slices of compute, of memory, and its starts.
+PLACEMENTS = {
+    "1g": (1, 1, range(7)),
+    "2g": (2, 2, (0, 2, 4)),
+    "3g": (3, 4, (0, 4)),
+    "4g": (4, 4, (0,)),
+    "7g": (7, 8, (0,)),
+}
+
+
+def a100(gpu: str, node: str) -> Json:
+    """A GPU whose slices of memory are counters, so that partitions lie side by side."""
+    devices = []
+    for profile, (compute, memory, starts) in PLACEMENTS.items():
+        for start in starts:
+            slices = {f"slice-{n}": {"value": "1"} for n in range(start, start + memory)}
+            counters = {"compute": {"value": str(compute)}, **slices}
+            devices.append(
+                dra_device(
+                    f"{profile}-{start}",
+                    attributes={"profile": profile},
+                    consumesCounters=[{"counterSet": "gpu", "counters": counters}],
+                )
+            )
+    slices = {f"slice-{number}": {"value": "1"} for number in range(8)}
+    shared = [{"name": "gpu", "counters": {"compute": {"value": "7"}, **slices}}]
+    return resource_slice(gpu, devices, sharedCounters=shared, nodeName=node)
+
+
+def asks(name: str, profile: str) -> Json:
+    selector = f"device.attributes['{DRIVER}'].profile == '{profile}'"
+    return resource_claim(name, exactly("r", "gpu", selector))
+
+
+def run(*objects: Json, **options: t.Any) -> Json:
+    return allocate({"objects": [GPU, *objects], "strategy": "optimal", **options})
+
+
+def value_of(result: Json, level: str) -> tuple[float, float]:
+    [found] = [one for one in result["objective"] if one["level"] == level]
+    return found["value"], found["bound"]
+
+
+def test_small_partitions_share_a_gpu_and_leave_the_other_whole() -> None:
+    """Kubernetes spreads them, or leaves holes: dra-driver-nvidia-gpu issues 932 and 933."""
+    claims = [asks(f"c{number}", "1g") for number in range(3)] + [asks("c3", "3g")]
+    result = run(a100("gpu-0", "n1"), a100("gpu-1", "n1"), *claims)
+    assert result["outcome"] == "allocated"
+    pools = {one["devices"]["results"][0]["pool"] for one in result["allocations"]}
+    assert pools == {"gpu-0"}
+    # The slice that is left over of the first GPU, and all of the second.
+    slice_share = (1000 // 7 + 1000) // 9 / 1000
+    assert value_of(result, "fragmentation") == (1 + slice_share, 1 + slice_share)
+
+
+def test_partitions_fill_gpus_to_the_last_slice() -> None:
+    """Of four GPUs each takes one half and one quarter and two of one slice, wherever they lie."""
+    profiles = ["1g"] * 8 + ["2g"] * 4 + ["3g"] * 4
+    slices = [a100(f"gpu-{number}", f"n{number // 2}") for number in range(4)]
+    claims = [asks(f"c{number}", profile) for number, profile in enumerate(profiles)]
+    assert run(*slices, *claims)["outcome"] == "allocated"
+    more = run(*slices, *claims, asks("one-more", "3g"))
+    assert more["outcome"] == "infeasible"
+    assert value_of(more, "satisfied") == (16, 16)
+
+
+def test_a_whole_device_is_left_for_the_pod_that_needs_it() -> None:
+    """Kubernetes issue 138765: the first of a gang takes the device that the last one needs."""
+    large, small = (
+        dra_device(name, attributes={"size": size})
+        for name, size in (("a-large", 8), ("b-small", 4))
+    )
+    any_size = resource_claim("any", exactly("r", "gpu"))
+    whole = resource_claim("whole", exactly("r", "gpu", f"device.attributes['{DRIVER}'].size == 8"))
+    result = run(resource_slice("n1", [large, small]), any_size, whole)
+    assert [one["devices"]["results"][0]["device"] for one in result["allocations"]] == [
+        "b-small",
+        "a-large",
+    ]
+
+
+def test_the_large_device_first_is_not_for_seven() -> None:
+    """Upstream's workload for backtracking: only devices 2 to 8 can be had together."""
+    devices = [
+        dra_device(
+            f"device-{number}",
+            consumesCounters=[
+                {
+                    "counterSet": "shared",
+                    "counters": {"memory": {"value": "20Gi" if number == 1 else "10Gi"}},
+                }
+            ],
+        )
+        for number in range(1, 9)
+    ]
+    shared = [{"name": "shared", "counters": {"memory": {"value": "70Gi"}}}]
+    claims = [resource_claim(f"c{number}", exactly("r", "gpu")) for number in range(7)]
+    result = run(resource_slice("n1", devices, sharedCounters=shared), *claims)
+    names = [one["devices"]["results"][0]["device"] for one in result["allocations"]]
+    assert names == [f"device-{number}" for number in range(2, 9)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_device_too_few_is_counted(together: bool) -> None:
+    devices = [dra_device(f"d{number}") for number in range(32)]
+    claims = [resource_claim(f"c{number}", exactly("r", "gpu")) for number in range(33)]
+    pods = [pod_of(claims)] if together else []
+    result = run(resource_slice("n1", devices), *pods, *claims)
+    assert result["outcome"] == "infeasible"
+    assert value_of(result, "satisfied") == ((0, 0) if together else (32, 32))
+    [part] = result["conflict"]
+    assert (len(part["claims"]), part["count"]) == (33, 1)
+
+
+def test_devices_of_a_claim_are_close_to_each_other() -> None:
+    numa = [0, 1, 0, 1]
+    devices = [
+        dra_device(f"d{number}", attributes={"numa": value}) for number, value in enumerate(numa)
+    ]
+    claims = [resource_claim(f"c{number}", exactly("r", "gpu", count=2)) for number in range(2)]
+    result = run(resource_slice("n1", devices), *claims)
+    names = [
+        [one["device"] for one in found["devices"]["results"]] for found in result["allocations"]
+    ]
+    assert names == [["d0", "d2"], ["d1", "d3"]]
+    assert value_of(result, "closeness") == (0, 0)
+
+
+def test_at_a_limit_nothing_is_claimed() -> None:
+    """Whether one more half can be had takes a proof; without the time for it nobody knows."""
+    slices = [a100(f"gpu-{number}", f"n{number}") for number in range(4)]
+    claims = [asks(f"c{number}", "3g") for number in range(9)]
+    result = run(*slices, *claims, time_limit=1e-9)
+    assert result["outcome"] == "unknown"
+    assert value_of(result, "satisfied")[1] == 9
+    given = [one["devices"]["results"][0] for one in result["allocations"] if one]
+    assert len({(one["pool"], one["device"]) for one in given}) == len(given)
