@@ -45,7 +45,8 @@ options:
       - hospitality
   request:
     description:
-      - Cache ways whose hospitality score is asked for; needed where that is gathered.
+      - Cache ways whose hospitality score is asked for. Without it, scores are asked for those of
+        each policy of the daemon.
     type: dict
     suboptions:
       max:
@@ -169,11 +170,15 @@ daemons:
         step: 10
         supported: true
     hospitality:
-      description: Score from 0 to 100 for O(request), by cache.
+      description:
+        - Score from 0 to 100 by cache, for O(request), or for each policy.
       type: list
       elements: dict
       sample:
         - cache_id: 0
+          max: 4
+          min: 4
+          policy: null
           score: 100
 errors:
   description:

@@ -14,7 +14,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
-    InvalidInput,
     TargetError,
     TargetFailure,
 )
@@ -62,8 +61,6 @@ def read_daemons(parameters: Parameters, context: Context = Context()) -> Result
     options = SPEC.complete(parameters)
     fleet = fleet_options(options)
     gather = [part for part in PARTS if part in options["gather"]]
-    if "hospitality" in gather and not options["request"]:
-        raise InvalidInput("request: hospitality is the score of a request; give its max and min")
     targets = daemon_targets(options, options["targets"])
 
     async def work(client: Client, target: Target) -> _Reading:
@@ -141,9 +138,23 @@ class _Reading:
         }
 
     async def _hospitality(self) -> list[Result]:
+        """Scores of the request, else of each policy, by its numbers: v0.3 fails at its name."""
         request = self._options["request"]
-        scores = await self._rmd.hospitality(request["max"], request["min"])
-        return [{"cache_id": cache, "score": score} for cache, score in sorted(scores.items())]
+        if request:
+            return await self._scores(None, request["max"], request["min"])
+        pools = {pool for cache in await self._rmd.caches() for pool in cache.free}
+        found: list[Result] = []
+        for name, policy in (await self._policies()).items():
+            most, least = policy["cache"]["max"], policy["cache"]["min"]
+            # v0.2 dies of the question for a shared pool that it does not have.
+            if most is not None and least is not None and (most or "shared" in pools):
+                found += await self._scores(name, most, least)
+        return found
+
+    async def _scores(self, policy: str | None, most: int, least: int) -> list[Result]:
+        scores = await self._rmd.hospitality(most, least)
+        asked = {"policy": policy, "max": most, "min": least}
+        return [{**asked, "cache_id": cache, "score": score} for cache, score in scores.items()]
 
 
 def workload_entry(stored: Stored) -> Result:

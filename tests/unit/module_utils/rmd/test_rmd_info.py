@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_everything_of_every_daemon(daemons: RmdDaemons) -> None:
     assert old["policies"]["gold"] == {"cache": {"max": 2, "min": 2}, "pstate": {"ratio": 1.5}}
     assert by_name["new"]["policies"]["gold"]["cache"] == {"max": 2, "min": 2}
     assert (old["mba"]["supported"], by_name["new"]["mba"]["supported"]) == (False, True)
-    assert old["hospitality"] == [{"cache_id": 0, "score": 0}, {"cache_id": 1, "score": 100}]
+    assert [(item["cache_id"], item["score"]) for item in old["hospitality"]] == [(0, 0), (1, 100)]
 
 
 def test_a_part_that_is_forbidden_is_null_and_an_error(daemons: RmdDaemons) -> None:
@@ -120,9 +121,19 @@ def test_a_version_that_the_user_says_is_not_asked_for(daemons: RmdDaemons) -> N
     assert {item["wire"] for item in found["daemons"]} == {"0.3"}
 
 
-def test_hospitality_needs_a_request(daemons: RmdDaemons) -> None:
-    with pytest.raises(InvalidInput, match="give its max and min"):
-        read(daemons, gather=["hospitality"])
+def test_hospitality_of_each_policy(daemons: RmdDaemons) -> None:
+    found = read(daemons, gather=["hospitality"])
+    assert found["errors"] == []
+    for daemon in found["daemons"]:
+        asked = {(item["policy"], item["max"], item["min"]) for item in daemon["hospitality"]}
+        assert asked == {("gold", 2, 2), ("silver", 2, 1), ("bronze", 0, 0)}
+
+
+def test_hospitality_of_a_daemon_without_a_shared_pool(tmp_path: Path) -> None:
+    narrow = Configuration(guarantee=19, besteffort=0, shared=0)
+    with rmd_daemons(tmp_path, {"n": narrow}) as daemons:
+        [daemon] = read(daemons, gather=["hospitality"])["daemons"]
+    assert [item["policy"] for item in daemon["hospitality"]] == ["gold", "gold"]
 
 
 def test_names_are_distinct(daemons: RmdDaemons) -> None:
