@@ -217,7 +217,7 @@ node_results:
     - For each node, and for the claims of each pod, what its pools could give and why not, in the
       prototype's words. C(best) is the position of the set of pools that would do, V(-1) for none.
     - Of 1000 nodes at the most; with more nodes times pods only for pods that get nothing.
-    - A claim sees what earlier claims of the same pod leave over.
+    - A claim sees what other pods, and earlier claims of its own pod, leave over.
   returned: success
   type: list
   elements: dict

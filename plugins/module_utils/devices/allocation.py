@@ -169,22 +169,18 @@ def _explain(
     task: Task, allocation: Allocation, limits: Limits
 ) -> tuple[list[dict[str, t.Any]], int]:
     """Results by node for every unit, and the least score of the nodes that were chosen."""
-    explainer = Explainer(task, limits)
+    explainer = Explainer(task, allocation, limits)
     results: list[dict[str, t.Any]] = []
     scores: list[int] = []
     many = len(task.instance.units) * len(task.instance.nodes) > _MOST_EXPLANATIONS
     for unit, pods in zip(task.instance.units, task.pods):
-        found = {claim: allocation.claims[claim] for claim in unit.claims}
-        chosen = {claim: given for claim, given in found.items() if given is not None}
-        for node in task.instance.nodes_of(unit):
-            enough = len(results) >= _MOST_EXPLANATIONS or limits.expired()
-            if enough or (many and len(chosen) == len(unit.claims)):
+        satisfied = all(allocation.claims[claim] is not None for claim in unit.claims)
+        scores.append(100 if satisfied else 0)
+        names = [{"namespace": namespace, "name": name} for namespace, name in pods]
+        for result in () if many and satisfied else explainer.nodes(unit):
+            if len(results) >= _MOST_EXPLANATIONS or limits.expired():
                 break
-            here = {claim: given for claim, given in chosen.items() if given.node == node.name}
-            result, score = explainer.node(unit, node.name, here)
-            names = [{"namespace": namespace, "name": name} for namespace, name in pods]
-            results.append({**result, "score": score, **({"pods": names} if names else {})})
-        scores.append(100 if len(chosen) == len(unit.claims) else 0)
+            results.append({**result, **({"pods": names} if names else {})})
     return results, min(scores, default=0)
 
 

@@ -5,7 +5,7 @@
 
 For each node and claim: the pools that cannot help, each with its reason; sets of pools with what
 each of them would give; the best set; a score of 100 or 0. Two things differ from the prototype: a
-claim sees what earlier claims of the same unit leave over, and all parts of a claim count.
+claim sees what other pods and earlier claims of its own leave over, and all parts of a claim count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Allocation,
     Alternative,
+    Amounts,
     ClaimAllocation,
     Unit,
 )
@@ -45,49 +47,70 @@ class _Offer:
 
 
 class Explainer:
-    """Explains nodes one by one; each starts from what is held, and counts what it gives."""
+    """Explains nodes one by one, with all that is held or given to others."""
 
-    def __init__(self, task: Task, limits: Limits) -> None:
+    def __init__(self, task: Task, allocation: Allocation, limits: Limits) -> None:
         self._task = task
+        self._allocation = allocation
+        self._usage = Usage(task.instance)
         self._instance = task.instance
         self._candidates = Candidates(task.instance)
         self._limits = limits
         self._by_pool: dict[Pool, list[int]] = {}
         for index, device in enumerate(task.instance.devices):
             self._by_pool.setdefault((device.driver, device.pool), []).append(index)
+        for claim, given in enumerate(allocation.claims):
+            self._change(claim, given, self._usage.take)
 
-    def node(
-        self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation]
-    ) -> tuple[Json, int]:
-        """The results of all claims of a unit on a node, and the node's score.
+    def nodes(self, unit: Unit) -> t.Iterator[Json]:
+        """The results of all claims of a unit on each node, with the node's score."""
+        own = [(claim, self._allocation.claims[claim]) for claim in unit.claims]
+        for node in self._instance.nodes_of(unit):
+            for claim, given in own:
+                self._change(claim, given, self._usage.give_back)
+            try:
+                result = self._node(unit, node.name, dict(own))
+            finally:
+                for claim, given in own:
+                    self._change(claim, given, self._usage.take)
+            yield result
 
-        ``given`` is what the allocator chose for claims on this node, by position.
-        """
-        usage = Usage(self._instance)
+    def _change(
+        self,
+        claim: int,
+        allocation: ClaimAllocation | None,
+        change: t.Callable[[int, Amounts], None],
+    ) -> None:
+        """Take or give back what a claim has."""
+        for chosen in allocation.chosen if allocation else ():
+            asked = self._instance.claims[claim].requests[chosen.request]
+            if not asked.alternatives[chosen.alternative].admin:
+                change(chosen.device, chosen.portions)
+
+    def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Json:
         results: list[Json] = []
         scores: list[int] = []
+        taken: list[tuple[int, ClaimAllocation | None]] = []
         for claim in unit.claims:
-            offers, ignored = self._offers(claim, node, usage)
-            allocation = given.get(claim)
-            if allocation is None:
-                allocation = self._try(usage, unit, claim, node)
-            for chosen in allocation.chosen if allocation else ():
-                if not self._alternative(claim, chosen.request, chosen.alternative).admin:
-                    usage.take(chosen.device, chosen.portions)
+            offers, ignored = self._offers(claim, node, self._usage)
+            allocation = given[claim]
+            if allocation is None or allocation.node != node:
+                allocation = self._try(self._usage, unit, claim, node)
+            self._change(claim, allocation, self._usage.take)
+            taken.append((claim, allocation))
             sets = self._pool_sets(claim, offers, allocation)
             best = next((index for index, one in enumerate(sets) if one["score"]), -1)
             scores.append(sets[best]["score"] if best >= 0 else 0)
             results.append(_claim_result(self._instance.claims[claim].name, best, sets, ignored))
+        for claim, allocation in taken:
+            self._change(claim, allocation, self._usage.give_back)
         score = sum(scores) // len(scores) if scores and all(scores) else 0
-        return {"NodeName": node, "DeviceClaimResults": results}, score
+        return {"NodeName": node, "DeviceClaimResults": results, "score": score}
 
     def _try(self, usage: Usage, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
         alone = Unit(unit.name, (claim,), unit.nodes)
         found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
         return None if isinstance(found, str) else found[0]
-
-    def _alternative(self, claim: int, request: int, alternative: int) -> Alternative:
-        return self._instance.claims[claim].requests[request].alternatives[alternative]
 
     def _alternatives(self, claim: int) -> list[Alternative]:
         requests = self._instance.claims[claim].requests

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import copy
 import typing as t
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from support.device_objects import (
@@ -386,3 +388,30 @@ class TestObjects:
     def test_a_time_limit_of_nothing_is_refused(self) -> None:
         with pytest.raises(InvalidInput, match="time_limit"):
             run(ONE, time_limit=0)
+
+    def test_what_other_pods_get_is_not_there(self) -> None:
+        slices = resource_slice("n1", [dra_device("a")])
+        claims = [resource_claim(name, exactly("r", "gpu")) for name in ("c", "d")]
+        result = run(slices, *claims, pod("first", "c"), pod("second", "d"))
+        assert [one["node"] for one in result["pods"]] == ["n1", None]
+        assert [node["score"] for node in result["node_results"]] == [100, 0]
+        assert reasons(result) == ["no available devices"]
+
+    def test_a_snapshot_is_read_as_a_whole(self, tmp_path: Path) -> None:
+        objects = [GPU, resource_slice("n1", [dra_device("a")]), ONE]
+        path = str(tmp_path / "snapshot.json")
+        body = {
+            "cluster": {},
+            "nodes": [node("n1")],
+            "pods": [pod("p", "c")],
+            "device_objects": objects,
+        }
+        documents.write(path, "snapshot", body)
+        result = allocate({"snapshot": path})
+        assert (result["outcome"], result["node"]) == ("allocated", "n1")
+
+    def test_a_cluster_without_any_device_has_nothing_to_allocate(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "snapshot.json")
+        documents.write(path, "snapshot", {"cluster": {}, "nodes": [], "device_objects": []})
+        result = allocate({"snapshot": path})
+        assert (result["outcome"], result["allocations"]) == ("allocated", [])
