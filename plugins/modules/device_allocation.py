@@ -50,6 +50,18 @@ options:
     description:
       - The name of the only node to be considered.
     type: str
+  device_power:
+    description:
+      - The name of the attribute or capacity that says how many watts a device draws in use, such
+        as C(power) or C(gpu.example.com/power). A name without a domain is the driver's. A device
+        without it counts as 0 W.
+    type: str
+  curves:
+    description:
+      - Path of the document that M(wattwise.kube.power_prediction_info) wrote. Where no pod but
+        those of DaemonSets runs on a node, the watts that it draws without load are added for its
+        first device.
+    type: path
   strategy:
     description:
       - V(first_fit) takes claim by claim in order and nodes by name, and on each node the devices
@@ -64,7 +76,7 @@ options:
       - Beyond about 20000 pairs of a claim and a device that it may use, V(optimal) gives an answer
         that is found unit by unit, with the bounds that counting proves.
     type: str
-    default: first_fit
+    default: optimal
     choices:
       - optimal
       - first_fit

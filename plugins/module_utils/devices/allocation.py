@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import shape_of
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.manifests import (
     read_file,
@@ -46,7 +47,9 @@ SPEC = ArgumentSpec(
         "src": {"type": "list", "elements": "path"},
         "snapshot": {"type": "path"},
         "node": {"type": "str"},
-        "strategy": {"type": "str", "default": "first_fit", "choices": list(STRATEGIES)},
+        "device_power": {"type": "str"},
+        "curves": {"type": "path"},
+        "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
         "time_limit": {"type": "float", "default": 10.0},
         "seed": {"type": "int", "default": 0},
         "format": {"type": "str", "default": "native", "choices": ["native", "k8srm"]},
@@ -75,6 +78,7 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
         task = dra.read([], _options(parameters))
     else:
         task = read_task(objects, _options(parameters))
+    task = dataclasses.replace(task, instance=_priced(task.instance, parameters, objects))
     for finding in task.findings:
         context.warn(str(finding))
     limits = Limits(parameters["time_limit"], parameters["seed"])
@@ -83,6 +87,13 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
     return {"changed": False, **result}
+
+
+def _priced(instance: Instance, parameters: Parameters, objects: t.Sequence[Given]) -> Instance:
+    curves = (
+        documents.load(parameters["curves"], "curves")["curves"] if parameters["curves"] else {}
+    )
+    return with_watts(instance, parameters["device_power"], curves, objects)
 
 
 def _options(parameters: Parameters) -> Options:
