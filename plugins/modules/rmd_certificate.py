@@ -68,8 +68,8 @@ options:
     type: path
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
+  - wattwise.kube.attributes
   - wattwise.kube.attributes.changing_module
-  - wattwise.kube.attributes.action_group
 requirements:
   - cryptography >= 42
 """
