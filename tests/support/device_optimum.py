@@ -117,6 +117,43 @@ def _claims(draw: st.DrawFn, name: str) -> Claim:
 
 
 @st.composite
+def plain_instances(draw: st.DrawFn) -> Instance:
+    """Only claims for one device each, and devices that nobody shares or cuts."""
+    nodes = tuple(Node(f"n{number}") for number in range(draw(st.integers(1, 3))))
+    devices = tuple(
+        Device(
+            DRIVER,
+            node.name,
+            f"d{index}",
+            frozenset([node.name]),
+            milliwatts=draw(st.sampled_from([0, 100, 700])),
+        )
+        for node in nodes
+        for index in range(draw(st.integers(0, 2)))
+    )
+    matchers = tuple(
+        Fixed(tuple(one for one in range(len(devices)) if draw(st.booleans()))) for _one in range(3)
+    )
+    ways = st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True)
+    claims = tuple(
+        Claim("default", f"c{number}", (Request("r", tuple(map(Alternative, draw(ways)))),))
+        for number in range(draw(st.integers(1, 5)))
+    )
+    held = [Held(0, "x")] if devices and draw(st.integers(0, 4)) == 0 else []
+    names = [node.name for node in nodes]
+    units = tuple(
+        Unit(
+            f"u{number}",
+            (number,),
+            frozenset([draw(st.sampled_from(names))]) if draw(st.integers(0, 4)) == 0 else None,
+            draw(st.sampled_from([0, 0, 5])),
+        )
+        for number in range(len(claims))
+    )
+    return Instance(nodes, devices, (), matchers, claims, units, tuple(held))
+
+
+@st.composite
 def _units(draw: st.DrawFn, claims: int, nodes: list[str]) -> tuple[Unit, ...]:
     units, left = [], list(range(claims))
     while left:

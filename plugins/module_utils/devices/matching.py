@@ -115,7 +115,7 @@ def match_plain_claims(instance: Instance, usage: Usage) -> Matching:
     candidates: dict[tuple[frozenset[int], frozenset[str] | None], list[int]] = {}
     for unit in instance.units:
         claim = instance.claims[unit.claims[0]]
-        if len(unit.claims) == 1 and _is_plain(claim):
+        if len(unit.claims) == 1 and is_plain(claim):
             matchers = frozenset(one.matcher for one in claim.requests[0].alternatives)
             candidates.setdefault((matchers, unit.nodes), []).append(unit.claims[0])
     groups: list[list[int]] = []
@@ -146,7 +146,8 @@ def conflict_of_plain_claims(instance: Instance) -> tuple[Conflicting, ...]:
     )
 
 
-def _is_plain(claim: Claim) -> bool:
+def is_plain(claim: Claim) -> bool:
+    """Whether a claim asks for one device as such, or for one of several kinds."""
     return (
         len(claim.requests) == 1 and not claim.constraints and _is_plain_request(claim.requests[0])
     )

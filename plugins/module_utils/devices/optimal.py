@@ -33,6 +33,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver 
     solve_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.plain_fleet import (
+    solve_plain,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
     Candidates,
     shape_of,
@@ -71,11 +74,13 @@ class _Optimal:
         self.work = Work(self.limits.seconds, self.limits)
 
     def run(self) -> Allocation:
+        plain = solve_plain(self.instance, self.objective)
+        if plain is not None:
+            return self._answer(*plain)
         options = self._options()
         claims = self._start(options)
         floors = self._floors(options)
-        size = sum(self._size(unit, node) for unit, nodes in options for node in nodes)
-        if size <= _MOST_OF_A_MODEL:
+        if self._is_moderate(options):
             claims, bounds = self._solve(options, claims, floors)
         else:
             # Too large for one model: the quick answer stands, beside what counting proves.
@@ -145,6 +150,15 @@ class _Optimal:
             possible[priority] = max(possible[priority], counted)
         untouched = self.objective.left_whole(Usage(self.instance))
         return [*possible.values(), 0, 0, untouched, 0, 0]
+
+    def _is_moderate(self, options: Options) -> bool:
+        size = 0
+        for unit, nodes in options:
+            for node in nodes:
+                size += self._size(unit, node)
+                if size > _MOST_OF_A_MODEL:
+                    return False
+        return True
 
     def _size(self, unit: Unit, node: str) -> int:
         return sum(

@@ -8,11 +8,13 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, event, given, settings
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Instance
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.optimal import solve
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.plain_fleet import solve_plain
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 from support.device_objects import (
     dra_class,
@@ -22,7 +24,7 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
-from support.device_optimum import answer_of, answers, instances, levels
+from support.device_optimum import answer_of, answers, instances, levels, plain_instances
 from support.device_rules import problems
 from support.random_devices import tasks
 
@@ -36,9 +38,10 @@ def less_is_better(level: str, value: float) -> float:
     return -value if level.startswith(("satisfied", "fragmentation")) else value
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(instances())
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(instances() | plain_instances())
 def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
+    event("plain" if solve_plain(instance, Objective(instance)) else "by a model")
     everything = answers(instance, MOST_ANSWERS)
     assume(len(everything) <= MOST_ANSWERS)
     found = solve(instance, Limits(60))

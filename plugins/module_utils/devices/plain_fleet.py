@@ -1,0 +1,222 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Thousands of claims for one plain device each, to the optimum, as a flow.
+
+Where each unit is one claim for one device, no device is shared or cut, and no node is woken, all
+levels of the objective are sums over pairs of a claim and a device. Claims that may use the same
+devices are one node of the flow, devices that the same claims may use another, and a path costs
+what its pair adds to the levels, weighted so that none outweighs the one before.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
+    Matching,
+    is_plain,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Chosen,
+    ClaimAllocation,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+
+# The flow's library multiplies costs by the number of nodes within 63 bits.
+_LARGEST = 2**62
+
+Claims = list[t.Optional[ClaimAllocation]]
+
+
+@dataclass
+class _Group:
+    """Claims with the same priority, nodes and alternatives; ``rank`` of each usable device."""
+
+    priority: int
+    claims: list[int]
+    rank: dict[int, int]
+
+
+def solve_plain(instance: Instance, objective: Objective) -> tuple[Claims, list[int]] | None:
+    """The best answer with the bound of each level; None where the instance is not as plain."""
+    groups = _groups(instance)
+    if groups is None or _costs_to_wake(instance, groups):
+        return None
+    groups.sort(key=lambda group: -group.priority)
+    classes = _classes(instance, groups)
+    usable: list[list[int]] = [[] for _group in groups]
+    for one, (members, _milliwatts) in enumerate(classes):
+        for member, _rank in members:
+            usable[member].append(one)
+    # Groups are matched in the order of priority, and none loses what it has to a later one.
+    matching = Matching([group.claims for group in groups], list(classes.values()), usable)
+    satisfied = dict.fromkeys(objective.priorities, 0)
+    for group, left in zip(groups, matching.left_over):
+        satisfied[group.priority] += len(group.claims) - left
+    costs = _Costs(instance, objective, groups, sum(satisfied.values()))
+    given = _Flow(groups, classes, satisfied, costs).run()
+    claims = _allocations(instance, groups, given)
+    bounds = objective.values(claims)
+    if not costs.by_name:
+        bounds[-1] = costs.least_names(sum(satisfied.values()))
+    return claims, bounds
+
+
+def _groups(instance: Instance) -> list[_Group] | None:
+    kinds: dict[tuple[int, frozenset[str] | None, tuple[int, ...]], list[int]] = {}
+    for unit in instance.units:
+        claim = instance.claims[unit.claims[0]]
+        if len(unit.claims) > 1 or not is_plain(claim) or claim.limit == 0:
+            return None
+        matchers = tuple(one.matcher for one in claim.requests[0].alternatives)
+        kinds.setdefault((unit.priority, unit.nodes, matchers), []).append(unit.claims[0])
+    usage, everywhere = Usage(instance), {node.name for node in instance.nodes}
+    node_of = [device.nodes & everywhere for device in instance.devices]
+    groups = []
+    for (priority, nodes, matchers), claims in kinds.items():
+        rank: dict[int, int] = {}
+        for number, matcher in enumerate(matchers):
+            for device in instance.matchers[matcher].devices:
+                given = instance.devices[device]
+                if given.shareable or given.consumes or len(node_of[device]) > 1:
+                    return None
+                here = node_of[device] if nodes is None else node_of[device] & nodes
+                if here and not usage.in_use(device):
+                    rank.setdefault(device, number)
+        groups.append(_Group(priority, claims, rank))
+    return groups
+
+
+def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
+    costly = {node.name for node in instance.nodes if node.wake_milliwatts}
+    return bool(costly) and any(
+        not costly.isdisjoint(instance.devices[device].nodes)
+        for group in groups
+        for device in group.rank
+    )
+
+
+Members = tuple[tuple[int, int], ...]
+
+
+def _classes(
+    instance: Instance, groups: t.Sequence[_Group]
+) -> dict[tuple[Members, int], list[int]]:
+    """Devices by the groups that may use them, at which rank, and by their watts."""
+    members: dict[int, list[tuple[int, int]]] = {}
+    for number, group in enumerate(groups):
+        for device, rank in group.rank.items():
+            members.setdefault(device, []).append((number, rank))
+    classes: dict[tuple[Members, int], list[int]] = {}
+    for device in sorted(members):
+        key = tuple(members[device]), instance.devices[device].milliwatts
+        classes.setdefault(key, []).append(device)
+    return classes
+
+
+class _Costs:
+    """What a pair adds to rank, watts and names, as one number.
+
+    ``by_name`` is False where these would be too large with names; then names are left out.
+    """
+
+    def __init__(
+        self, instance: Instance, objective: Objective, groups: t.Sequence[_Group], claims: int
+    ) -> None:
+        devices = {device for group in groups for device in group.rank}
+        everywhere = objective.node_rank
+        self.names = {
+            device: device
+            + 1
+            + sum(everywhere.get(node, 0) for node in instance.devices[device].nodes)
+            for device in devices
+        }
+        watts = max((instance.devices[device].milliwatts for device in devices), default=0)
+        ranks = max((rank for group in groups for rank in group.rank.values()), default=0)
+        nodes = len(groups) + len(devices) + 2
+        for by_name in (True, False):
+            self.by_name = by_name
+            name = max(self.names.values(), default=0) if by_name else 0
+            self.watt = claims * name + 1
+            self.rank = self.watt * (claims * watts + 1)
+            if (self.rank * ranks + self.watt * watts + name) * nodes < _LARGEST:
+                break
+
+    def device(self, device: int, milliwatts: int) -> int:
+        return self.watt * milliwatts + (self.names[device] if self.by_name else 0)
+
+    def least_names(self, claims: int) -> int:
+        """A bound: the first devices, whichever claims they are for."""
+        return sum(sorted(self.names.values())[:claims])
+
+
+class _Flow:
+    """Priorities → groups → classes of devices → devices, at the least cost."""
+
+    def __init__(
+        self,
+        groups: t.Sequence[_Group],
+        classes: t.Mapping[tuple[Members, int], list[int]],
+        satisfied: t.Mapping[int, int],
+        costs: _Costs,
+    ) -> None:
+        self._flow = require("ortools.graph.python.min_cost_flow", "ortools").SimpleMinCostFlow()
+        self._pairs: dict[tuple[int, int], int] = {}
+        self._devices: list[tuple[int, int, int]] = []
+        first_class = len(groups)
+        sink = first_class + len(classes)
+        for number, (priority, claims) in enumerate(satisfied.items()):
+            source = sink + 1 + number
+            self._flow.set_node_supply(source, claims)
+            for group, given in enumerate(groups):
+                if given.priority == priority:
+                    self._arc(source, group, len(given.claims), 0)
+        for number, ((members, milliwatts), devices) in enumerate(classes.items()):
+            for group, rank in members:
+                most = min(len(devices), len(groups[group].claims))
+                arc = self._arc(group, first_class + number, most, costs.rank * rank)
+                self._pairs[group, number] = arc
+            for device in devices:
+                cost = costs.device(device, milliwatts)
+                arc = self._arc(first_class + number, sink, 1, cost)
+                self._devices.append((number, device, arc))
+        self._flow.set_node_supply(sink, -sum(satisfied.values()))
+
+    def _arc(self, tail: int, head: int, capacity: int, cost: int) -> int:
+        return int(self._flow.add_arc_with_capacity_and_unit_cost(tail, head, capacity, cost))
+
+    def run(self) -> dict[int, list[int]]:
+        """The devices of each group."""
+        status = self._flow.solve()
+        if status != self._flow.OPTIMAL:
+            raise RuntimeError(f"the flow of plain claims ended as {status}")
+        taken: dict[int, list[int]] = {}
+        for number, device, arc in self._devices:
+            if self._flow.flow(arc):
+                taken.setdefault(number, []).append(device)
+        given: dict[int, list[int]] = {}
+        for (group, number), arc in self._pairs.items():
+            count = self._flow.flow(arc)
+            if count:
+                given.setdefault(group, []).extend(taken[number][:count])
+                del taken[number][:count]
+        return given
+
+
+def _allocations(
+    instance: Instance, groups: t.Sequence[_Group], given: t.Mapping[int, list[int]]
+) -> Claims:
+    """The first claims of each group get the first of its devices."""
+    claims: Claims = [None] * len(instance.claims)
+    everywhere = {node.name for node in instance.nodes}
+    for number, devices in given.items():
+        group = groups[number]
+        for claim, device in zip(group.claims, sorted(devices)):
+            [node] = instance.devices[device].nodes & everywhere
+            claims[claim] = ClaimAllocation(node, (Chosen(0, group.rank[device], device),))
+    return claims
