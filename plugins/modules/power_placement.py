@@ -154,8 +154,10 @@ options:
       - spread
   time_limit:
     description:
-      - Seconds that solving may take, more than 0. Work is counted so that it normally ends well
-        before that.
+      - Seconds of processor time that solving may take, more than 0. Work is counted so that it
+        normally ends well before that.
+      - On a machine that is busy with other work it may last up to ten times as long by the clock,
+        so that the answer does not depend on what else runs.
     type: float
     default: 10.0
   seed:

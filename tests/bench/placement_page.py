@@ -73,17 +73,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="small fleets, printed only")
     chosen = parser.parse_args()
-    sizes = list(fleets(Size(40, 300) if chosen.smoke else Size(200, 2000)))
-    if not chosen.smoke:
-        sizes += fleets(Size(1000, 10_000))
-    measured = sorted(
-        (_measure(size, seed) for seed, size in enumerate(sizes)), key=lambda each: -each.gap
-    )
-    page = HEAD + table(measured)
-    if chosen.smoke:
-        print(page)
-    else:
-        PAGE.write_text(page, encoding="utf-8")
+    measured: list[Measured] = []
+    bases = [Size(40, 300)] if chosen.smoke else [Size(200, 2000), Size(1000, 10_000)]
+    for base in bases:
+        measured += [_measure(size, seed) for seed, size in enumerate(fleets(base))]
+        page = HEAD + table(sorted(measured, key=lambda each: -each.gap))
+        if chosen.smoke:
+            print(page)
+        else:
+            PAGE.write_text(page, encoding="utf-8")
 
 
 def fleets(base: Size) -> Iterator[Size]:

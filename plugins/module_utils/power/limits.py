@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 # The wall clock ends the work after this times the limit.
-_PATIENCE = 4.0
+_PATIENCE = 10.0
 
 
 @dataclass

@@ -64,6 +64,11 @@ _MOST_PODS_ONE_BY_ONE = 20_000
 _MOST_NODES_FOR_A_MODEL = 100
 # The relaxation has about so many kinds of nodes.
 _CLUSTERS = 100
+# Where the gap stays wider than this share of the added watts, other numbers of clusters are tried:
+# each leads to another start, and which is the best shows only at the end.
+_GOOD_GAP = 0.003
+_OTHER_CLUSTERS = (60, 150, 40, 200, 80, 250, 120, 50)
+_RESTARTED_NODES_PER_SECOND = 150
 # HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
 # for each second of the time limit. On an idle core that takes less than half of the limit, so that
 # the counted work ends before the clock on all but a very busy machine.
@@ -77,29 +82,68 @@ _MODEL_TOLERANCE_WATTS = 1e-5
 def solve(problem: Problem, limits: Limits) -> Answer:
     """The strategy ``optimal``."""
     bounds = LowerBounds(problem)
-    clusters = find_clusters(problem, bounds.functions, _CLUSTERS)
-    relaxation = relax(problem, clusters, problem.count, limits)
+    relaxation = _relaxed(bounds, _CLUSTERS, problem.count, limits)
     best = _best_of(problem, relaxation, limits)
+    bound = _bound(bounds, best, relaxation, limits)
+    for clusters in _OTHER_CLUSTERS[: _restarts(problem, limits)]:
+        if _is_good(best, bound) or limits.expired():
+            break
+        relaxation = _relaxed(bounds, clusters, problem.count, limits)
+        if relaxation is not None:
+            found = _from_relaxation(problem, relaxation, limits)
+            same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
+            best = max(best, found, key=Assignment.rank)
+            other = _bound(bounds, best, relaxation, limits)
+            bound = max(bound, other, key=lambda each: each.watts) if same_pods else other
+    proven = is_proof(best, bound.watts)
+    if not proven:
+        model = _whole_model(bounds, best, bound.prices, limits)
+        if model is not None:
+            return _solve_whole(bounds, model, best, bound.watts, limits)
+    stopped_by = _stopped_by(proven, limits, otherwise="completed")
+    return Answer(best, bound.watts, proven, "local_search", stopped_by)
+
+
+class _Bound(t.NamedTuple):
+    """A lower bound of what an assignment's pods cost, and the prices that it is from."""
+
+    watts: float
+    prices: Prices | None
+
+
+def _relaxed(
+    bounds: LowerBounds, clusters: int, most: Integers, limits: Limits
+) -> Relaxation | None:
+    problem = bounds.problem
+    return relax(problem, find_clusters(problem, bounds.functions, clusters), most, limits)
+
+
+def _bound(
+    bounds: LowerBounds, best: Assignment, relaxation: Relaxation | None, limits: Limits
+) -> _Bound:
+    placed = best.counts.sum(axis=1)
     if best.left().any():
-        relaxation = relax(problem, clusters, best.counts.sum(axis=1), limits)
+        relaxation = _relaxed(bounds, _CLUSTERS, placed, limits)
     prices = None
     if relaxation is not None:
-        prices = bounds.tighten(prices_of(problem, relaxation), best.counts.sum(axis=1))
-    lower_bound = bound_with(bounds, best, prices)
-    proven = is_proof(best, lower_bound)
-    if not proven:
-        model = _whole_model(bounds, best, prices, limits)
-        if model is not None:
-            return _solve_whole(bounds, model, best, lower_bound, limits)
-    stopped_by = _stopped_by(proven, limits, otherwise="completed")
-    return Answer(best, lower_bound, proven, "local_search", stopped_by)
+        prices = bounds.tighten(prices_of(bounds.problem, relaxation), placed)
+    return _Bound(bound_with(bounds, best, prices), prices)
+
+
+def _restarts(problem: Problem, limits: Limits) -> int:
+    return int(limits.seconds * _RESTARTED_NODES_PER_SECOND / max(len(problem.instance.nodes), 1))
+
+
+def _is_good(best: Assignment, bound: _Bound) -> bool:
+    added = cost_of(best) - Assignment(best.problem).watts()
+    return cost_of(best) - bound.watts <= _GOOD_GAP * added
 
 
 def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
     """The relaxation made whole and improved, or what schedulers would do where that is better."""
     best = Assignment(problem)
     if relaxation is not None:
-        best = _improved(settled(problem, construct(problem, relaxation).counts), limits)
+        best = _from_relaxation(problem, relaxation, limits)
     if relaxation is not None and problem.count.sum() > _MOST_PODS_ONE_BY_ONE:
         return best
     for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
@@ -107,6 +151,10 @@ def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) ->
         if found.rank() > best.rank():
             best = max(found, _improved(found, limits), key=Assignment.rank)
     return best
+
+
+def _from_relaxation(problem: Problem, relaxation: Relaxation, limits: Limits) -> Assignment:
+    return _improved(settled(problem, construct(problem, relaxation).counts), limits)
 
 
 def _filled(assignment: Assignment) -> Assignment:

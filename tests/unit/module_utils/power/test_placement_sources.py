@@ -262,3 +262,13 @@ def test_a_document_of_another_kind_is_refused(tmp_path: Path) -> None:
     curves = written(tmp_path, "curves", curves={})
     with pytest.raises(InvalidInput, match="is not a snapshot document"):
         place({"snapshot": curves, "curves": curves})
+
+
+def test_copies_of_a_short_form_are_what_separate_pods_would_be() -> None:
+    shape: Json = {"requests": {"cpu": "500m"}, "labels": {"app": "web"}, "priority": 5}
+    node = {"name": "a", "allocatable": {"cpu": "8"}, "curve": {"cpu": [0, 8], "watts": [1, 9]}}
+    other = {"name": "other", "requests": {"cpu": "1"}}
+    copies = place({"nodes": [node], "pods": [{**shape, "name": "web", "count": 3}, other]})
+    listed = [{**shape, "name": f"web-{number}"} for number in range(3)]
+    assert copies == place({"nodes": [node], "pods": [*listed, other]})
+    assert len(copies["placements"]) == 4

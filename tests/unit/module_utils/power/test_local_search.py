@@ -1,0 +1,85 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What local search and ejection do to an assignment."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power import local_search, placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.ejection import eject
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+    Problem,
+    build_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from support.placement_fleets import PATTERNS, Json, Pattern, Size, placement_task
+
+
+def problem_of(parameters: Json) -> Problem:
+    return build_problem(read_instance(placement.SPEC.complete({**parameters})))
+
+
+def node(name: str, cores: int, watts_per_core: float) -> Json:
+    curve = {"cpu": [0, cores], "watts": [10, 10 + watts_per_core * cores]}
+    return {"name": name, "allocatable": {"cpu": str(cores)}, "curve": curve}
+
+
+def test_a_large_pod_changes_places_with_three_small_ones() -> None:
+    """Neither a move nor an exchange of two pods is possible: both nodes are full."""
+    problem = problem_of(
+        {
+            "nodes": [node("cheap", 3, 1.0), node("dear", 3, 5.0)],
+            "pods": [
+                {"name": "large", "requests": {"cpu": "3"}},
+                {"name": "small", "requests": {"cpu": "900m"}, "count": 3},
+            ],
+        }
+    )
+    large, small = (0, 1) if problem.count[0] == 1 else (1, 0)
+    assignment = Assignment(problem)
+    assignment.place(large, 1)
+    assignment.place(small, 0, 3)
+    assert local_search.improve(assignment, Limits(10.0), rounds=10)
+    assert assignment.counts[large].tolist() == [1, 0]
+    assert assignment.counts[small].tolist() == [0, 3]
+    assert assignment.is_feasible()
+
+
+def test_small_pods_give_way_to_a_large_one_and_find_another_place() -> None:
+    problem = problem_of(
+        {
+            "nodes": [node("a", 4, 1.0), node("b", 3, 1.0)],
+            "pods": [
+                {"name": "large", "requests": {"cpu": "4"}},
+                {"name": "small", "requests": {"cpu": "1"}, "count": 3},
+            ],
+        }
+    )
+    small = 0 if problem.count[0] == 3 else 1
+    assignment = Assignment(problem)
+    assignment.place(small, 0, 2)
+    assignment.place(small, 1)
+    assert eject(assignment).left().tolist() == [0, 0]
+    assert assignment.left().sum() == 1
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_search_keeps_placements_feasible_and_never_adds_watts(pattern: Pattern) -> None:
+    problem = problem_of(placement_task(2, Size(40, 400, pattern=pattern)))
+    assignment = Assignment(problem)
+    for group in range(len(problem.groups)):
+        for _pod in range(int(problem.count[group])):
+            fitting = assignment.fits(group, assignment.all_nodes).nonzero()[0]
+            if len(fitting):
+                assignment.place(group, int(fitting[0]))
+    start = eject(assignment)
+    before = start.rank()
+    assert start.is_feasible() and before >= assignment.rank()
+    local_search.improve(start, Limits(60.0), rounds=200)
+    assert start.is_feasible()
+    assert start.rank() > before
+    assert start.cost.tolist() == Assignment(problem, start.counts).cost.tolist()
