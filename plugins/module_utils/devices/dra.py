@@ -44,6 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import 
     nodes_for,
     units_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
 
 GROUP = "resource.k8s.io"
 VERSION = "resource.k8s.io/v1"
@@ -142,7 +143,7 @@ class _Reader:
     def _single_units(self) -> t.Iterator[Unit]:
         """Without pods each claim that waits stands alone."""
         for given in self._of("ResourceClaim"):
-            if not allocation_of(given):
+            if not allocation_of(given) and not given.manifest["metadata"].get("deletionTimestamp"):
                 claim = self._refusals.read(given, self._shared)
                 if claim is not None:
                     yield Unit(given.name, (claim,))
@@ -183,8 +184,10 @@ class _Reader:
 
     def _read_pod(self, given: Given) -> PodDemand:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
-        nodes = nodes_for(given, self._nodes)
         claims: list[int] = []
+        if not spec.get("resourceClaims") or is_finished(given.manifest):
+            return PodDemand(given, ())
+        nodes = nodes_for(given, self._nodes)
         for index, item in enumerate(
             items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")
         ):
@@ -196,6 +199,8 @@ class _Reader:
                 claims.append(self._add(source, body, f"{given.name}-{item.get('name')}"))
                 continue
             allocation = allocation_of(source)
+            if source.manifest["metadata"].get("deletionTimestamp"):
+                raise given.error(where, f"{source} is being deleted")
             if not allocation:
                 claims.append(self._shared(source))
             elif allocation.get("nodeSelector"):

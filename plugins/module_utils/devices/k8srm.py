@@ -44,6 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import 
     nodes_for,
     units_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
 
 GROUP = "devmgmtproto.k8s.io"
 CLAIM_KINDS = ("DeviceClaim", "DevicePrivilegedClaim")
@@ -165,6 +166,8 @@ class _Reader:
     def _read_pod(self, given: Given) -> PodDemand:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
         claims: list[int] = []
+        if not spec.get("deviceClaims") or is_finished(given.manifest):
+            return PodDemand(given, ())
         nodes = nodes_for(given, self._nodes)
         for index, item in enumerate(_device_claims(given, spec)):
             found = self._read_pod_claim(given, item, f"spec.deviceClaims[{index}]")

@@ -58,6 +58,8 @@ def solve_node(
     solver.parameters.num_workers = 1
     # All constraints in the linear relaxation: it is what sees that there are too few devices.
     solver.parameters.linearization_level = 2
+    # These models are small: preparing them takes longer than solving them.
+    solver.parameters.cp_model_presolve = False
     solver.parameters.random_seed = limits.seed
     solver.parameters.max_deterministic_time = _WORK_FOR_A_SECOND * limits.left()
     solver.parameters.max_time_in_seconds = max(limits.patience(), 0.01)

@@ -145,7 +145,7 @@ class _Optimal:
         if len(possible) == 1:
             matching = match_plain_claims(self.instance, Usage(self.instance))
             everybody = -sum(len(unit.claims) for unit, _nodes in options)
-            [priority] = possible
+            priority = next(iter(possible))
             counted = everybody + sum(matching.left_over)
             possible[priority] = max(possible[priority], counted)
         untouched = self.objective.left_whole(Usage(self.instance))

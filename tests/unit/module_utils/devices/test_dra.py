@@ -185,6 +185,20 @@ class TestNodes:
         with pytest.raises(InvalidInput, match=r"Pod default/b: it must run on n2, but shares"):
             run(*slices, ONE, *pods)
 
+    def test_pods_that_ended_or_ask_for_nothing_are_passed_over(self) -> None:
+        ended = {**pod("ended", "c"), "status": {"phase": "Succeeded"}}
+        strange = pod("strange", affinity={"nodeAffinity": "anywhere"})
+        result = run(resource_slice("n1", [dra_device("d")]), ONE, ended, strange)
+        assert (result["outcome"], result["pods"]) == ("allocated", [])
+
+    def test_a_claim_that_is_being_deleted_gets_nothing(self) -> None:
+        going = copy.deepcopy(ONE)
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        slices = resource_slice("n1", [dra_device("d")])
+        assert run(slices, going)["allocations"] == []
+        with pytest.raises(InvalidInput, match="ResourceClaim default/c is being deleted"):
+            run(slices, going, pod("p", "c"))
+
 
 class TestTaints:
     TAINT: t.ClassVar[Json] = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
