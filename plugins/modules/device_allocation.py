@@ -113,7 +113,6 @@ options:
       - fail
       - report
 extends_documentation_fragment:
-  - wattwise.kube.attributes
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11
