@@ -205,10 +205,10 @@ def test_devices_of_a_claim_are_close_to_each_other() -> None:
 
 def test_at_a_limit_nothing_is_claimed() -> None:
     """Whether one more half can be had takes a proof; without the time for it nobody knows."""
-    slices = [a100(f"gpu-{number}", f"n{number}") for number in range(4)]
-    claims = [asks(f"c{number}", "3g") for number in range(9)]
+    slices = [a100(f"gpu-{number}", f"n{number}") for number in range(32)]
+    claims = [asks(f"c{number}", "3g") for number in range(65)]
     result = run(*slices, *claims, time_limit=1e-9)
     assert result["outcome"] == "unknown"
-    assert value_of(result, "satisfied")[1] == 9
+    assert value_of(result, "satisfied")[1] == 65
     given = [one["devices"]["results"][0] for one in result["allocations"] if one]
     assert len({(one["pool"], one["device"]) for one in given}) == len(given)
