@@ -105,4 +105,7 @@ def rmd_daemons(
             yield
 
     with in_thread(serving()):
-        yield running
+        try:
+            yield running
+        finally:
+            running.loops.clear()

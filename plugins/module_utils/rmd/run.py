@@ -34,6 +34,7 @@ _LOST = (
 )
 # How answers to a PATCH begin that was refused before it touched anything.
 _UNTOUCHED = ("Failed to validate", "404:", "200:")
+Part = t.TypeVar("Part")
 # How responses begin: upstream's word where the request itself cannot be had, and another where it
 # was not tried or not answered. Pods may end over the first, never over the second.
 REFUSED_RESPONSE = "Fail: "
@@ -222,16 +223,14 @@ class Run:
                     self._fail(step, failure)
 
     async def _delete(self, step: Step) -> None:
-        assert step.stored is not None
-        await self.rmd.delete(step.stored.id)
+        stored = _required(step.stored)
+        await self.rmd.delete(stored.id)
         outcome = self.outcomes[step.uuid]
         outcome.changed, outcome.stored, outcome.response = True, None, "Success: 200"
-        self.stored.remove(step.stored)
+        self.stored.remove(stored)
 
     async def _change(self, step: Step) -> None:
-        desired, before = step.desired, step.stored
-        assert desired is not None
-        assert before is not None
+        desired, before = _required(step.desired), _required(step.stored)
         settings = with_all_bandwidth(desired.settings, before.settings)
         body = body_of(step.uuid, before.core_ids, settings, self.wire)
         body["core_ids"] = list(before.core_ids)  # others would be other CPUs to the daemon
@@ -244,8 +243,7 @@ class Run:
         self._succeed(step, after, 200)
 
     async def _create(self, step: Step) -> None:
-        desired = step.desired
-        assert desired is not None
+        desired = _required(step.desired)
         body = body_of(step.uuid, desired.core_ids, desired.settings, self.wire)
         try:
             after = await self.rmd.create(body)
@@ -299,9 +297,15 @@ class Run:
 
 def _growth(step: Step) -> int:
     """How many more ways a change asks for."""
-    assert step.desired is not None
-    assert step.stored is not None
-    return (step.desired.settings.cache or (0, 0))[0] - (step.stored.settings.cache or (0, 0))[0]
+    after, before = _required(step.desired).settings, _required(step.stored).settings
+    return (after.cache or (0, 0))[0] - (before.cache or (0, 0))[0]
+
+
+def _required(part: Part | None) -> Part:
+    """A part that a step of this kind always has; its plan is wrong where it is missing."""
+    if part is None:
+        raise ValueError("a step lacks what its action works on")
+    return part
 
 
 def _body_of_stored(stored: Stored, wire: Wire) -> JsonObject:

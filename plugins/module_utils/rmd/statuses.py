@@ -38,8 +38,8 @@ class Report:
     def note(self, node: str, visit: Visit, outcome: Outcome | None) -> None:
         """What the visit of a node's daemon brought."""
         if outcome is None:
-            assert visit.error is not None
-            self.fail(node, visit.error.reason, visit.error.detail)
+            if visit.error is not None:
+                self.fail(node, visit.error.reason, visit.error.detail)
             return
         self.states[node] = _state(outcome)
         if outcome.problem is None:
