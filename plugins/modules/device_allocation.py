@@ -73,8 +73,10 @@ options:
         other, by PCIe root and NUMA node; and then takes nodes and devices in their order.
         RV(objective) tells how good the answer is at each of these levels, and how good it could be
         at the best.
-      - Beyond about 20000 pairs of a claim and a device that it may use, V(optimal) gives an answer
-        that is found unit by unit, with the bounds that counting proves.
+      - V(optimal) proves its answers for thousands of pods with one claim for one device each where
+        devices are neither shared nor partitioned. Of others it does so up to about 20000 pairs of
+        a claim and a device that it may use; beyond, it gives an answer that is found pod by pod,
+        with the bounds that counting proves.
     type: str
     default: optimal
     choices:

@@ -117,9 +117,12 @@ def _claims(draw: st.DrawFn, name: str) -> Claim:
 
 
 @st.composite
-def plain_instances(draw: st.DrawFn) -> Instance:
+def plain_instances(draw: st.DrawFn, *, wake: tuple[int, ...] = (0,)) -> Instance:
     """Only claims for one device each, and devices that nobody shares or cuts."""
-    nodes = tuple(Node(f"n{number}") for number in range(draw(st.integers(1, 3))))
+    nodes = tuple(
+        Node(f"n{number}", wake_milliwatts=draw(st.sampled_from(wake)))
+        for number in range(draw(st.integers(1, 3)))
+    )
     devices = tuple(
         Device(
             DRIVER,

@@ -74,10 +74,13 @@ class _Optimal:
         self.work = Work(self.limits.seconds, self.limits)
 
     def run(self) -> Allocation:
-        plain = solve_plain(self.instance, self.objective)
+        plain = solve_plain(self.instance, self.objective, self.limits)
+        options = [] if plain else self._options()
+        if plain is None and not self._is_moderate(options):
+            plain = solve_plain(self.instance, self.objective, self.limits, may_wake=True)
         if plain is not None:
-            return self._answer(*plain)
-        options = self._options()
+            self.work.enough = plain.complete
+            return self._answer(plain.claims, plain.bounds)
         claims = self._start(options)
         floors = self._floors(options)
         if self._is_moderate(options):

@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Thousands of claims for one plain device each, to the optimum, as a flow.
 
-Where each unit is one claim for one device, no device is shared or cut, and no node is woken, all
-levels of the objective are sums over pairs of a claim and a device. Claims that may use the same
-devices are one node of the flow, devices that the same claims may use another, and a path costs
-what its pair adds to the levels, weighted so that none outweighs the one before.
+Where each unit is one claim for one device, and no device is shared or cut, all levels of the
+objective but the watts of waking nodes are sums over pairs of a claim and a device. Claims that may
+use the same devices are one node of the flow, devices that the same claims may use another, and a
+path costs what its pair adds to the levels, weighted so that none outweighs the one before.
 """
 
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
@@ -25,12 +26,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.waking import (
+    Demand,
+    Kind,
+    nodes_to_wake,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 
 # The flow's library multiplies costs by the number of nodes within 63 bits.
 _LARGEST = 2**62
 
 Claims = list[t.Optional[ClaimAllocation]]
+Members = tuple[tuple[int, int], ...]
+_Classes = dict[tuple[Members, int], list[int]]
 
 
 @dataclass
@@ -42,29 +51,100 @@ class _Group:
     rank: dict[int, int]
 
 
-def solve_plain(instance: Instance, objective: Objective) -> tuple[Claims, list[int]] | None:
-    """The best answer with the bound of each level; None where the instance is not as plain."""
+@dataclass
+class Plain:
+    """An answer, the bound of each level, and whether the counted work was enough for all."""
+
+    claims: Claims
+    bounds: list[int]
+    complete: bool = True
+
+
+def solve_plain(
+    instance: Instance, objective: Objective, limits: Limits, *, may_wake: bool = False
+) -> Plain | None:
+    """The best answer; None where the instance is not as plain.
+
+    With ``may_wake`` nodes may be there that it takes watts to use; then the level of names, which
+    is after that of watts, has a bound only.
+    """
     groups = _groups(instance)
-    if groups is None or _costs_to_wake(instance, groups):
+    if groups is None or (_costs_to_wake(instance, groups) and not may_wake):
         return None
     groups.sort(key=lambda group: -group.priority)
     classes = _classes(instance, groups)
+    satisfied = _most_satisfied(objective, groups, classes)
+    costs = _Costs(instance, objective, groups, sum(satisfied.values()))
+    given = _Flow(groups, classes, satisfied, costs).run()
+    if given is None:
+        raise RuntimeError("claims that are matched are no flow")
+    claims = _allocations(instance, groups, given)
+    plain = Plain(claims, objective.values(claims))
+    if not costs.by_name:
+        plain.bounds[-1] = costs.least_names(sum(satisfied.values()))
+    if _costs_to_wake(instance, groups):
+        return _wake_fewer(instance, objective, groups, satisfied, plain, limits)
+    return plain
+
+
+def _most_satisfied(
+    objective: Objective, groups: t.Sequence[_Group], classes: _Classes
+) -> dict[int, int]:
+    """How many claims of each priority can be satisfied.
+
+    Groups are matched in the order of priority, and none loses what it has to a later one.
+    """
     usable: list[list[int]] = [[] for _group in groups]
     for one, (members, _milliwatts) in enumerate(classes):
         for member, _rank in members:
             usable[member].append(one)
-    # Groups are matched in the order of priority, and none loses what it has to a later one.
     matching = Matching([group.claims for group in groups], list(classes.values()), usable)
     satisfied = dict.fromkeys(objective.priorities, 0)
     for group, left in zip(groups, matching.left_over):
         satisfied[group.priority] += len(group.claims) - left
-    costs = _Costs(instance, objective, groups, sum(satisfied.values()))
-    given = _Flow(groups, classes, satisfied, costs).run()
-    claims = _allocations(instance, groups, given)
-    bounds = objective.values(claims)
-    if not costs.by_name:
-        bounds[-1] = costs.least_names(sum(satisfied.values()))
-    return claims, bounds
+    return satisfied
+
+
+def _wake_fewer(
+    instance: Instance,
+    objective: Objective,
+    groups: t.Sequence[_Group],
+    satisfied: dict[int, int],
+    plain: Plain,
+    limits: Limits,
+) -> Plain:
+    """The answer with the nodes that it takes the fewest watts to use."""
+    where = {
+        device: next(iter(instance.devices[device].nodes & objective.node_rank.keys()))
+        for group in groups
+        for device in group.rank
+    }
+    kinds = [
+        Kind(members, milliwatts, Counter(where[device] for device in devices))
+        for (members, milliwatts), devices in _classes(instance, groups).items()
+    ]
+    values = objective.values(plain.claims)
+    sizes, priorities = zip(*((len(group.claims), group.priority) for group in groups))
+    demand = Demand(sizes, priorities, satisfied, values[len(satisfied)])
+    awake, bound, proven = nodes_to_wake(kinds, objective.wake, demand, limits)
+    count = sum(satisfied.values())
+    best, least = plain.claims, _Costs(instance, objective, groups, count).least_names(count)
+    if awake is not None:
+        kept = [
+            _Group(
+                group.priority,
+                group.claims,
+                {device: rank for device, rank in group.rank.items() if where[device] in awake},
+            )
+            for group in groups
+        ]
+        costs = _Costs(instance, objective, kept, count)
+        given = _Flow(kept, _classes(instance, kept), satisfied, costs).run()
+        claims = plain.claims if given is None else _allocations(instance, kept, given)
+        best = min(plain.claims, claims, key=objective.values)
+    bounds = objective.values(best)
+    bounds[-4], bounds[-1] = min(bounds[-4], bound), min(bounds[-1], least)
+    return Plain(best, bounds, proven)
 
 
 def _groups(instance: Instance) -> list[_Group] | None:
@@ -101,18 +181,13 @@ def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
     )
 
 
-Members = tuple[tuple[int, int], ...]
-
-
-def _classes(
-    instance: Instance, groups: t.Sequence[_Group]
-) -> dict[tuple[Members, int], list[int]]:
+def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
     """Devices by the groups that may use them, at which rank, and by their watts."""
     members: dict[int, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
         for device, rank in group.rank.items():
             members.setdefault(device, []).append((number, rank))
-    classes: dict[tuple[Members, int], list[int]] = {}
+    classes: _Classes = {}
     for device in sorted(members):
         key = tuple(members[device]), instance.devices[device].milliwatts
         classes.setdefault(key, []).append(device)
@@ -161,7 +236,7 @@ class _Flow:
     def __init__(
         self,
         groups: t.Sequence[_Group],
-        classes: t.Mapping[tuple[Members, int], list[int]],
+        classes: _Classes,
         satisfied: t.Mapping[int, int],
         costs: _Costs,
     ) -> None:
@@ -190,11 +265,10 @@ class _Flow:
     def _arc(self, tail: int, head: int, capacity: int, cost: int) -> int:
         return int(self._flow.add_arc_with_capacity_and_unit_cost(tail, head, capacity, cost))
 
-    def run(self) -> dict[int, list[int]]:
-        """The devices of each group."""
-        status = self._flow.solve()
-        if status != self._flow.OPTIMAL:
-            raise RuntimeError(f"the flow of plain claims ended as {status}")
+    def run(self) -> dict[int, list[int]] | None:
+        """The devices of each group; None where not so many claims can be satisfied."""
+        if self._flow.solve() != self._flow.OPTIMAL:
+            return None
         taken: dict[int, list[int]] = {}
         for number, device, arc in self._devices:
             if self._flow.flow(arc):

@@ -41,7 +41,8 @@ def less_is_better(level: str, value: float) -> float:
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instances() | plain_instances())
 def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
-    event("plain" if solve_plain(instance, Objective(instance)) else "by a model")
+    plain = solve_plain(instance, Objective(instance), Limits(60))
+    event("plain" if plain else "by a model")
     everything = answers(instance, MOST_ANSWERS)
     assume(len(everything) <= MOST_ANSWERS)
     found = solve(instance, Limits(60))
@@ -54,6 +55,25 @@ def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
     assert [less_is_better(one.level, one.bound) for one in found.objective] == pytest.approx(best)
     assert found.outcome == ("infeasible" if None in found.claims else "allocated")
     assert found.stopped_by == "completed"
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plain_instances(wake=(0, 150, 500, 1000)))
+def test_the_fewest_watts_are_woken_for_plain_claims(instance: Instance) -> None:
+    """The way of large fleets, where names have a bound only."""
+    everything = answers(instance, MOST_ANSWERS)
+    assume(len(everything) <= MOST_ANSWERS)
+    objective = Objective(instance)
+    found = solve_plain(instance, objective, Limits(60), may_wake=True)
+    assert found is not None
+    best = min(levels(instance, answer) for answer in everything)
+    answer = answer_of(found.claims)
+    assert answer in everything
+    assert levels(instance, answer)[:-1] == pytest.approx(best[:-1])
+    said = objective.levels(objective.values(found.claims), found.bounds)
+    bounds = [less_is_better(one.level, one.bound) for one in said]
+    assert bounds[:-1] == pytest.approx(best[:-1])
+    assert bounds[-1] <= best[-1] <= levels(instance, answer)[-1]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
