@@ -73,7 +73,7 @@ class Objective:
         self.partitions: dict[CounterSet, list[int]] = {}
         self.shares: dict[tuple[CounterSet, int], int] = {}
         for number, device in enumerate(instance.devices):
-            for key in self._sets_of(device):
+            for key in self.sets_of(device):
                 self.partitions.setdefault(key, []).append(number)
                 self.shares[key, number] = self._share(device, key)
 
@@ -163,7 +163,8 @@ class Objective:
             default=0,
         )
 
-    def _sets_of(self, device: Device) -> set[CounterSet]:
+    def sets_of(self, device: Device) -> set[CounterSet]:
+        """The sets of counters that a device draws from."""
         counters = [self._instance.counters[position] for position, _amount in device.consumes]
         return {(counter.driver, counter.pool, counter.counter_set) for counter in counters}
 

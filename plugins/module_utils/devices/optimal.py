@@ -13,6 +13,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.counting import (
+    SHARE,
+    Needs,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.fleet_model import FleetModel
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.lexicographic import (
     Descent,
@@ -82,7 +86,7 @@ class _Optimal:
             self.work.enough = plain.complete
             return self._answer(plain.claims, plain.bounds)
         claims = self._start(options)
-        floors = self._floors(options)
+        floors = self._floors(options, claims)
         if self._is_moderate(options):
             claims, bounds = self._solve(options, claims, floors)
         else:
@@ -140,19 +144,24 @@ class _Optimal:
             if not self.objective.alternative(claim, chosen).admin:
                 usage.take(chosen.device, chosen.portions)
 
-    def _floors(self, options: Options) -> list[int]:
-        """Values that no answer can be below, by counting."""
-        possible = dict.fromkeys(self.objective.priorities, 0)
+    def _floors(self, options: Options, start: Claims) -> list[int]:
+        """Values that no answer can be below that is as good as the start, by counting."""
+        needs = Needs(self.instance, self.objective)
+        possible: dict[int, list[int]] = {priority: [] for priority in self.objective.priorities}
         for unit, nodes in options:
-            possible[unit.priority] -= len(unit.claims) if nodes else 0
+            possible[unit.priority] += unit.claims if nodes else ()
+        satisfied = [-needs.most(claims) for claims in possible.values()]
         if len(possible) == 1:
             matching = match_plain_claims(self.instance, Usage(self.instance))
-            everybody = -sum(len(unit.claims) for unit, _nodes in options)
-            priority = next(iter(possible))
-            counted = everybody + sum(matching.left_over)
-            possible[priority] = max(possible[priority], counted)
+            everybody = sum(len(unit.claims) for unit, _nodes in options)
+            satisfied = [max(satisfied[0], sum(matching.left_over) - everybody)]
+        claims = [claim for of_priority in possible.values() for claim in of_priority]
+        given = sum(start[claim] is not None for claim in claims)
+        # A better answer may satisfy fewer claims, where these are of a higher priority.
+        certain = given if len(possible) == 1 or given == len(claims) else 0
+        taken = needs.share(claims, certain) - needs.there[SHARE]
         untouched = self.objective.left_whole(Usage(self.instance))
-        return [*possible.values(), 0, 0, untouched, 0, 0]
+        return [*satisfied, 0, 0, max(untouched, taken), 0, 0]
 
     def _is_moderate(self, options: Options) -> bool:
         size = 0

@@ -161,6 +161,17 @@ def test_partitions_fill_gpus_to_the_last_slice() -> None:
     assert value_of(more, "satisfied") == (16, 16)
 
 
+def test_more_than_a_model_can_hold_is_counted() -> None:
+    """400 halves of a GPU are more than 150 GPUs have; counted, a half is a little less."""
+    slices = [a100(f"gpu-{number}", f"n{number // 2:02}") for number in range(150)]
+    claims = [asks(f"c{number}", "3g") for number in range(400)]
+    result = run(*slices, *claims)
+    assert (result["outcome"], result["stopped_by"]) == ("infeasible", "work_limit")
+    satisfied, most = value_of(result, "satisfied")
+    half = (3000 // 7 + 4 * 1000) // 9
+    assert (satisfied, most) == (300, 150 * 1000 // half)
+
+
 def test_a_whole_device_is_left_for_the_pod_that_needs_it() -> None:
     """Kubernetes issue 138765: the first of a gang takes the device that the last one needs."""
     large, small = (
