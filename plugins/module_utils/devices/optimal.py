@@ -70,11 +70,13 @@ class _Optimal:
     limits: Limits
     candidates: Candidates = field(init=False)
     objective: Objective = field(init=False)
+    needs: Needs = field(init=False)
     work: Work = field(init=False)
 
     def __post_init__(self) -> None:
         self.candidates = Candidates(self.instance)
         self.objective = Objective(self.instance)
+        self.needs = Needs(self.instance, self.objective)
         self.work = Work(self.limits.seconds, self.limits)
 
     def run(self) -> Allocation:
@@ -85,7 +87,7 @@ class _Optimal:
         if plain is not None:
             self.work.enough = plain.complete
             return self._answer(plain.claims, plain.bounds)
-        claims = self._start(options)
+        claims = self._best_start(options)
         floors = self._floors(options, claims)
         if self._is_moderate(options):
             claims, bounds = self._solve(options, claims, floors)
@@ -118,6 +120,18 @@ class _Optimal:
     ) -> tuple[ClaimAllocation, ...] | t.Literal["infeasible", "unknown"]:
         return solve_node(self.instance, usage, self.candidates, unit, node, self.limits)
 
+    def _best_start(self, options: Options) -> Claims:
+        """The best of some quick answers: in order, or else large units first or small ones."""
+        found = self._start(options)
+        if all(found[claim] is not None for unit, _nodes in options for claim in unit.claims):
+            return found
+        small_first = sorted(options, key=lambda option: self._share(option[0]))
+        others = [self._start(small_first), self._start(small_first[::-1])]
+        return min([found, *others], key=self.objective.values)
+
+    def _share(self, unit: Unit) -> int:
+        return sum(self.needs.share([claim], 1) for claim in unit.claims)
+
     def _start(self, options: Options) -> Claims:
         """Unit by unit, the most important first, on the first node that can have it."""
         claims: Claims = [None] * len(self.instance.claims)
@@ -146,7 +160,7 @@ class _Optimal:
 
     def _floors(self, options: Options, start: Claims) -> list[int]:
         """Values that no answer can be below that is as good as the start, by counting."""
-        needs = Needs(self.instance, self.objective)
+        needs = self.needs
         possible: dict[int, list[int]] = {priority: [] for priority in self.objective.priorities}
         for unit, nodes in options:
             possible[unit.priority] += unit.claims if nodes else ()

@@ -172,6 +172,15 @@ def test_more_than_a_model_can_hold_is_counted() -> None:
     assert (satisfied, most) == (300, 150 * 1000 // half)
 
 
+def test_small_claims_come_first_where_more_of_them_fit() -> None:
+    """In order, 60 halves would leave 30 of 60 GPUs to 210 of 400 claims for one slice."""
+    slices = [a100(f"gpu-{number}", f"n{number:02}") for number in range(60)]
+    claims = [asks(f"c{number}", "3g" if number < 60 else "1g") for number in range(460)]
+    result = run(*slices, *claims)
+    # 57 GPUs take seven each, the next one the last with one half, two are left with both halves.
+    assert value_of(result, "satisfied")[0] == 400 + 1 + 2 * 2
+
+
 def test_a_whole_device_is_left_for_the_pod_that_needs_it() -> None:
     """Kubernetes issue 138765: the first of a gang takes the device that the last one needs."""
     large, small = (
