@@ -223,7 +223,6 @@ options:
       - Where to write the result as a plan document, also in check mode.
     type: path
 extends_documentation_fragment:
-  - wattwise.kube.attributes
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11

@@ -22,7 +22,7 @@ from support.device_objects import (
 )
 
 SAMPLES = Path(__file__).parent / "k8srm"
-CLASSES = str(SAMPLES / "classes.yaml")
+CLASSES = str(SAMPLES / "classes.yaml.in")
 USE_CASES = yaml.safe_load((SAMPLES / "use_cases.yaml").read_text(encoding="utf-8"))
 Json = dict[str, t.Any]
 

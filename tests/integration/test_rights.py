@@ -72,7 +72,8 @@ class Account:
 
 
 def read(path: Path) -> list[Json]:
-    return list(yaml.safe_load_all(path.read_text()))
+    manifests: list[Json] = yaml.safe_load(path.read_text())["items"]
+    return manifests
 
 
 def has(rule: Json, right: Right) -> bool:
