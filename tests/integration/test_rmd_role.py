@@ -102,6 +102,12 @@ def test_the_default_is_one_daemon_set_with_tls_that_a_second_run_leaves_alone(r
     assert rmd.file("policy.toml")["skylake"]["silver"]["cache"] == {"max": 3, "min": 1}
 
 
+def test_check_mode_works_before_there_is_a_namespace(rmd: Rmd) -> None:
+    run = rmd.play("--check", rmd_namespace="not-there-yet", rmd_agent_image="agent:1")
+    assert run.returncode == 0, run.output
+    assert rmd.kube.find("/api/v1/namespaces/not-there-yet") is None
+
+
 def test_the_client_s_files_lie_in_the_run_folder(rmd: Rmd) -> None:
     rmd.install()
     folder = rmd.folder / "runs" / "here" / "rmd"

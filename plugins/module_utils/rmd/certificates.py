@@ -269,7 +269,14 @@ def _write(
         if name in made
     ]
     connection = {name: options[name] for name in KUBERNETES.options}
-    apply({**connection, "secret_manifests": secrets, "force_conflicts": True}, context)
+    namespace = {"name": options["namespace"]}
+    asked = {
+        "secret_manifests": secrets,
+        "force_conflicts": True,
+        # In check mode the step before may only have promised to make it.
+        "assume": [{"apiVersion": "v1", "kind": "Namespace", "metadata": namespace}],
+    }
+    apply({**connection, **asked}, context)
 
 
 def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> list[str]:
