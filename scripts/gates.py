@@ -1,9 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run nox with the arguments given, then print a table of its sessions and the count of tests.
+"""Run nox with the arguments given, then print what failed, a table of its sessions and counts.
 
-The last line, `N passed, N failed`, sums the reports that the sessions' pytest runs wrote.
+Continuous integration may keep only the end of the output, so each failed test is named there
+once more with the end of its message. The last line, `N passed, N failed`, sums the reports that
+the sessions' pytest runs wrote.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from xml.etree import ElementTree
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REPORTS = REPOSITORY / "build" / "reports"
+# Of a failed test: enough to see the assertion and what it compared, not the whole traceback.
+MESSAGE_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,29 @@ def read_counts(report: Path) -> Counts:
     return total
 
 
+def failed_tests(report: Path) -> list[str]:
+    """The failed tests of one JUnit report, each with the end of its message, indented."""
+    if not report.exists():
+        return []
+    tests = []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        for problem in (*case.iter("failure"), *case.iter("error")):
+            message = (problem.text or problem.get("message") or "").strip().splitlines()
+            shown = [f"  {line}"[:200] for line in message[-MESSAGE_LINES:]]
+            tests.append(
+                "\n".join([f"{report.stem}: {case.get('classname')}::{case.get('name')}", *shown])
+            )
+    return tests
+
+
 def summary(document: dict[str, list[dict[str, object]]], reports: Path) -> str:
-    """The table and the closing line for a report of nox."""
+    """Failed tests, the table and the closing line for a report of nox."""
     total = Counts()
+    details: list[str] = []
     lines = [f"{'gate':<14} {'result':<8} {'seconds':>7}  tests"]
     for session in document["sessions"]:
         name = str(session["name"])
+        details += failed_tests(reports / f"{name}.xml")
         counts = read_counts(reports / f"{name}.xml")
         total += counts
         tests = str(counts) if counts != Counts() else ""
@@ -70,7 +91,7 @@ def summary(document: dict[str, list[dict[str, object]]], reports: Path) -> str:
     closing = ["", f"failed: {', '.join(failed)}"] if failed else []
     if total != Counts():
         closing += ["", str(total)]
-    return "\n".join(lines + closing)
+    return "\n".join(details + ([""] if details else []) + lines + closing)
 
 
 def main(arguments: list[str]) -> int:

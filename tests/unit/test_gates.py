@@ -44,6 +44,21 @@ def test_failed_sessions_are_named_and_no_tests_are_not_counted(tmp_path: Path) 
     assert lines[-1] == "failed: ruff, mypy"
 
 
+def test_failed_tests_are_named_with_the_end_of_their_message(tmp_path: Path) -> None:
+    lines = "\n".join(f"line {number}" for number in range(1, 31))
+    (tmp_path / "unit.xml").write_text(
+        '<testsuites><testsuite tests="2" failures="1">'
+        '<testcase classname="tests.test_units" name="test_passes"/>'
+        f'<testcase classname="tests.test_units" name="test_fails"><failure>{lines}</failure>'
+        "</testcase></testsuite></testsuites>"
+    )
+    sessions: list[dict[str, object]] = [{"name": "unit", "result": "failed", "duration": 1}]
+    printed = summary({"sessions": sessions}, tmp_path).splitlines()
+    assert printed[0] == "unit: tests.test_units::test_fails"
+    assert printed[1:13] == [f"  line {number}" for number in range(19, 31)]
+    assert not any("test_passes" in line for line in printed)
+
+
 def test_pip_settings_come_from_files_variables_and_the_general_environment(tmp_path: Path) -> None:
     pip = tmp_path / "python"
     pip.write_text(
