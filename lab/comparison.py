@@ -41,7 +41,6 @@ class Comparison:
     ``lines`` is what the report's summary says; ``changed_again`` counts what a second run changed.
     """
 
-    idle_watts: float
     default_watts: float
     wattwise_watts: float
     predicted_watts: float
@@ -96,7 +95,6 @@ def _comparison(state: LabState, changed: int) -> Comparison:
             f"{summary['state']!r}; see {summary['report']} and `python -m lab status`."
         )
     return Comparison(
-        idle_watts=watts["measured_before"],
         default_watts=watts["baseline"],
         wattwise_watts=watts["measured_after"],
         predicted_watts=watts["predicted_after"],

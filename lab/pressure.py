@@ -27,7 +27,7 @@ from lab.conditions import PRESSURE_EMPTY
 from lab.machines import Machine
 from lab.process import Service
 from lab.room import Room
-from lab.serving import answers, run
+from lab.serving import answers, run, serving_on_loopback
 from lab.state import LabSettings, LabState
 
 PORTS = ("pressure",)
@@ -64,13 +64,8 @@ async def serving(
     """Serve on loopback over plain HTTP, as the sensors' gateways do."""
     application = web.Application(middlewares=[_guard(account)] if account else [])
     application.add_routes(_Sensors(Room.of(state, settings)).routes())
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", settings.ports["pressure"]).start()
+    async with serving_on_loopback(application, settings.ports["pressure"]):
         yield
-    finally:
-        await runner.cleanup()
 
 
 def sensor_id(machine: Machine) -> str:

@@ -13,11 +13,13 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+
+from aiohttp import web
 
 from lab.errors import LabError
 from lab.state import LabSettings, LabState
@@ -56,6 +58,18 @@ def run(serving: Serving, program: str, description: str | None) -> int:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextlib.asynccontextmanager
+async def serving_on_loopback(application: web.Application, port: int) -> AsyncIterator[None]:
+    """Serve an application of aiohttp on loopback until the end."""
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        yield
+    finally:
+        await runner.cleanup()
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from lab.bmc.fleet import Fleet
 from lab.bmc.pods import PodLoads
 from lab.conditions import Conditions, Fault
 from lab.errors import LabError
+from lab.serving import serving_on_loopback
 
 
 class Admin:
@@ -58,13 +59,8 @@ class Admin:
                 web.post("/latency", self._latency),
             ]
         )
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", port).start()
+        async with serving_on_loopback(application, port):
             yield
-        finally:
-            await runner.cleanup()
 
     async def _truth(self, _request: web.Request) -> web.Response:
         room = self._fleet.room

@@ -25,6 +25,7 @@ from lab.conditions import RMD_FAULTS, Fault
 from lab.errors import LabError
 from lab.rmd.bitmaps import bits_of, list_text
 from lab.rmd.fleet import Fleet, Station
+from lab.serving import serving_on_loopback
 
 
 class Admin:
@@ -45,13 +46,8 @@ class Admin:
                 web.post("/latency", self._latency),
             ]
         )
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", port).start()
+        async with serving_on_loopback(application, port):
             yield
-        finally:
-            await runner.cleanup()
 
     async def _daemons(self, _request: web.Request) -> web.Response:
         return web.json_response(

@@ -14,7 +14,6 @@ from typing import Any
 from lab.rmd.host import Wire
 
 REST = "REST"
-OPENSTACK = "OPENSTACK"
 SUCCESSFUL = "Successful"
 _UINT32 = 2**32 - 1
 

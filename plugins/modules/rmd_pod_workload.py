@@ -29,23 +29,10 @@ options:
     description:
       - CPUs that containers have to themselves, as M(wattwise.kube.pod_cpuset_info) returns them.
         A container that is missing here keeps the workload that it has.
+      - Of each entry C(pod_uid), C(container) and C(cpus) are read.
     type: list
     elements: dict
     required: true
-    suboptions:
-      pod_uid:
-        description: UID of the pod.
-        type: str
-        required: true
-      container:
-        description: Name of the container.
-        type: str
-        required: true
-      cpus:
-        description: Numbers of its CPUs.
-        type: list
-        elements: int
-        required: true
   node_names:
     description: Names of Nodes. Only pods on these are looked at; without it, all.
     type: list

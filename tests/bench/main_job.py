@@ -121,6 +121,7 @@ def _steady(stage: Stage, job: MainJob, minute: int) -> dict[str, float]:
     job.hall.admin("POST", "/clock", {"offset_seconds": 60.0 * (minute + 1)})
     job.hall.admin("DELETE", "/requests")
     idle = served(job.hall)
+    # What the API server does for itself in a known time; there is no condition to wait for.
     time.sleep(IDLE_SECONDS)
     before = served(job.hall)
     run = play(stage, job.hall, "place", job.run_dir)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
     CONDITION,
@@ -20,6 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 from lab.process import wait_until
+from support.node_trees import write_cpus
+from support.playbook import run_playbook
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "roles" / "crds" / "files"
 Object = dict[str, t.Any]
@@ -146,6 +150,36 @@ def test_a_pod_gets_a_workload_that_follows_annotations_and_cpus(pods: Pods) -> 
     spec = pods.spec("rmd-workload-pod-1")
     assert (spec["coreIds"], spec["policy"]) == (["4", "5"], "gold")
     assert not pods.configure({})["changed"], "what could not be read stays as it is"
+
+
+def test_the_playbook_does_it_all_for_a_node(pods: Pods, tmp_path: Path) -> None:
+    uid = pods.add("pod-1", nginx1_policy="gold")
+    container = f"sys/fs/cgroup/kubepods/pod{uid}/{'0' * 64}"
+    write_cpus(tmp_path / "host", container, "4-5")
+    variables = {
+        "wattwise_kubeconfig": pods.kubeconfig,
+        "rmd_node_agent_hosts": "localhost",
+        "rmd_node_name": pods.node,
+        "rmd_node_root": str(tmp_path / "host"),
+    }
+    arguments = ("-e", json.dumps(variables))
+    changed = []
+    for _run in range(2):
+        run = run_playbook("wattwise.kube.rmd_node_agent", tmp_path, *arguments, as_json=True)
+        assert run.returncode == 0, run.output
+        changed.append(run.stats()["localhost"]["changed"])
+    spec = pods.spec("rmd-workload-pod-1")
+    assert (spec["coreIds"], spec["policy"], changed) == (["4", "5"], "gold", [1, 0])
+
+
+@pytest.mark.parametrize(
+    "missing", [{"cpus": []}, {"cpus": ["4"]}, {"cpus": None}, {"pod_uid": ""}, {"container": ""}]
+)
+def test_cpusets_that_are_none_are_refused_in_one_sentence(pods: Pods, missing: Object) -> None:
+    cpuset = {"pod_uid": "uid", "container": "nginx1", "cpus": [4], **missing}
+    options = {"kubeconfig": pods.kubeconfig, "node_names": [pods.node], "cpusets": [cpuset]}
+    with pytest.raises(InvalidInput, match=r"cpusets\[0\] needs pod_uid, container and cpus"):
+        configure_pods(options)
 
 
 def test_the_workload_goes_with_the_pod(pods: Pods) -> None:

@@ -66,15 +66,20 @@ class Walk:
             apply({"kubeconfig": self.kubeconfig, **given, "field_manager": "wattwise-rmd"})
         return result
 
+    def leave_client_files(self) -> None:
+        """What role rmd leaves in the run folder, for these daemons."""
+        folder = self.folder / "runs" / "walk" / "rmd"
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {"ca_path": "ca.pem", "client_cert": "cert.pem", "client_key": "key.pem"}
+        for option, name in names.items():
+            (folder / name).write_bytes(Path(self.daemons.tls[option]).read_bytes())
+
     def playbook(self, *arguments: str, expect: int = 0, **variables: t.Any) -> PlaybookRun:
-        options = self.daemons.tls
+        self.leave_client_files()
         given = {
             "wattwise_kubeconfig": self.kubeconfig,
             "wattwise_run_dir": str(self.folder / "runs"),
             "rmd_endpoints": self.endpoints,
-            "rmd_workloads_ca_path": options["ca_path"],
-            "rmd_workloads_client_cert": options["client_cert"],
-            "rmd_workloads_client_key": options["client_key"],
             **variables,
         }
         inventory = self.folder / "inventory.json"

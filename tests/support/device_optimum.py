@@ -69,7 +69,7 @@ def instances(draw: st.DrawFn) -> Instance:
         for _matcher in range(2)
     ]
     claims = [draw(_claims(f"c{number}")) for number in range(draw(st.integers(1, 4)))]
-    held = [Held(0, "x")] if draw(st.integers(0, 4)) == 0 and not devices[0].shareable else []
+    held = [Held(0)] if draw(st.integers(0, 4)) == 0 and not devices[0].shareable else []
     units = draw(_units(len(claims), [node.name for node in nodes]))
     return Instance(
         nodes, tuple(devices), tuple(counters), tuple(matchers), tuple(claims), units, tuple(held)
@@ -142,7 +142,7 @@ def plain_instances(draw: st.DrawFn, *, wake: tuple[int, ...] = (0,)) -> Instanc
         Claim("default", f"c{number}", (Request("r", tuple(map(Alternative, draw(ways)))),))
         for number in range(draw(st.integers(1, 5)))
     )
-    held = [Held(0, "x")] if devices and draw(st.integers(0, 4)) == 0 else []
+    held = [Held(0)] if devices and draw(st.integers(0, 4)) == 0 else []
     names = [node.name for node in nodes]
     units = tuple(
         Unit(

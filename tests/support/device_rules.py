@@ -18,7 +18,6 @@ from support.random_devices import COUNTERS, SELECTORS
 
 Json = dict[str, t.Any]
 Picked = tuple[str, str, str]  # request, pool, device
-Plan = list[tuple[str, list[Picked]]]  # of each claim: node and devices
 
 
 @dataclass

@@ -49,7 +49,7 @@ def held_devices(given: Given, slices: Slices) -> list[Held]:
             name: demand_of(amount, f"{given}: {where}.consumedCapacity")
             for name, amount in consumed.items()
         }
-        held.append(Held(index, str(given), portions, bool(item.get("adminAccess"))))
+        held.append(Held(index, portions, bool(item.get("adminAccess"))))
     return held
 
 

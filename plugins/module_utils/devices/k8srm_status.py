@@ -40,7 +40,7 @@ def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[
         where = f"status.allocations[{index}]"
         amounts = _amounts(given, item, where)
         held += [
-            Held(device, str(given), _portions(pools.devices[device], amounts), admin)
+            Held(device, _portions(pools.devices[device], amounts), admin)
             for device in _devices(given, item, pools, taken, where)
         ]
     return held

@@ -233,10 +233,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class Held:
-    """A device, or a portion of one, that somebody has already. ``by`` names the claim."""
+    """A device, or a portion of one, that somebody has already."""
 
     device: int
-    by: str
     portions: Amounts = field(default_factory=dict)
     admin: bool = False
 

@@ -63,9 +63,6 @@ class Prices:
     def with_resource(self, resource: Floats) -> Prices:
         return replace(self, resource=resource)
 
-    def with_pod(self, pod: Floats) -> Prices:
-        return replace(self, pod=pod)
-
 
 class Loads(t.NamedTuple):
     """``least[p]`` is what each piece costs after what its pods and resources are worth,

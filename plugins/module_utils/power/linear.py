@@ -80,13 +80,12 @@ class Solution:
     values: tuple[float, ...]
     duals: tuple[float, ...]
     bound: float
-    stopped_by_clock: bool
 
 
 def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None) -> Solution:
     """Solve with one thread; equal models give equal answers unless the clock ends the search."""
     if limits.expired():
-        return Solution(False, (), (), -math.inf, True)
+        return Solution(False, (), (), -math.inf)
     mathopt = require("ortools.math_opt.python.mathopt", "ortools")
     options = require("ortools.math_opt.solvers.highs_pb2", "ortools").HighsOptionsProto()
     options.string_options["parallel"] = "off"
@@ -127,14 +126,15 @@ def _proto(model: LinearModel) -> t.Any:
 def _solution(mathopt: t.Any, result: t.Any, limits: Limits) -> Solution:
     termination = result.termination
     is_optimal = termination.reason == mathopt.TerminationReason.OPTIMAL
-    by_clock = not is_optimal and limits.expired()
+    if not is_optimal:
+        limits.expired()  # remembers whether the clock ended it
     values: tuple[float, ...] = ()
     duals: tuple[float, ...] = ()
     if result.has_primal_feasible_solution():
         values = _by_id(result.variable_values())
     if result.has_dual_feasible_solution():
         duals = _by_id(result.dual_values())
-    return Solution(is_optimal, values, duals, termination.objective_bounds.dual_bound, by_clock)
+    return Solution(is_optimal, values, duals, termination.objective_bounds.dual_bound)
 
 
 def _by_id(values: t.Mapping[t.Any, float]) -> tuple[float, ...]:

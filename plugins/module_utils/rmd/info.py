@@ -84,7 +84,7 @@ class _Reading:
         self._target = target
         self._rmd = rmd
         self._options = options
-        self._stored: list[Stored] = []
+        self._stored: list[Stored] | None = None
         self.found: Result = {}
         self.errors: list[TargetError] = []
 
@@ -111,7 +111,7 @@ class _Reading:
         return await self._rmd.wire(self._stored)
 
     async def _workloads(self) -> list[Result]:
-        if not self._stored:
+        if self._stored is None:
             self._stored = await self._rmd.workloads()
         return [workload_entry(item) for item in self._stored]
 

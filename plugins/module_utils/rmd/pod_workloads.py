@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     ApiError,
+    InvalidInput,
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object, delete_object
@@ -39,15 +40,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import REFUSED_RESPONSE
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
-_CPUSET = {
-    "pod_uid": {"type": "str", "required": True},
-    "container": {"type": "str", "required": True},
-    "cpus": {"type": "list", "elements": "int", "required": True},
-}
 SPEC = INFO_SPEC.merge(
     ArgumentSpec(
         {
-            "cpusets": {"type": "list", "elements": "dict", "required": True, "options": _CPUSET},
+            "cpusets": {"type": "list", "elements": "dict", "required": True},
             "terminate_refused": {"type": "bool", "default": False},
         }
     )
@@ -56,6 +52,8 @@ CONDITION = "wattwise.github.io/CacheWays"
 _REPORTER = "wattwise.github.io/rmd"
 _REFUSED = Event("Warning", "CacheWaysRefused", "Configuring", _REPORTER)
 _GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
+# From so many workloads on, one list costs less than a request for each.
+_LIST_FROM = 20
 PodKey = tuple[str, str]
 
 
@@ -76,10 +74,11 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
     pods = _asking_pods(kube, options["node_names"])
-    existing = _existing_workloads(kube)
-    workloads, refusals = _desired(pods, existing, options["cpusets"])
+    wanted, refusals = _desired(pods, options["cpusets"])
+    existing = _existing_workloads(kube, wanted)
+    workloads, taken = _without_those_of_others(wanted, existing)
     applied, refused_by_api = _apply(options, workloads, context)
-    refusals += refused_by_api
+    refusals += taken + refused_by_api
     told = _Teller(kube, context, pods)
     by_daemon = _refused_by_daemons(workloads, existing)
     conditions = told.refusals([*refusals, *by_daemon]) + told.granted(workloads, existing)
@@ -94,10 +93,13 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
 
 
 def _asking_pods(kube: Kube, node_names: t.Sequence[str] | None) -> list[Object]:
-    pods = kube.list("/api/v1/pods", {"fieldSelector": "status.phase=Running"})
+    """Running pods that ask for ways; of one node the API server itself gives no others."""
+    selector = "status.phase=Running"
+    if node_names is not None and len(node_names) == 1:
+        selector += f",spec.nodeName={node_names[0]}"
     return [
         pod
-        for pod in pods
+        for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
         if asks_for_ways(pod) and (node_names is None or pod["spec"].get("nodeName") in node_names)
     ]
 
@@ -126,9 +128,16 @@ def _cut_down(pod: Object) -> Object:
     }
 
 
-def _existing_workloads(kube: Kube) -> dict[PodKey, Object]:
-    collection = kube.resource(API_VERSION, "RmdWorkload").collection()
-    return {_key(each): each for each in kube.list(collection)}
+def _existing_workloads(kube: Kube, workloads: t.Sequence[Object]) -> dict[PodKey, Object]:
+    """Those of the workloads that are there; a few are asked for one by one, many as one list."""
+    resource = kube.resource(API_VERSION, "RmdWorkload")
+    if len(workloads) >= _LIST_FROM:
+        found: list[Object | None] = [*kube.list(resource.collection())]
+    else:
+        keys = map(_key, workloads)
+        paths = [resource.path(name, namespace) for namespace, name in keys]
+        found = kube.in_parallel(kube.find, paths)
+    return {_key(each): each for each in found if each is not None}
 
 
 def _key(obj: Object) -> PodKey:
@@ -136,26 +145,51 @@ def _key(obj: Object) -> PodKey:
 
 
 def _desired(
-    pods: t.Sequence[Object],
-    existing: t.Mapping[PodKey, Object],
-    cpusets: t.Sequence[t.Mapping[str, t.Any]],
+    pods: t.Sequence[Object], cpusets: t.Sequence[t.Mapping[str, t.Any]]
 ) -> tuple[list[Object], list[Refusal]]:
-    cpus: dict[str, dict[str, t.Any]] = defaultdict(dict)
-    for each in cpusets:
-        cpus[each["pod_uid"]][each["container"]] = each["cpus"]
+    """The workloads of all pods, and the containers that can have none."""
+    cpus = _by_pod(cpusets)
     wanted: list[Object] = []
     refusals: list[Refusal] = []
     for pod in pods:
         workloads, refused = workloads_of_pod(pod, cpus.get(pod["metadata"]["uid"], {}))
+        wanted += workloads
         refusals += refused
-        for workload in workloads:
-            owner = _controller(existing.get(_key(workload)))
-            if owner is None or owner.get("uid") == pod["metadata"]["uid"]:
-                wanted.append(workload)
-            elif owner.get("kind") != "Pod":
-                refusals.append(_taken(pod, workload))
-            # Else a pod of this name was replaced; the garbage collector ends its workload soon.
     return wanted, refusals
+
+
+def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, list[int]]]:
+    """CPUs by the pod's UID and the container's name. Raises InvalidInput."""
+    found: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    for index, each in enumerate(cpusets):
+        cpus = each.get("cpus")
+        is_list = isinstance(cpus, list) and all(isinstance(cpu, int) for cpu in cpus)
+        if not (each.get("pod_uid") and each.get("container") and cpus and is_list):
+            raise InvalidInput(
+                f"cpusets[{index}] needs pod_uid, container and cpus, a list of numbers; give what"
+                " pod_cpuset_info returns as containers"
+            )
+        found[each["pod_uid"]][each["container"]] = cpus
+    return found
+
+
+def _without_those_of_others(
+    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]
+) -> tuple[list[Object], list[Refusal]]:
+    """The workloads that may be written, and refusals of those whose names people have taken."""
+    ours: list[Object] = []
+    refusals: list[Refusal] = []
+    for workload in workloads:
+        [own] = workload["metadata"]["ownerReferences"]
+        owner = _controller(existing.get(_key(workload)))
+        if owner is None or owner.get("uid") == own["uid"]:
+            ours.append(workload)
+        elif owner.get("kind") != "Pod":
+            name = workload["metadata"]["name"]
+            message = f"RmdWorkload {name} exists and is not this pod's; rename or delete it"
+            refusals.append(_refusal_of(workload, message))
+        # Else a pod of this name was replaced; the garbage collector ends its workload soon.
+    return ours, refusals
 
 
 def _controller(workload: Object | None) -> Object | None:
@@ -164,17 +198,6 @@ def _controller(workload: Object | None) -> Object | None:
         return None
     references = workload["metadata"].get("ownerReferences") or []
     return next((each for each in references if each.get("controller")), {"kind": "nobody"})
-
-
-def _taken(pod: Object, workload: Object) -> Refusal:
-    name = workload["metadata"]["name"]
-    return Refusal(
-        pod["metadata"]["namespace"],
-        pod["metadata"]["name"],
-        pod["metadata"]["uid"],
-        "",
-        f"RmdWorkload {name} exists and is not this pod's; rename or delete it",
-    )
 
 
 def _apply(

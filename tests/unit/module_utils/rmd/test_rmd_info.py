@@ -48,6 +48,18 @@ def read(daemons: RmdDaemons, **options: t.Any) -> dict[str, t.Any]:
     return read_daemons({"targets": daemons.targets, **daemons.tls, **options})
 
 
+def test_a_daemon_without_workloads_is_asked_for_them_once(tmp_path: Path) -> None:
+    with rmd_daemons(tmp_path / "rmd", ["idle"]) as daemons:
+        asked = []
+        for gather in (["workloads"], []):
+            station = daemons.fleet.stations["idle"]
+            before = station.requests["GET"]
+            assert read(daemons, gather=gather)["errors"] == []
+            asked.append(station.requests["GET"] - before)
+    with_workloads, wire_alone = asked
+    assert with_workloads == wire_alone
+
+
 def test_everything_of_every_daemon(daemons: RmdDaemons) -> None:
     found = read(daemons, gather=EVERYTHING, request={"max": 9, "min": 9})
     assert (found["errors"], found["changed"]) == ([], False)
