@@ -27,6 +27,8 @@ DESCRIPTION = "A Kubernetes cluster of simulated machines on this computer; see 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; errors that the lab knows are one message on standard error."""
     chosen = _parser().parse_args(arguments)
+    # Also SIGINT: a shell starts what runs in the background with that one ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
     try:

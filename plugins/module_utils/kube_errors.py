@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import json
+import ssl
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, require
+
+# A server that stops or starts cuts handshakes off; the next one may succeed.
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def describe_connection_failure(error: Exception, host: str) -> ApiError:
@@ -17,12 +21,8 @@ def describe_connection_failure(error: Exception, host: str) -> ApiError:
     cause: BaseException = error
     while isinstance(getattr(cause, "reason", None), BaseException):
         cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so
-    if isinstance(cause, exceptions.SSLError) or "certificate" in str(cause).lower():
-        return ApiError(
-            f"The certificate of the Kubernetes API at {host} is not trusted ({cause}); "
-            "set ca_cert, or certificate-authority-data in the kubeconfig",
-            permanent=True,
-        )
+    if isinstance(cause, (exceptions.SSLError, ssl.SSLError)):
+        return _describe_tls_failure(_tls_cause(cause), host)
     # A refused connection counts as a timeout in urllib3's hierarchy.
     if isinstance(cause, exceptions.TimeoutError) and not isinstance(
         cause, exceptions.NewConnectionError
@@ -31,6 +31,39 @@ def describe_connection_failure(error: Exception, host: str) -> ApiError:
     return ApiError(
         f"Cannot reach the Kubernetes API at {host} ({_root_cause(cause)}); "
         "check kubeconfig or host, and that the server runs"
+    )
+
+
+def _tls_cause(error: BaseException) -> BaseException:
+    """What Python's ssl said, out of what urllib3 put around it."""
+    for argument in error.args:
+        if isinstance(argument, ssl.SSLError):
+            return argument
+    return error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+
+
+def _describe_tls_failure(cause: BaseException, host: str) -> ApiError:
+    if isinstance(cause, ssl.SSLCertVerificationError) or not isinstance(cause, ssl.SSLError):
+        # urllib3 itself refuses a fingerprint or a host name, with an error of its own.
+        return ApiError(
+            f"The certificate of the Kubernetes API at {host} is not trusted ({cause}); "
+            "set ca_cert, or certificate-authority-data in the kubeconfig",
+            permanent=True,
+        )
+    if isinstance(cause, _CUT_OFF):
+        return ApiError(
+            f"The Kubernetes API at {host} ended the TLS handshake; check that the server runs"
+        )
+    if "ALERT" in (cause.reason or "").upper():
+        return ApiError(
+            f"The Kubernetes API at {host} refused the TLS handshake ({cause}); "
+            "check the client certificate and key",
+            permanent=True,
+        )
+    return ApiError(
+        f"The TLS handshake with the Kubernetes API at {host} failed ({cause}); "
+        "check that the port speaks TLS",
+        permanent=True,
     )
 
 

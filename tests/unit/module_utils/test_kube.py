@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
+import socket
+import ssl
+import threading
 import typing as t
 from pathlib import Path
 
@@ -11,6 +16,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, UnknownKind
+from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.scripted_api import Asked, Reply, ScriptedApi, in_turn, status_reply
 
 
@@ -116,10 +122,74 @@ def test_an_unreachable_server_is_named_with_what_to_check() -> None:
 def test_a_server_that_speaks_no_tls_and_a_host_without_scheme_are_told_apart() -> None:
     with ScriptedApi(in_turn(Reply())) as api:
         kube = Kube.connect({"host": api.url.replace("http:", "https:")})
-        with pytest.raises(ApiError, match="not trusted"):
+        with pytest.raises(ApiError, match="handshake .* failed .*; check that the port speaks"):
             kube.get("/x")
     with pytest.raises(InvalidInput, match="write host as https://address:port"):
         Kube.connect({"host": "10.0.0.1:6443"})
+
+
+def test_a_handshake_that_a_restart_cuts_off_is_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepted = []
+
+        def hang_up() -> None:
+            for _handshake in range(3):
+                connection, _address = listener.accept()
+                with connection:
+                    accepted.append(connection.recv(4096)[:1])
+                    # An end of the stream rather than a reset: all that came was read.
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(4096)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        pauses: list[float] = []
+        host = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        kube = Kube.connect({"host": host}, sleep=pauses.append, patience_seconds=0.35)
+        with pytest.raises(ApiError, match="ended the TLS handshake; check that the server runs"):
+            kube.get("/x")
+        thread.join()
+    assert accepted == [b"\x16"] * 3
+    assert pauses == [0.1, 0.2]
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_asked_again() -> None:
+    pauses: list[float] = []
+    with HttpsServer() as server:
+        kube = Kube.connect({"host": server.endpoint}, sleep=pauses.append)
+        with pytest.raises(ApiError, match="is not trusted .*self.signed.*; set ca_cert"):
+            kube.get("/x")
+    assert pauses == []
+
+
+def test_a_server_that_wants_a_client_certificate_is_told_from_one_that_goes_away(
+    tmp_path: Path,
+) -> None:
+    authority = tmp_path / "ca.pem"
+    authority.write_text(SHARED_CERTIFICATE.pem)
+    context = SHARED_CERTIFICATE.server_context()
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=SHARED_CERTIFICATE.pem)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            connection, _address = listener.accept()
+            with context.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            ) as guarded:
+                with contextlib.suppress(ssl.SSLError):
+                    guarded.do_handshake()
+                # Closed with bytes unread, a socket is reset, and the alert would be lost.
+                while os.read(guarded.fileno(), 4096):
+                    pass
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        host = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        kube = Kube.connect({"host": host, "ca_cert": str(authority)})
+        with pytest.raises(ApiError, match="refused the TLS handshake .*; check the client cert"):
+            kube.get("/x")
+        thread.join()
 
 
 def test_find_tells_absence_from_failure() -> None:
