@@ -19,10 +19,10 @@ description:
     C(<container>_pstate_monitoring), C(<container>_mba_percentage) and C(<container>_mba_mbps).
   - Creates a RmdWorkload that the pod owns, and changes it when annotations or CPUs change. It is
     called C(rmd-workload-<pod>), or C(<pod>-rmd-workload-<container>) where several containers ask.
-    It goes with the pod.
+    It goes with the pod, and as soon as the pod has ended, since its CPUs belong to others then.
   - A pod that gets no cache ways is told so by an event and by the condition
-    C(wattwise.github.io/CacheWays), both where its annotations make no sense and where the daemon
-    refused the workload.
+    C(wattwise.github.io/CacheWays), where its annotations make no sense, where the daemon refused
+    the workload, and where its CPUs are those of another workload.
   - Role P(wattwise.kube.rmd_workloads#role) brings the workloads to the daemons.
 options:
   cpusets:
@@ -39,9 +39,9 @@ options:
     elements: str
   terminate_refused:
     description:
-      - Whether a pod ends whose workload a daemon refused, as the RMD operator did it. Only the
-        pod that owns the workload is deleted, and only for what the daemon itself said; a daemon
-        that is away ends nothing.
+      - Whether a pod ends whose workload was refused, as the RMD operator did it. Only the pod that
+        owns the workload is deleted, and only for what the daemon itself said or for CPUs that are
+        another workload's; a daemon that is away or takes nothing from the client ends nothing.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -84,6 +84,14 @@ workloads:
       namespace: default
       name: rmd-workload-pod-1
       action: created
+removed:
+  description: RmdWorkloads of pods that have ended, which were deleted.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: default
+      name: rmd-workload-pod-1
 refused:
   description: Pods that asked for cache ways and get none, or not all of them.
   returned: success

@@ -82,8 +82,16 @@ class Pods:
 
     def answer(self, workload: str, response: str) -> None:
         """As role rmd_workloads writes what the daemon said."""
-        body = {"status": {"workloadStates": {self.node: {"response": response}}}}
+        generation = self.kube.get(f"{self.workloads}/{workload}")["metadata"]["generation"]
+        states = {self.node: {"response": response}}
+        body = {"status": {"observedGeneration": generation, "workloadStates": states}}
         self.kube.request("PATCH", f"{self.workloads}/{workload}/status", body, MERGE)
+
+    def end(self, name: str, phase: str) -> None:
+        """As kubelet reports a pod whose containers have ended."""
+        self.kube.request(
+            "PATCH", f"{self.pods}/{name}/status", {"status": {"phase": phase}}, MERGE
+        )
 
     def condition(self, name: str) -> Object | None:
         conditions = self.kube.get(f"{self.pods}/{name}")["status"].get("conditions") or []
@@ -189,6 +197,40 @@ def test_the_workload_goes_with_the_pod(pods: Pods) -> None:
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Pod", uid, True)
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_workload_of_a_pod_that_has_ended_goes_at_once(pods: Pods, phase: str) -> None:
+    """Kubelet gives its CPUs to the next pod, while the pod itself may be kept for long."""
+    first, second = pods.add("pod-1"), pods.add("pod-2")
+    cpus = {first: [2, 3], second: [4, 5]}
+    pods.configure(cpus)
+    pods.end("pod-1", phase)
+    check = pods.configure({second: [4, 5]}, check=True)
+    assert (check["changed"], len(pods.kube.list(pods.workloads))) == (True, 2)
+    result = pods.configure({second: [4, 5]})
+    removed = [{"namespace": pods.namespace, "name": "rmd-workload-pod-1"}]
+    assert (result["changed"], result["removed"]) == (True, removed)
+    [left] = pods.kube.list(pods.workloads)
+    assert left["metadata"]["name"] == "rmd-workload-pod-2"
+    assert not pods.configure({second: [4, 5]})["changed"]
+
+
+def test_a_workload_of_people_stays_when_a_pod_of_its_name_ends(pods: Pods) -> None:
+    pods.kube.request("POST", pods.workloads, by_hand(pods, "rmd-workload-pod-1"))
+    pods.add("pod-1")
+    pods.end("pod-1", "Succeeded")
+    assert pods.configure({})["removed"] == []
+    assert pods.spec("rmd-workload-pod-1")["coreIds"] == ["7"]
+
+
+def by_hand(pods: Pods, name: str) -> Object:
+    return {
+        "apiVersion": "intel.com/v1alpha1",
+        "kind": "RmdWorkload",
+        "metadata": {"name": name},
+        "spec": {"coreIds": ["7"], "cache": {"max": 1, "min": 1}, "nodes": [pods.node]},
+    }
+
+
 def test_annotations_that_make_no_sense_are_told_once_and_taken_back(pods: Pods) -> None:
     uid = pods.add("pod-1", nginx1_cache_min="9")
     [refusal] = pods.configure({uid: [2, 3]})["refused"]
@@ -252,17 +294,13 @@ def test_an_answer_to_what_was_wanted_before_counts_no_more(pods: Pods) -> None:
     pods.configure({uid: [2, 3]})
     pods.answer("rmd-workload-pod-1", POOL_IS_USED_UP)
     pods.annotate("pod-1", nginx1_cache_min="1")
-    assert pods.configure({uid: [2, 3]}, terminate_refused=True)["terminated"] == []
+    for _run in range(2):  # the first one changes the workload, which is answered later
+        result = pods.configure({uid: [2, 3]}, terminate_refused=True)
+        assert (result["refused"], result["terminated"]) == ([], [])
 
 
 def test_a_workload_of_people_is_left_alone_and_so_is_a_pod_of_its_name(pods: Pods) -> None:
-    by_hand = {
-        "apiVersion": "intel.com/v1alpha1",
-        "kind": "RmdWorkload",
-        "metadata": {"name": "rmd-workload-pod-1"},
-        "spec": {"coreIds": ["7"], "cache": {"max": 1, "min": 1}, "nodes": [pods.node]},
-    }
-    pods.kube.request("POST", pods.workloads, by_hand)
+    pods.kube.request("POST", pods.workloads, by_hand(pods, "rmd-workload-pod-1"))
     pods.answer("rmd-workload-pod-1", POOL_IS_USED_UP)
     uid = pods.add("pod-1")
     result = pods.configure({uid: [2, 3]}, terminate_refused=True)

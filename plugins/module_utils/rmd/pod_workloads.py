@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Pods that ask for cache ways, in a cluster: their RmdWorkloads, and what they are told.
 
-A RmdWorkload is owned by its pod, so the cluster's garbage collector ends it with the pod.
+A RmdWorkload is owned by its pod, so the cluster's garbage collector ends it with the pod. That of
+a pod that has ended goes at once: kubelet gives its CPUs to others while the pod can still be seen.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     API_VERSION,
     Refusal,
     asks_for_ways,
+    workload_names,
     workloads_of_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import REFUSED_RESPONSE
@@ -54,6 +56,7 @@ _REFUSED = Event("Warning", "CacheWaysRefused", "Configuring", _REPORTER)
 _GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
 # From so many workloads on, one list costs less than a request for each.
 _LIST_FROM = 20
+_ENDED = ("Succeeded", "Failed")
 PodKey = tuple[str, str]
 
 
@@ -61,19 +64,22 @@ def read_pods(parameters: Parameters, _context: Context = Context()) -> Result:
     """``pods`` by node, those that run and ask for cache ways, cut down to what a node needs."""
     options = INFO_SPEC.complete(parameters)
     nodes: dict[str, list[Object]] = defaultdict(list)
-    for pod in _asking_pods(Kube.connect(options), options["node_names"]):
+    for pod in _asking_pods(Kube.connect(options), options["node_names"], "status.phase=Running"):
         nodes[pod["spec"]["nodeName"]].append(_cut_down(pod))
     return {"changed": False, "pods": dict(nodes)}
 
 
 def configure_pods(parameters: Parameters, context: Context = Context()) -> Result:
-    """Create and change the RmdWorkloads of pods; tell the pods that get no cache ways.
+    """Create, change and end the RmdWorkloads of pods; tell the pods that get no cache ways.
 
     Raises WattwiseError where the API refuses a request for another reason than the workload.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
-    pods = _asking_pods(kube, options["node_names"])
+    found = _asking_pods(kube, options["node_names"], "status.phase!=Pending")
+    pods = [pod for pod in found if pod["status"]["phase"] == "Running"]
+    ended = [pod for pod in found if pod["status"]["phase"] in _ENDED]
+    removed = _remove_workloads(kube, ended, context)
     wanted, refusals = _desired(pods, options["cpusets"])
     existing = _existing_workloads(kube, wanted)
     workloads, taken = _without_those_of_others(wanted, existing)
@@ -82,19 +88,19 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
     told = _Teller(kube, context, pods)
     by_daemon = _refused_by_daemons(workloads, existing)
     conditions = told.refusals([*refusals, *by_daemon]) + told.granted(workloads, existing)
-    ended = told.end(by_daemon) if options["terminate_refused"] else []
+    terminated = told.end(by_daemon) if options["terminate_refused"] else []
     return {
-        "changed": bool(applied["changed"] or conditions or ended),
+        "changed": bool(removed or applied["changed"] or conditions or terminated),
         "diff": applied["diff"],
         "workloads": applied["results"],
+        "removed": removed,
         "refused": [_shown(each) for each in [*refusals, *by_daemon]],
-        "terminated": ended,
+        "terminated": terminated,
     }
 
 
-def _asking_pods(kube: Kube, node_names: t.Sequence[str] | None) -> list[Object]:
-    """Running pods that ask for ways; of one node the API server itself gives no others."""
-    selector = "status.phase=Running"
+def _asking_pods(kube: Kube, node_names: t.Sequence[str] | None, selector: str) -> list[Object]:
+    """Pods that ask for ways; of one node the API server itself gives no others."""
     if node_names is not None and len(node_names) == 1:
         selector += f",spec.nodeName={node_names[0]}"
     return [
@@ -138,6 +144,28 @@ def _existing_workloads(kube: Kube, workloads: t.Sequence[Object]) -> dict[PodKe
         paths = [resource.path(name, namespace) for namespace, name in keys]
         found = kube.in_parallel(kube.find, paths)
     return {_key(each): each for each in found if each is not None}
+
+
+def _remove_workloads(
+    kube: Kube, ended: t.Sequence[Object], context: Context
+) -> list[dict[str, str]]:
+    """Delete the RmdWorkloads that pods own that have ended; returns which these were."""
+    if not ended:
+        return []
+    resource = kube.resource(API_VERSION, "RmdWorkload")
+    owners = {
+        resource.path(name, pod["metadata"]["namespace"]): pod["metadata"]["uid"]
+        for pod in ended
+        for name in workload_names(pod)
+    }
+    removed = []
+    for path, workload in zip(owners, kube.in_parallel(kube.find, list(owners))):
+        owner = _controller(workload)
+        if workload is not None and owner is not None and owner.get("uid") == owners[path]:
+            delete_object(kube, path, workload, context.check_mode)
+            namespace, name = _key(workload)
+            removed.append({"namespace": namespace, "name": name})
+    return removed
 
 
 def _key(obj: Object) -> PodKey:
@@ -227,15 +255,25 @@ def _refusal_of(workload: Object, message: str) -> Refusal:
 def _refused_by_daemons(
     workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]
 ) -> list[Refusal]:
-    """What daemons said to workloads that are as they were when the daemons were asked."""
+    """What came of workloads that are as they were when the daemons were asked."""
     refusals = []
     for workload in workloads:
         stored = existing.get(_key(workload))
         response = _response(workload, stored)
         if stored and response.startswith(REFUSED_RESPONSE):
-            node, said = workload["spec"]["nodes"][0], response[len(REFUSED_RESPONSE) :].strip()
-            refusals.append(_refusal_of(workload, f"RMD on node {node} refused: {said}"))
+            said = _explained(stored) or response[len(REFUSED_RESPONSE) :].strip()
+            message = f"RMD on node {workload['spec']['nodes'][0]} refused: {said}"
+            refusals.append(_refusal_of(workload, message))
     return refusals
+
+
+def _explained(workload: Object) -> str:
+    """What the refusal means, as role rmd_workloads says it of the workload's only node."""
+    conditions = (workload.get("status") or {}).get("conditions") or []
+    [node] = workload["spec"]["nodes"]
+    ready = next((each for each in conditions if each["type"] == "Ready"), {})
+    said: str = ready.get("message") or ""
+    return said.partition(f"{node}: ")[2] if ready.get("status") == "False" else ""
 
 
 def _response(workload: Object, stored: Object | None) -> str:
@@ -244,7 +282,10 @@ def _response(workload: Object, stored: Object | None) -> str:
         stored["spec"].get(key) != value for key, value in workload["spec"].items()
     ):
         return ""
-    states = (stored.get("status") or {}).get("workloadStates") or {}
+    status = stored.get("status") or {}
+    if status.get("observedGeneration") != stored["metadata"]["generation"]:
+        return ""
+    states = status.get("workloadStates") or {}
     [node] = workload["spec"]["nodes"]
     return str((states.get(node) or {}).get("response") or "")
 

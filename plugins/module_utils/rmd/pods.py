@@ -44,7 +44,14 @@ class Refusal:
 
 def asks_for_ways(pod: Json) -> bool:
     """Whether a container of the pod has a limit of cache ways other than zero."""
-    return any(_limit(container) not in (None, 0, "0") for container in _containers(pod))
+    return bool(_asking(pod))
+
+
+def workload_names(pod: Json) -> list[str]:
+    """Names that RmdWorkloads of the pod's containers have, where they have any."""
+    asking = _asking(pod)
+    alone = len(asking) == 1
+    return [_name(pod["metadata"]["name"], each["name"], alone) for each in asking]
 
 
 def workloads_of_pod(
@@ -56,7 +63,7 @@ def workloads_of_pod(
     it has not been started or could not be read, gives neither. Raises InvalidInput for a pod
     without name or UID.
     """
-    asking = [each for each in _containers(pod) if _limit(each) not in (None, 0, "0")]
+    asking = _asking(pod)
     exclusive = {each.name: each for each in exclusive_containers(pod)}
     workloads: list[Object] = []
     refusals: list[Refusal] = []
@@ -117,15 +124,16 @@ def _workload(
 
 
 def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
-    if alone:
-        name = f"rmd-workload-{container.pod}"
-    elif _SEPARATOR in container.name:
+    if not alone and _SEPARATOR in container.name:
         raise InvalidInput(f"its name must not contain {_SEPARATOR}; rename it")
-    else:
-        name = f"{container.pod}{_SEPARATOR}{container.name}"
+    name = _name(container.pod, container.name, alone)
     if len(name) > _LONGEST_NAME:
         raise InvalidInput(f"the name {name} of its RmdWorkload would be too long; rename the pod")
     return name
+
+
+def _name(pod: str, container: str, alone: bool) -> str:
+    return f"rmd-workload-{pod}" if alone else f"{pod}{_SEPARATOR}{container}"
 
 
 def _owner(container: ExclusiveContainer) -> Object:
@@ -175,6 +183,10 @@ def _whole(text: str, where: str) -> int:
         return int(text)
     except ValueError:
         raise InvalidInput(f"{where} is {text!r}, which is not a whole number") from None
+
+
+def _asking(pod: Json) -> list[Json]:
+    return [each for each in _containers(pod) if _limit(each) not in (None, 0, "0")]
 
 
 def _limit(container: Json) -> t.Any:

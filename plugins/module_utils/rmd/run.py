@@ -37,6 +37,7 @@ _UNTOUCHED = ("Failed to validate", "404:", "200:")
 Part = t.TypeVar("Part")
 # How responses begin: upstream's word where the request itself cannot be had, and another where it
 # was not tried or not answered. Pods may end over the first, never over the second.
+# A definite no, in upstream's words; and what may go differently next time, such as an outage.
 REFUSED_RESPONSE = "Fail: "
 FAILED_RESPONSE = "Failed: "
 
@@ -147,12 +148,12 @@ class Run:
     def _fail(self, step: Step, problem: TargetFailure) -> None:
         outcome = self.outcomes[step.uuid]
         outcome.problem = problem
-        if isinstance(problem, Refused):
-            outcome.response = REFUSED_RESPONSE + problem.text
-        elif problem.reason == "refused":
-            outcome.response = REFUSED_RESPONSE + problem.detail
-        else:
+        if problem.reason not in ("refused", "conflict"):
             outcome.response = FAILED_RESPONSE + problem.detail
+        elif isinstance(problem, Refused):
+            outcome.response = REFUSED_RESPONSE + problem.text
+        else:
+            outcome.response = REFUSED_RESPONSE + problem.detail
 
     async def _check(self, steps: t.Sequence[Step]) -> None:
         """What can be known before anything is written."""
