@@ -76,6 +76,14 @@ options:
       - apply
       - refuse
       - adopt
+  recreate:
+    description:
+      - Whether an object is deleted and created anew where the API server refuses to change it
+        because fields are immutable, as most of those of a Pod are. It is created when the old one
+        has gone, for which O(wait_timeout) applies.
+      - A manifest that is refused for any other reason deletes nothing.
+    type: bool
+    default: false
   status:
     description:
       - Whether the manifests carry a C(status) that is to be written to the status subresource.
@@ -161,7 +169,7 @@ options:
     default: false
   wait_timeout:
     description:
-      - Seconds to wait at the most.
+      - Seconds to wait at the most, for readiness or for an object that is to be created anew.
     type: float
     default: 120.0
 extends_documentation_fragment:

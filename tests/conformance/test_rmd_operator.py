@@ -225,6 +225,20 @@ def test_a_workload_s_selector_works_with_that_of_the_configuration() -> None:
     assert nodes_of({"metadata": {}, "spec": {"nodes": ["some"]}}, nodes, [config]) == ["some"]
 
 
+def test_a_configuration_names_the_nodes_that_have_all_its_labels(cluster: RmdCluster) -> None:
+    first, second, third = NODES
+    cluster.nodes = {first: {"a": "x", "b": "x"}, second: {"a": "x"}, third: {"a": "x", "b": "y"}}
+    labels = {"a": "x", "b": "x"}
+    config: Object = {"metadata": {"name": "rmdconfig"}, "spec": {"rmdNodeSelector": labels}}
+    cluster.configs = [config]
+    cluster.run()
+    assert config["status"]["nodes"] == [first]
+    del cluster.nodes[first]["b"]
+    cluster.run()
+    assert "nodes" not in config["status"]
+    assert config["status"]["conditions"][0]["reason"] == "NoNode"
+
+
 def test_deviation_v03_gets_single_cpus_since_it_frees_only_cpu_0_of_a_range(
     tmp_path: Path,
 ) -> None:

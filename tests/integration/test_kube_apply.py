@@ -375,3 +375,49 @@ def test_an_api_server_that_restarts_in_the_middle_loses_nothing(
     # An object whose answer was lost is found applied when it is sent again.
     assert set(actions(result)) <= {"created", "unchanged", "configured"}
     assert sum(name.startswith("r") for name in versions(kube, namespace)) == 400
+
+
+def pod(namespace: str, *arguments: str, **resources: str) -> Manifest:
+    container: Manifest = {"name": "one", "image": "one", "args": list(arguments)}
+    if resources:
+        container["resources"] = {"limits": resources}
+    metadata = {"name": "one", "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
+
+
+def test_what_cannot_change_is_made_anew_only_where_that_is_asked_for(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods/one"
+    asked = {"kubeconfig": kubeconfig, "manifests": [pod(namespace, "a")]}
+    apply(asked)
+    before = kube.get(path)["metadata"]["uid"]
+    asked["manifests"] = [pod(namespace, "b")]
+    with pytest.raises(WattwiseError, match="may not change fields"):
+        apply(asked)
+    check = apply({**asked, "recreate": True}, CHECK)
+    assert (actions(check), kube.get(path)["metadata"]["uid"]) == (["configured"], before)
+    assert actions(apply({**asked, "recreate": True})) == ["configured"]
+    after = kube.get(path)
+    assert (after["metadata"]["uid"] != before, after["spec"]["containers"][0]["args"]) == (
+        True, ["b"],
+    )  # fmt: skip
+    assert actions(apply({**asked, "recreate": True})) == ["unchanged"]
+
+
+def test_a_manifest_that_is_wrong_deletes_nothing(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    asked = {"kubeconfig": kubeconfig, "manifests": [pod(namespace, "a")], "recreate": True}
+    apply(asked)
+    path = f"/api/v1/namespaces/{namespace}/pods/one"
+    before = kube.get(path)["metadata"]["uid"]
+    asked["manifests"] = [pod(namespace, "b", cpu="-1")]
+    with pytest.raises(WattwiseError, match="must be greater than or equal to 0"):
+        apply(asked)
+    assert kube.get(path)["metadata"]["uid"] == before

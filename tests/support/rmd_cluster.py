@@ -98,6 +98,11 @@ class RmdCluster:
             self.ways[metadata["name"]] = manifest["status"]["capacity"][CACHE_WAYS]
         elif manifest["kind"] == "RmdNodeState":
             self.states[metadata["name"]]["status"] = manifest["status"]
+        elif manifest["kind"] == "RmdConfig":
+            [config] = [
+                each for each in self.configs if each["metadata"]["name"] == metadata["name"]
+            ]
+            config["status"] = manifest["status"]
         else:
             key = f"{metadata['namespace']}/{metadata['name']}"
             self.workloads[key]["status"] = manifest["status"]

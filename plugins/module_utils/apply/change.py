@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.manifests import Ide
 Object = dict[str, t.Any]
 Action = t.Literal["created", "configured", "unchanged", "deleted", "failed"]
 
+# The words of most kinds, and those of pods.
+_IMMUTABLE = re.compile("field is immutable|updates may not change fields")
 _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
@@ -112,6 +115,12 @@ def conflict_sentence(error: ApiError, identity: Identity) -> str | None:
         f"{identity}: another manager owns {', '.join(parts)}; leave these fields out, or set "
         "force_conflicts to take them over"
     )
+
+
+def is_immutable(error: ApiError) -> bool:
+    """Whether the API refused a change for nothing but fields that can never change."""
+    causes = error.fields.get("causes") or []
+    return bool(causes) and all(_IMMUTABLE.search(cause.get("message") or "") for cause in causes)
 
 
 def summary_sentence(changes: t.Sequence[Change]) -> str:

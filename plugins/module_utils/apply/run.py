@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.apply.change import 
     Change,
     conflict_sentence,
     foreign_manager,
+    is_immutable,
     without_bookkeeping,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.apply.status import (
@@ -134,6 +135,8 @@ class ApplyRun:
         except ApiError as error:
             if self._namespace_is_coming(error, this):
                 return Change(this, "created", None, manifest)
+            if before is not None and self.options["recreate"] and is_immutable(error):
+                return Change(this, "configured", before, self._recreate(path, manifest, before))
             raise
         if created:
             if not after["metadata"].get("managedFields") and not self.context.check_mode:
@@ -169,6 +172,22 @@ class ApplyRun:
                 if attempt == 2:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _recreate(self, path: str, manifest: Manifest, before: Object) -> Object:
+        """Delete an object that cannot change, and create it when it has gone."""
+        delete_object(self.kube, path, before, self.context.check_mode)
+        if self.context.check_mode:
+            return manifest
+        deadline = time.monotonic() + self.options["wait_timeout"]
+        while _is_same(self.kube.find(path), before):
+            if time.monotonic() > deadline:
+                raise WattwiseError(
+                    f"{identity(manifest)} cannot be changed, and has not gone after "
+                    f"{self.options['wait_timeout']:g} s; look what holds it, and run again"
+                )
+            time.sleep(_READY_POLL_SECONDS)
+        after, _created = self._patch(path, manifest, force=True)
+        return after
 
     def _apply_status(
         self, manifest: Manifest, before: Object | None, path: str, this: Identity
@@ -255,6 +274,10 @@ class ApplyRun:
                     "status and events, or raise wait_timeout"
                 )
             time.sleep(_READY_POLL_SECONDS)
+
+
+def _is_same(found: Object | None, before: Object) -> bool:
+    return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 def _version(obj: Object) -> str:

@@ -66,6 +66,7 @@ SPEC = KUBERNETES.merge(
                 "default": "apply",
                 "choices": ["apply", "refuse", "adopt"],
             },
+            "recreate": {"type": "bool", "default": False},
             "status": {"type": "bool", "default": False},
             "prune": {"type": "str"},
             "prune_kinds": {

@@ -24,6 +24,8 @@ Object = t.Mapping[str, t.Any]
 API_VERSION = "intel.com/v1alpha1"
 TLS_PORT = 8443
 STATE_PREFIX = "rmd-node-state-"
+# Node Feature Discovery's label, which upstream's manifests select.
+DEFAULT_SELECTOR = {"feature.node.kubernetes.io/cpu-rdt.RDTL3CA": "true"}
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,20 @@ def nodes_of(workload: Object, nodes: t.Sequence[Object], configs: t.Sequence[Ob
     wanted = dict(selector)
     for config in configs:
         wanted.update((config.get("spec") or {}).get("rmdNodeSelector") or {})
+    return _labelled(nodes, wanted)
+
+
+def nodes_of_config(config: Object, nodes: t.Sequence[Object]) -> list[str]:
+    """The nodes that an RmdConfig selects for daemons."""
+    selector = (config.get("spec") or {}).get("rmdNodeSelector")
+    return _labelled(nodes, selector or DEFAULT_SELECTOR)
+
+
+def _labelled(nodes: t.Sequence[Object], labels: t.Mapping[str, str]) -> list[str]:
     return [
         node["metadata"]["name"]
         for node in nodes
-        if wanted.items() <= (node["metadata"].get("labels") or {}).items()
+        if labels.items() <= (node["metadata"].get("labels") or {}).items()
     ]
 
 

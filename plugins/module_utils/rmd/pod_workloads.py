@@ -271,7 +271,7 @@ def _explained(workload: Object) -> str:
     """What the refusal means, as role rmd_workloads says it of the workload's only node."""
     conditions = (workload.get("status") or {}).get("conditions") or []
     [node] = workload["spec"]["nodes"]
-    ready = next((each for each in conditions if each["type"] == "Ready"), {})
+    ready: Object = next((each for each in conditions if each["type"] == "Ready"), {})
     said: str = ready.get("message") or ""
     return said.partition(f"{node}: ")[2] if ready.get("status") == "False" else ""
 

@@ -46,11 +46,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
     known_of,
     managed_of,
     nodes_of,
+    nodes_of_config,
     readable,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Wanted
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import (
     Report,
+    config_status,
     node_state,
     node_status,
 )
@@ -129,6 +131,7 @@ class _Cluster:
     nodes: t.Mapping[str, Object]
     workloads: t.Mapping[str, Object]
     states: t.Mapping[str, Object]
+    configs: t.Sequence[Object]
     daemons: t.Mapping[str, Daemon]
     desired: t.Mapping[str, Desired]
     invalid: t.Mapping[str, str]
@@ -168,8 +171,8 @@ class _Cluster:
             if daemon.problem
         ]
         return cls(
-            options["namespace"], nodes, workloads, states, daemons, desired, invalid, placed,
-            on_node, problems,
+            options["namespace"], nodes, workloads, states, configs, daemons, desired, invalid,
+            placed, on_node, problems,
         )  # fmt: skip
 
     def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
@@ -195,7 +198,7 @@ class _Cluster:
     def report(
         self, visits: t.Mapping[str, Visit]
     ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-        """Statuses that are new, of workloads and node states, and all node states."""
+        """Statuses that are new, of all that have one here, and all node states."""
         outcomes = {
             (name, outcome.step.uuid): outcome
             for name, visit in visits.items()
@@ -219,6 +222,7 @@ class _Cluster:
             statuses.append(node_status(state, self.states.get(name), visit, wanted))
             states.append(state)
         statuses += self._capacities(visits)
+        statuses += [self._config(config, visits) for config in self.configs]
         return [status for status in statuses if status is not None], states
 
     def _capacities(self, visits: t.Mapping[str, Visit]) -> t.Iterator[dict[str, t.Any] | None]:
@@ -227,6 +231,17 @@ class _Cluster:
         for name, node in self.nodes.items():
             ways = ways_for_pods(visits[name], of_pods) if name in visits else 0
             yield node_capacity(node, ways)
+
+    def _config(self, config: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
+        """The status of an RmdConfig: which nodes it selects, and which of them lack a daemon."""
+        selected = nodes_of_config(config, list(self.nodes.values()))
+        failures = []
+        for name in selected:
+            if name not in visits:
+                failures.append((name, *self._why_not(name)))
+            elif (error := visits[name].error) is not None:
+                failures.append((name, error.reason, error.detail))
+        return config_status(config, selected, failures)
 
     def _why_not(self, name: str) -> tuple[str, str]:
         if name not in self.nodes:

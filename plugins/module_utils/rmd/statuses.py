@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The statuses of RmdWorkloads and RmdNodeStates after a visit of the daemons."""
+"""The statuses of RmdWorkloads, RmdNodeStates and RmdConfigs after a visit of the daemons."""
 
 from __future__ import annotations
 
@@ -77,11 +77,7 @@ class Report:
         if problem:
             return _condition("Ready", False, "Invalid", problem)
         if self.failures:
-            shown = [f"{node}: {detail}" for node, _reason, detail in self.failures]
-            more = len(shown) - _SHOWN_FAILURES
-            text = "; ".join(shown[:_SHOWN_FAILURES]) + (f"; and {more} more" if more > 0 else "")
-            reason = "".join(part.capitalize() for part in self.failures[0][1].split("_"))
-            return _condition("Ready", False, reason, text)
+            return _unready(self.failures)
         if not self.states:
             return _condition("Ready", False, "NoNode", "It names no node, and selects none.")
         return _condition("Ready", True, "Configured", f"On {len(self.states)} nodes.")
@@ -141,6 +137,36 @@ def node_status(
         "apiVersion": API_VERSION,
         "kind": "RmdNodeState",
         "metadata": {name: manifest["metadata"][name] for name in ("name", "namespace")},
+        "status": status,
+    }
+
+
+def config_status(
+    config: Object, nodes: t.Sequence[str], failures: t.Sequence[tuple[str, str, str]]
+) -> dict[str, t.Any] | None:
+    """The status of an RmdConfig; None where the stored one says the same.
+
+    ``nodes`` are those that it selects; ``failures`` has node, reason and detail of those among
+    them whose daemon does not answer.
+    """
+    metadata = config["metadata"]
+    if not nodes:
+        ready = _condition("Ready", False, "NoNode", "No node has the labels of rmdNodeSelector.")
+    elif failures:
+        ready = _unready(failures)
+    else:
+        ready = _condition("Ready", True, "Running", f"On {len(nodes)} nodes.")
+    status: dict[str, t.Any] = {
+        "observedGeneration": metadata.get("generation") or 0,
+        "conditions": [ready],
+        **_filled(nodes=sorted(nodes)),
+    }
+    if _says_the_same(config.get("status") or {}, status):
+        return None
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RmdConfig",
+        "metadata": {"name": metadata["name"], "namespace": metadata.get("namespace")},
         "status": status,
     }
 
@@ -221,6 +247,15 @@ def _cache(cache: Cache) -> dict[str, t.Any]:
 def _filled(**members: t.Any) -> dict[str, t.Any]:
     """Without what is empty: server-side apply makes null of a map that becomes empty."""
     return {name: value for name, value in members.items() if value}
+
+
+def _unready(failures: t.Sequence[tuple[str, str, str]]) -> dict[str, str]:
+    """The condition for what failed on some nodes: the first reason, and the first few details."""
+    shown_first = [f"{node}: {detail}" for node, _reason, detail in failures[:_SHOWN_FAILURES]]
+    more = len(failures) - _SHOWN_FAILURES
+    text = "; ".join(shown_first) + (f"; and {more} more" if more > 0 else "")
+    reason = "".join(part.capitalize() for part in failures[0][1].split("_"))
+    return _condition("Ready", False, reason, text)
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, str]:

@@ -229,6 +229,26 @@ def test_nodes_are_selected_together_with_the_configuration_s_labels(cluster: Rm
     assert (list(states(cluster, "a")), stored(cluster, "n3")) == (["n1"], {})
 
 
+def test_a_configuration_says_where_daemons_run_and_where_not(cluster: RmdCluster) -> None:
+    label = "feature.node.kubernetes.io/cpu-rdt.RDTL3CA"
+    cluster.nodes = {"n1": {label: "true"}, "n3": {label: "true"}, "n4": {label: "true"}, "n2": {}}
+    config: dict[str, t.Any] = {"metadata": {"name": "rmdconfig", "generation": 1}, "spec": {}}
+    cluster.configs = [config]
+    cluster.daemons.break_it("n3", "rmd-dead")
+    cluster.run()
+    [ready] = config["status"]["conditions"]
+    assert (ready["status"], config["status"]["nodes"]) == ("False", ["n1", "n3", "n4"])
+    assert "n3: cannot connect" in ready["message"]
+    assert "n4: the node has no RMD daemon" in ready["message"]
+    cluster.daemons.mend()
+    del cluster.nodes["n4"]
+    cluster.run()
+    assert config["status"]["conditions"] == [
+        {"type": "Ready", "status": "True", "reason": "Running", "message": "On 2 nodes."}
+    ]
+    assert cluster.run()["statuses"] == []
+
+
 def test_the_shapes_of_both_versions_mean_the_same(cluster: RmdCluster) -> None:
     pstate = {"ratio": "1.5", "monitoring": "on"}
     cluster.put("a", coreIds=["1"], cache=CACHE, pstate=pstate, nodes=["n1"])
