@@ -75,7 +75,8 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
-_CURRENT_LOADS = Loads("requests", Decimal(1), {})
+# What nodes have promised, to the last millicore: for binding only requests count.
+CURRENT_LOADS = Loads("requests", Decimal(1), {})
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,15 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     placements, unplaced = _read_plan(options)
     kube = Kube.connect(options)
+    outcomes = bind_all(kube, context, placements)
+    result = _result(outcomes, *_mark_all(kube, context, unplaced))
+    if options["path"] and result["bound"] and not context.check_mode:
+        binding_record.write(options, result, context.now())
+    return result
+
+
+def bind_all(kube: Kube, context: Context, placements: t.Sequence[Placement]) -> list[Outcome]:
+    """Bind, nodes side by side and the pods of one node in this order; outcomes in this order."""
     by_node: dict[str, list[Placement]] = {}
     for placement in placements:
         by_node.setdefault(placement.node, []).append(placement)
@@ -122,11 +132,7 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     outcomes: dict[Placement, Outcome] = {}
     for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
         outcomes.update({outcome.placement: outcome for outcome in of_one_node})
-    in_order = [outcomes[placement] for placement in placements]
-    result = _result(in_order, *_mark_all(kube, context, unplaced))
-    if options["path"] and result["bound"] and not context.check_mode:
-        binding_record.write(options, result, context.now())
-    return result
+    return [outcomes[placement] for placement in placements]
 
 
 def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
@@ -216,12 +222,12 @@ class _OpenNode:
         selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
         pods = kube.list("/api/v1/pods", {"fieldSelector": selector})
         occupancy = occupancies(pods).get(name, Occupancy())
-        node = read_node(given, occupancy, _CURRENT_LOADS, None)
+        node = read_node(given, occupancy, CURRENT_LOADS, None)
         return cls(node, Repulsion(pods, {name: node.labels}))
 
     def shape_of(self, pod: Object) -> Shape:
         closed = self.repulsion.nodes_closed_to(pod)
-        return read_pod(pod, _CURRENT_LOADS.assumption, closed).shape
+        return read_pod(pod, CURRENT_LOADS.assumption, closed).shape
 
     def take(self, pod: Object) -> None:
         shape, free = self.shape_of(pod), dict(self.node.free)

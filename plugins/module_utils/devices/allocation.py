@@ -83,7 +83,7 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
         context.warn(str(finding))
     limits = Limits(parameters["time_limit"], parameters["seed"])
     allocation = STRATEGIES[parameters["strategy"]](task.instance, limits)
-    result = _describe(task, allocation, Limits(parameters["time_limit"]))
+    result = describe(task, allocation, Limits(parameters["time_limit"]))
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
     return {"changed": False, **result}
@@ -131,7 +131,8 @@ def _objects(parameters: Parameters) -> list[Given]:
     return objects
 
 
-def _describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
+def describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
+    """What the module returns for an answer, with reasons and conflicts."""
     instance = task.instance
     nodes = {found.node for found in allocation.claims if found is not None}
     conflict = allocation.conflict or _conflict(instance, allocation, limits)

@@ -1,0 +1,200 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pods that wait for devices: which nodes have room for them, and how they come to their node.
+
+A pod waits for us if its ``schedulerName`` is ours, and is then bound, or if it bears our gate
+(``spec.schedulingGates``). Only while a pod is gated may its node affinity be narrowed; so it is
+narrowed to the node and the gate is taken away in one write, and the scheduler that the pod names
+binds it. A pod that has a node already gets its devices there. Any other is left alone: its
+scheduler knows nothing of what we would reserve, and may take it anywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.binding import (
+    CURRENT_LOADS,
+    Placement,
+    bind_all,
+    refusal,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
+    Change,
+    Key,
+    Pods,
+    Problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Task
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+    Object,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+    Occupancy,
+    occupancies,
+    read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+    is_pending,
+    read_pod,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+
+NOT_OURS = (
+    "nobody keeps the pod from being scheduled without its devices; give it the schedulerName "
+    "{scheduler_name} or the scheduling gate {gate}"
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# Fields for what this very run takes care of.
+_UNDERSTOOD = (
+    "spec.resourceClaims",
+    "spec.containers.resources.claims",
+    "spec.initContainers.resources.claims",
+)
+
+
+def is_gated(pod: Object, gate: str) -> bool:
+    """Whether our gate keeps the pod from being scheduled, and no other one does."""
+    return [item["name"] for item in pod["spec"].get("schedulingGates") or []] == [gate]
+
+
+def hindrance(pod: Object, pods: Pods) -> str:
+    """Why a pod must get no devices now; "" where it may."""
+    spec = pod["spec"]
+    if pod["metadata"].get("deletionTimestamp"):
+        return "the pod is being deleted"
+    if spec.get("nodeName") or is_gated(pod, pods.gate):
+        return ""
+    if spec.get("schedulingGates"):
+        return "the pod has other scheduling gates"
+    if not is_pending(pod, pods.scheduler_name):
+        return NOT_OURS.format(scheduler_name=pods.scheduler_name, gate=pods.gate)
+    unsupported = [
+        field
+        for field in read_pod(pod, CURRENT_LOADS.assumption, frozenset()).shape.unsupported
+        if field not in _UNDERSTOOD
+    ]
+    return f"unsupported: {', '.join(unsupported)}" if unsupported else ""
+
+
+class Room:
+    """Which nodes take which pods now, by all rules of binding."""
+
+    def __init__(self, nodes: t.Sequence[Object], pods: Pods) -> None:
+        running = [pod for pod in pods.by_key.values() if pod["spec"].get("nodeName")]
+        occupied = occupancies(running)
+        self._pods = pods
+        self._nodes = [
+            read_node(
+                node, occupied.get(node["metadata"]["name"], Occupancy()), CURRENT_LOADS, None
+            )
+            for node in nodes
+        ]
+        self._by_shape: dict[Shape, frozenset[str]] = {}
+        self._repulsion = Repulsion(running, {node.name: node.labels for node in self._nodes})
+
+    def nodes_for(self, key: Key) -> frozenset[str] | None:
+        """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
+        pod = self._pods.by_key[key]
+        if pod["spec"].get("nodeName"):
+            return None
+        closed = self._repulsion.nodes_closed_to(pod)
+        shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
+        if shape not in self._by_shape:
+            self._by_shape[shape] = frozenset(
+                node.name for node in self._nodes if refusal(shape, node) is None
+            )
+        return self._by_shape[shape]
+
+    def restrict(self, task: Task) -> Task:
+        """The task with every unit on nodes that take each of its pods."""
+        units = []
+        for unit, pods in zip(task.instance.units, task.pods):
+            allowed = unit.nodes
+            for key in pods:
+                room = self.nodes_for(key)
+                if room is not None:
+                    allowed = room if allowed is None else allowed & room
+            units.append(replace(unit, nodes=allowed))
+        return replace(task, instance=replace(task.instance, units=tuple(units)))
+
+
+@dataclass
+class Sent:
+    """What came of binding and pinning; ``refused`` are the pods that surely did not get there."""
+
+    changes: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    refused: list[Key] = field(default_factory=list)
+
+    def refuse(self, key: Key, reason: str) -> None:
+        """The pod is not on its node, and will not be."""
+        self.problems.append(Problem("Pod", *key, reason))
+        self.refused.append(key)
+
+
+def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key, str]) -> Sent:
+    """Bind or pin pods; pods that have their node already are left as they are."""
+    sent = Sent()
+    placements: list[Placement] = []
+    for key, node in nodes.items():
+        pod = pods.by_key[key]
+        if pod["spec"].get("nodeName"):
+            continue
+        if not is_gated(pod, pods.gate):
+            placements.append(Placement(*key, node, pod["metadata"]["uid"]))
+            continue
+        try:
+            _pin(kube, context, pod, node, pods.gate)
+            sent.changes.append(Change("pinned", "Pod", *key, after=f"on node {node}"))
+        except ApiError as error:
+            if error.status in (404, 409, 422):
+                sent.refuse(key, str(error))
+            else:
+                sent.problems.append(Problem("Pod", *key, str(error)))
+    for outcome in bind_all(kube, context, placements):
+        key = outcome.placement.namespace, outcome.placement.pod
+        if outcome.fate == "bound":
+            after = f"on node {outcome.placement.node}"
+            sent.changes.append(Change("bound", "Pod", *key, after=after))
+        elif outcome.fate == "skipped":
+            sent.refuse(key, outcome.reason)
+        elif outcome.fate == "failed":
+            # An answer may be lost while the binding took effect, so the devices stay the pod's.
+            sent.problems.append(Problem("Pod", *key, outcome.reason))
+    return sent
+
+
+def _pin(kube: Kube, context: Context, pod: Object, node: str, gate: str) -> None:
+    """Narrow the node affinity and open the gate, in one write. Raises ApiError."""
+    if context.check_mode:
+        return
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+    affinity = narrowed((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}, node)
+    gates = [item for item in pod["spec"]["schedulingGates"] if item["name"] != gate]
+    body = {
+        "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+        "spec": {"affinity": {"nodeAffinity": affinity}, "schedulingGates": gates},
+    }
+    kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+
+
+def narrowed(node_affinity: Object, node: str) -> Object:
+    """The node affinity with the node's name in every term; terms are alternatives."""
+    result = copy.deepcopy(node_affinity)
+    required = result.setdefault(_REQUIRED, {})
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), field]} for term in terms
+    ]
+    return result

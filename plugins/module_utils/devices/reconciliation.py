@@ -1,0 +1,242 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Giving the devices of a cluster to the claims of its pods: the work of device_reconciliation."""
+
+from __future__ import annotations
+
+import collections
+import random
+import time
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import k8srm
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import describe
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
+    Adapter,
+    Change,
+    Grant,
+    GrantedClaim,
+    Key,
+    Pods,
+    Problem,
+    View,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Allocation
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
+    Room,
+    send_to_nodes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+
+
+class Api(t.NamedTuple):
+    """How objects of an API group are read as a task, and kept in a cluster."""
+
+    read_task: t.Callable[[t.Sequence[Given], Options], Task]
+    adapter: Adapter
+
+
+# By API group.
+APIS: dict[str, Api] = {}
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    ArgumentSpec(
+        {
+            "api_group": {"type": "str", "default": k8srm.GROUP, "choices": [k8srm.GROUP]},
+            "scheduler_name": {"type": "str", "default": "wattwise"},
+            "gate": {"type": "str", "default": "wattwise.github.io/devices"},
+            "device_power": {"type": "str"},
+            "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
+            "time_limit": {"type": "float", "default": 10.0},
+            "seed": {"type": "int", "default": 0},
+        }
+    ),
+)
+
+# Each attempt begins anew because somebody else was quicker, so somebody else got on meanwhile.
+_ATTEMPTS = 8
+_LONGEST_PAUSE_SECONDS = 0.2
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Release what ended pods had, give devices to claims of waiting pods, send these to nodes.
+
+    The result is that of the module. Raises InvalidInput, ApiError and MissingLibrary.
+    """
+    options = SPEC.complete(parameters)
+    if not options["time_limit"] > 0:
+        raise InvalidInput(f"time_limit: {options['time_limit']!r} is not more than 0 seconds")
+    return _Reconciliation(Kube.connect(options), options, context).run()
+
+
+def trim_pod(pod: Object) -> Object:
+    """As in a snapshot, with all that says which devices the pod uses."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    trimmed = snapshot.trim_pod(pod)
+    for part, kept, name in (
+        ("spec", spec, "resourceClaims"),
+        ("status", status, "resourceClaimStatuses"),
+    ):
+        if kept.get(name):
+            trimmed[part] = {**trimmed[part], name: kept[name]}
+    return trimmed
+
+
+@dataclass
+class _Reconciliation:
+    kube: Kube
+    options: Parameters
+    context: Context
+    changes: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    contended: set[str] = field(default_factory=set)
+
+    @property
+    def _api(self) -> Api:
+        return APIS[self.options["api_group"]]
+
+    def run(self) -> Result:
+        """Attempts, until one was not disturbed."""
+        answer: Result = {}
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                # Two that wait equally long would meet again.
+                time.sleep(random.uniform(0, _LONGEST_PAUSE_SECONDS))
+            answer = self._attempt()
+            if not self.contended:
+                break
+        else:
+            text = "others kept writing it while devices were given; run again"
+            self.problems += [Problem("", "", name, text) for name in sorted(self.contended)]
+        return self._result(answer)
+
+    def _attempt(self) -> Result:
+        self.problems = []
+        view = self._api.adapter(self.kube, self.context)
+        nodes, pods = self._read_nodes(), self._read_pods()
+        view.settle(pods)
+        self._send(view, pods, view.placed())
+        task = self._task(view, nodes, pods)
+        limits = Limits(self.options["time_limit"], self.options["seed"])
+        allocation = STRATEGIES[self.options["strategy"]](task.instance, limits)
+        answer = describe(task, allocation, Limits(self.options["time_limit"]))
+        given = view.give(grants_of(task, allocation))
+        self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
+        view.explain(reasons(answer))
+        self.changes += view.report.changes
+        self.problems += view.report.problems
+        self.problems += [
+            Problem(one.kind, one.namespace, one.name, one.reason) for one in task.refused
+        ]
+        self.contended = view.report.contended
+        return answer
+
+    def _read_nodes(self) -> list[Object]:
+        return self.kube.list("/api/v1/nodes", trim=snapshot.trim_node)
+
+    def _read_pods(self) -> Pods:
+        query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+        found = self.kube.list("/api/v1/pods", query, trim_pod)
+        by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
+        return Pods(by_key, self.options["scheduler_name"], self.options["gate"])
+
+    def _task(self, view: View, nodes: t.Sequence[Object], pods: Pods) -> Task:
+        objects = [*map(Given, nodes), *view.objects()]
+        task = Room(nodes, pods).restrict(self._api.read_task(objects, Options(report=True)))
+        for finding in task.findings:
+            self.context.warn(str(finding))
+        return replace(
+            task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)
+        )
+
+    def _send(self, view: View, pods: Pods, nodes: t.Mapping[Key, str]) -> None:
+        """Bind or pin; where a node does not take a pod after all, its devices become free."""
+        sent = send_to_nodes(self.kube, self.context, pods, nodes)
+        self.changes += sent.changes
+        self.problems += sent.problems
+        view.take_back(sent.refused)
+
+    def _result(self, answer: Result) -> Result:
+        shown = [change.as_dict() for change in self.changes]
+        keys = [f"{one.kind} {one.namespace}/{one.name}" for one in self.changes]
+        return {
+            "changed": bool(self.changes),
+            "changes": shown,
+            "errors": [problem.as_dict() for problem in self.problems],
+            "outcome": answer["outcome"],
+            "pods": answer["pods"],
+            "node_results": answer["node_results"],
+            "conflict": answer["conflict"],
+            "objective": answer["objective"],
+            "diff": {
+                "before": {key: one.before for key, one in zip(keys, self.changes)},
+                "after": {key: one.after for key, one in zip(keys, self.changes)},
+            },
+        }
+
+
+def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
+    """What the answer gives, by units; a unit of which a claim gets nothing gets nothing."""
+    grants = []
+    for unit, pods in zip(task.instance.units, task.pods):
+        chosen = [(claim, allocation.claims[claim]) for claim in unit.claims]
+        found = [(claim, given) for claim, given in chosen if given is not None]
+        if len(found) < len(chosen):
+            continue
+        claims = [
+            (task.instance.claims[claim], task.result(claim, given)) for claim, given in found
+        ]
+        granted = tuple(GrantedClaim(one.namespace, one.name, one.uid, got) for one, got in claims)
+        grants.append(Grant(pods, found[0][1].node, granted))
+    return grants
+
+
+def reasons(answer: Result) -> dict[Key, str]:
+    """Why pods got no node, in one sentence for each: how many nodes lack what."""
+    lacking: dict[Key, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for result in answer["node_results"]:
+        for pod in result.get("pods", ()):
+            lacking[pod["namespace"], pod["name"]][_lacking_on(result)] += 1
+    found: dict[Key, str] = {}
+    for pod in answer["pods"]:
+        key = pod["namespace"], pod["name"]
+        if pod["node"] is not None:
+            continue
+        counted = [f"{number} {reason}" for reason, number in sorted(lacking[key].items())]
+        found[key] = f"no node has the devices: {', '.join(counted)}"
+        if not counted:
+            found[key] = "no node that has the devices has room for the pod"
+        if answer["outcome"] == "unknown":
+            found[key] += "; the time limit ended the search, give more time"
+    return found
+
+
+def _lacking_on(result: t.Mapping[str, t.Any]) -> str:
+    """What a node's first unsatisfied claim lacks, in the prototype's words."""
+    for claim in result["DeviceClaimResults"]:
+        if claim["best"] < 0:
+            sets = [one.get("failureReason") for one in claim.get("poolSetResults") or ()]
+            pools = [one.get("failureReason") for one in claim.get("ignoredPools") or ()]
+            told = [reason for reason in (*sets[-1:], *pools) if reason]
+            return f"{claim['claimName']}: {told[0] if told else 'no pool'}"
+    return "the claims together"
