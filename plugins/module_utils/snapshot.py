@@ -87,7 +87,8 @@ def trim_pod(pod: Object) -> Object:
     a scheduler of its own, and may be placed anew; less of others."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
-        return _identified(pod, spec=spec, status=_kept(status, "phase", "conditions"))
+        kept = _kept(status, "phase", "conditions", "resourceClaimStatuses")
+        return _identified(pod, spec=spec, status=kept)
     containers = {
         part: [
             _kept(container, "name", "resources", "restartPolicy", "ports")

@@ -13,6 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_matching
     DeviceClasses,
     Published,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods import made_for
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_status import (
     Results,
@@ -193,6 +194,8 @@ class _Reader:
         ):
             where = f"spec.resourceClaims[{index}]"
             source = self._source(given, item, where)
+            if source is None:
+                continue
             if source.kind == "ResourceClaimTemplate":
                 template = mapping_of(source, source.manifest.get("spec"), "spec")
                 body = mapping_of(source, template.get("spec"), "spec.spec")
@@ -209,17 +212,16 @@ class _Reader:
                 nodes = there if nodes is None else nodes & there
         return PodDemand(given, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
 
-    def _source(self, pod: Given, item: Json, where: str) -> Given:
-        """The claim that a pod names, that was made for it, or the template for it."""
+    def _source(self, pod: Given, item: Json, where: str) -> Given | None:
+        """The claim that a pod names, that was made for it, or the template for it.
+
+        None where Kubernetes' controller found that none is needed.
+        """
         kind, name = "ResourceClaim", item.get("resourceClaimName")
         if name is None:
-            status = mapping_of(pod, pod.manifest.get("status"), "status")
-            made = [
-                entry.get("resourceClaimName")
-                for entry in items_of(pod, status.get("resourceClaimStatuses"), "status")
-                if entry.get("name") == item.get("name")
-            ]
-            name = made[0] if made else None
+            name = made_for(pod).get(str(item.get("name")))
+            if name == "":
+                return None
         if name is None:
             kind, name = "ResourceClaimTemplate", item.get("resourceClaimTemplateName")
         for given in self._of(kind):

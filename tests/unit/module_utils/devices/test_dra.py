@@ -313,6 +313,15 @@ class TestRequests:
         assert [claim["name"] for claim in result["claims"]] == ["p-gpu", "q-gpu"]
         assert [devices_of(found) for found in result["allocations"]] == [["a"], ["b"]]
 
+    def test_the_claim_that_was_made_from_a_template_stands_for_it(self) -> None:
+        named = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "none")]
+        asking = manifest("v1", "Pod", "p", {"resourceClaims": named}, namespace="default")
+        made = [{"name": "gpu", "resourceClaimName": "c"}, {"name": "none"}]
+        asking["status"] = {"resourceClaimStatuses": made}
+        result = run(resource_slice("n1", [dra_device("a")]), ONE, asking)
+        assert [claim["name"] for claim in result["claims"]] == ["c"]
+        assert [devices_of(found) for found in result["allocations"]] == [["a"]]
+
     def test_a_claim_has_32_devices_at_the_most(self) -> None:
         slices = resource_slice("n1", [dra_device(f"d{n}") for n in range(40)])
         every = resource_claim("c", exactly("r", "gpu", allocationMode="All"))
