@@ -33,7 +33,7 @@ FIRST_SCREENS: tuple[tuple[str, int, int, Scheme], ...] = (
     ("dark", 1280, 800, "dark"),
     ("phone", 360, 720, "light"),
 )
-SECTIONS = (("temperatures", 520), ("power_curves", 620))
+SECTIONS = (("temperatures", 520), ("power_curves", 620), ("cache_ways", 620))
 
 
 def find() -> str | None:
@@ -84,7 +84,10 @@ def shown(
 
 
 def take_pictures(report: Path, folder: Path) -> None:
-    """The pictures of README and docs: the first screen in both schemes, a phone, two sections."""
+    """The pictures of README and docs: the first screen in both schemes, a phone, some sections.
+
+    Of a section that the report does not have the old picture stays.
+    """
     program = find()
     if program is None:
         raise SystemExit(f"There is no Chromium here; {REMEDY}")
@@ -95,7 +98,9 @@ def take_pictures(report: Path, folder: Path) -> None:
                 page.screenshot(path=folder / f"report-{name}.png")
         with shown(browser, report, 1280, 800, "light") as page:
             for section, height in SECTIONS:
-                top = page.evaluate(f"document.getElementById({section!r}).offsetTop")
+                top = page.evaluate(f"document.getElementById({section!r})?.offsetTop")
+                if top is None:
+                    continue
                 page.screenshot(
                     path=folder / f"report-{section.replace('_', '-')}.png",
                     clip={"x": 0, "y": top, "width": 1280, "height": height},

@@ -45,6 +45,57 @@ _PLACEMENTS: Schema = {
 }
 
 
+_DAEMON: Schema = {
+    "type": "object",
+    "required": ["caches", "workloads"],
+    "properties": {
+        "caches": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "ways", "cpus", "shares"],
+                "properties": {
+                    "id": {"type": "integer"},
+                    "ways": {"type": "integer"},
+                    "cpus": {"type": "string"},
+                    "shares": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["first", "count", "use"],
+                            "properties": {
+                                "first": {"type": "integer"},
+                                "count": {"type": "integer"},
+                                "use": {"enum": ["free", "held", "unknown", "system", "unused"]},
+                                "pool": {"enum": ["guaranteed", "besteffort", "shared", "os"]},
+                                "holders": {"type": "array", "items": {"type": "string"}},
+                            },
+                        },
+                    },
+                },
+            },
+        },
+        "workloads": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "uuid", "cpus", "pool"],
+                "properties": {
+                    "id": {"type": "string"},
+                    "uuid": {"type": "string"},
+                    "cpus": {"type": "string"},
+                    "pool": {"enum": ["guaranteed", "besteffort", "shared", ""]},
+                    "most": {"type": "integer"},
+                    "least": {"type": "integer"},
+                    "workload": {"type": "string"},
+                    "pod": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+
+
 def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -209,7 +260,12 @@ SCHEMAS: dict[str, Schema] = {
         {},
     ),
     # Manifests for kube_apply; of statuses those that say something new.
-    "rmd": _schema("rmd", {"node_states": _OBJECTS, "statuses": _OBJECTS}, {"errors": _ERRORS}),
+    # ``daemons`` is what those that answered hold; see rmd/layout.py for ``shares``.
+    "rmd": _schema(
+        "rmd",
+        {"node_states": _OBJECTS, "statuses": _OBJECTS},
+        {"errors": _ERRORS, "daemons": _by_node(_DAEMON)},
+    ),
     # ``time`` is the moment after the last binding; ``plan_time`` the time of the plan.
     "bindings": _schema(
         "bindings",

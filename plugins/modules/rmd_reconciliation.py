@@ -23,7 +23,7 @@ description:
   - A daemon that does not answer, or a node that does not exist, stops no other. Only daemons that
     do not answer count for O(min_success); what a daemon refuses is told on the RmdWorkload.
   - It writes a document with the RmdNodeStates and with every status that says something new, for
-    M(wattwise.kube.kube_apply).
+    M(wattwise.kube.kube_apply), and with the caches and workloads of each daemon, for the report.
 options:
   snapshot:
     description:

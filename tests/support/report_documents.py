@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from support.report_shares import rmd_document
 
 Json = dict[str, t.Any]
 
@@ -31,7 +32,7 @@ class Case:
     """What the folder is like.
 
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
-    name of them and of pods bears ``suffix``.
+    name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways.
     """
 
     nodes: int = 20
@@ -43,6 +44,7 @@ class Case:
     read_again: bool = True
     baseline: bool = True
     comparison: bool = True
+    daemons: int = 0
     suffix: str = ""
 
 
@@ -74,6 +76,9 @@ def write(folder: Path, case: Case = STANDARD) -> Path:
     if case.baseline:
         spread = {name: watts * 1.25 for name, watts in before.items()}
         _write(folder, "readings", _readings(nodes, spread, PLANNED, chance), PLANNED, "baseline")
+    if case.daemons:
+        names = [_name(node) for node in nodes[: case.daemons]]
+        _write(folder, "rmd", rmd_document(names, case.suffix), READ_AGAIN)
     return folder
 
 

@@ -52,11 +52,12 @@ class RmdCluster:
         endpoints = {name: self.daemons.endpoint(name) for name in self.daemons.endpoints}
         parameters = {"snapshot": path, "endpoints": endpoints, **self.daemons.tls, **options}
         result = reconcile(parameters, Context(check_mode=check))
+        told = documents.load(result["path"], "rmd") if "path" in result else result
         if not check:
-            for manifest in result["node_states"]:
+            for manifest in told["node_states"]:
                 known = self.states.get(manifest["metadata"]["name"], {})
                 self.states[manifest["metadata"]["name"]] = {**known, **manifest}
-            for manifest in result["statuses"]:
+            for manifest in told["statuses"]:
                 self._store(manifest)
         return result
 

@@ -14,18 +14,19 @@ A section is one file in ``sections/`` that defines ``SECTION``, and a line in t
         return {"nodes": [...]}  # JSON values; None where the documents say nothing about it
 
     def _render(data: Data, detail: Detail) -> Markup:
-        rows = [[entry["node"], number(entry["ways"])] for entry in detail.cut(data["nodes"])]
+        rows = [[entry["node"], number(entry["fans"])] for entry in detail.cut(data["nodes"])]
         return join([
-            table("Cache ways by node", [Column("Node"), Column("Ways", True)], rows),
+            table("Fans by node", [Column("Node"), Column("Fans", True)], rows),
             detail.rest(data["nodes"], "nodes"),
         ])
 
-    SECTION = Section("cache_ways", "Cache ways", _collect, _render)
+    SECTION = Section("fans", "Fans", _collect, _render)
 
 - A document that the report does not read yet gets a field and a line in ``sources.py``.
 - ``markup.element`` escapes every text. Nothing else makes Markup of what a cluster says.
 - A list that grows with the fleet goes through ``detail.cut`` and ``detail.rest``: a page that
   would be too large is made again with less, and says so.
+- What is shared out is drawn to scale by ``parts.picture``, whose words say the same.
 - A value that is not known is None in the data and a dash on the page, never 0.
 - Colours are the custom properties of ``style.py``; both schemes and their contrast are tested.
 """

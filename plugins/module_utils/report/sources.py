@@ -28,6 +28,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "bound_readings": ("bound/readings.json", "readings"),
     "bound_curves": ("bound/curves.json", "curves"),
     "baseline": ("baseline.json", "readings"),
+    "rmd": ("rmd.json", "rmd"),
 }
 
 
@@ -52,7 +53,7 @@ class Sources:
 
     ``snapshot`` to ``plan`` are of the last run. ``bindings`` and ``bound_…`` are of the last run
     that bound something; of ``bound_snapshot`` only names and nodes of pods are kept. ``baseline``
-    is what the BMCs said while another scheduler's choice ran.
+    is what the BMCs said while another scheduler's choice ran, ``rmd`` what the RMD daemons hold.
     """
 
     snapshot: Document
@@ -65,6 +66,7 @@ class Sources:
     bound_readings: Document | None = None
     bound_curves: Document | None = None
     baseline: Document | None = None
+    rmd: Document | None = None
     options: Options = field(default_factory=Options)
 
     @property

@@ -13,16 +13,19 @@ _COLOURS = """
 :root{color-scheme:light dark;
 --page:#fff;--soft:#f5f6f8;--line:#dfe3e8;--ink:#14181d;--dim:#55606d;
 --base:#c2c9d2;--ours:#0072b2;--other:#d55e00;--other-ink:#a84700;--ours-ink:#00659e;--bad:#a61b2b;
+--h0:#0072b2;--h1:#a84700;--h2:#00735a;--h3:#94466f;--on:#fff;
 --t0:#fffbd1;--t1:#fee79b;--t2:#fecf66;--t3:#fdae4a;--t4:#f9793a;--t5:#d7301f;--t6:#8f0020}
 .t0,.t1,.t2,.t3,.t4{color:#14181d}.t5,.t6{color:#fff}
 @media (prefers-color-scheme:dark){:root{
 --page:#0f1317;--soft:#181d23;--line:#2b323a;--ink:#e9edf1;--dim:#a3adb8;
 --base:#56616d;--ours:#56b4e9;--other:#e69f00;--other-ink:#f0b23c;--ours-ink:#7cc6f2;--bad:#ff8d8d;
+--h0:#56b4e9;--h1:#e69f00;--h2:#4fc9a4;--h3:#e0a0c6;--on:#14181d;
 --t0:#2a1150;--t1:#57106e;--t2:#86216b;--t3:#b63655;--t4:#ee6a24;--t5:#fbb61a;--t6:#fcffa4}
 .t0,.t1,.t2,.t3{color:#fff}.t4,.t5,.t6{color:#14181d}}
 @media print{:root{color-scheme:light;
 --page:#fff;--soft:#f5f6f8;--line:#ccc;--ink:#000;--dim:#444;
 --base:#c2c9d2;--ours:#0072b2;--other:#d55e00;--other-ink:#a84700;--ours-ink:#00659e;--bad:#a61b2b;
+--h0:#0072b2;--h1:#a84700;--h2:#00735a;--h3:#94466f;--on:#fff;
 --t0:#fffbd1;--t1:#fee79b;--t2:#fecf66;--t3:#fdae4a;--t4:#f9793a;--t5:#d7301f;--t6:#8f0020}
 .t0,.t1,.t2,.t3,.t4{color:#14181d}.t5,.t6{color:#fff}}
 """
@@ -89,7 +92,8 @@ th,td{text-align:left;padding:.4375rem .75rem;border-bottom:1px solid var(--line
 vertical-align:top;font-weight:400}
 th:first-child,td:first-child{padding-left:0}th:last-child,td:last-child{padding-right:0}
 thead th{font-size:.75rem;color:var(--dim);font-weight:600;vertical-align:bottom}
-tbody th{font-weight:600}td:has(code){min-width:13em}.n{text-align:right;white-space:nowrap}
+tbody th{font-weight:600;min-width:6em}
+td:has(code){min-width:13em}.n{text-align:right;white-space:nowrap}
 details>summary{cursor:pointer;color:var(--ours-ink)}
 details[open]>summary{margin-bottom:.375rem}
 .names{list-style:none;padding:0;columns:16em auto;font-size:.8125rem}
@@ -126,6 +130,23 @@ stroke-linejoin:round}
 .axis{stroke:var(--line);stroke-width:1}.way{stroke:var(--ours);stroke-width:3}
 .was{fill:var(--page);stroke:var(--ink)}.is{fill:var(--ours);stroke:var(--page)}
 .same{fill:var(--dim);stroke:none}.mark{stroke:var(--ink);stroke-width:1.75}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr));
+gap:1.5rem 2rem}.card{min-width:0}.card h3{margin:0 0 .5rem}.card figure+figure{margin-top:.75rem}
+.cards+details{margin-top:1.25rem}
+.parts{max-width:100%;stroke-width:1}.legend .parts{flex:none}
+.parts text{font-size:11.5px;text-anchor:middle;fill:var(--ink);stroke:none}
+.parts .on{fill:var(--on);font-weight:600}.parts .pool{fill:var(--dim);font-size:11px}
+.parts rect{stroke:var(--line)}.parts .cut{stroke:var(--line)}
+.parts .system{fill:var(--base)}.parts .unused{stroke-dasharray:2 2}
+.parts .unknown{fill:var(--soft)}
+.parts .h0{fill:var(--h0)}.parts .h1{fill:var(--h1)}.parts .h2{fill:var(--h2)}
+.parts .h3{fill:var(--h3)}
+.holder{color:var(--on);min-width:1.5em;text-align:center;border-radius:2px;flex:none;
+padding:0 .3em;font-size:.75rem}
+.holder.h0{background:var(--h0)}.holder.h1{background:var(--h1)}
+.holder.h2{background:var(--h2)}.holder.h3{background:var(--h3)}
+.holders{list-style:none;padding:0;margin-top:.5rem;font-size:.8125rem;display:grid;gap:.25rem}
+.holders li{display:flex;gap:.5rem;align-items:baseline}.holders span{min-width:0}
 figure .none{font-size:.75rem;color:var(--dim);border:1px dashed var(--line);padding:1rem .5rem;
 text-align:center}
 .key{width:.75rem;height:.75rem;border-radius:50%;flex:none;border:1.5px solid var(--ink)}
@@ -147,7 +168,7 @@ header time{margin-left:0}
 .stack th,.stack td{border:0;padding:.125rem 0;text-align:left;white-space:normal}
 .stack .bar>span:last-child{white-space:normal}td:has(code){min-width:0}
 .stack td:empty{display:none}
-.stack tbody th{font-size:.9375rem}
+.stack tbody th{font-size:.9375rem;min-width:0}
 .stack td{display:grid;grid-template-columns:7.5rem minmax(0,1fr);gap:.5rem}
 .stack td::before{content:attr(data-label);color:var(--dim);font-size:.8125rem}
 .racks:not(.dense){grid-template-columns:repeat(2,minmax(0,1fr))}

@@ -37,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.capacity import 
     node_capacity,
     ways_for_pods,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.inventory import inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
     STATE_PREFIX,
     Daemon,
@@ -79,7 +80,8 @@ SPEC = ArgumentSpec(
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """Bring every daemon to what the RmdWorkloads want of it, and say what came of each.
 
-    ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply.
+    ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply,
+    and under ``daemons`` what each of them holds now.
     Raises InvalidInput, and WattwiseError with all results where too few daemons answered.
     """
     options = SPEC.complete(parameters)
@@ -102,7 +104,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         "workloads": len(cluster.workloads),
     }
     manifests = {"node_states": states, "statuses": statuses}
-    result |= _handed_over(options["path"], manifests, errors)
+    result |= _handed_over(options["path"], manifests, cluster.inventories(visits), errors)
     # What somebody asks for in vain is told on that RmdWorkload, and is no failure of the daemon.
     return conclude(
         options,
@@ -114,12 +116,14 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     )
 
 
-def _handed_over(path: str | None, manifests: Result, errors: t.Sequence[TargetError]) -> Result:
+def _handed_over(
+    path: str | None, manifests: Result, daemons: Result, errors: t.Sequence[TargetError]
+) -> Result:
     """The manifests by path, in a document, or as they are."""
     if path is None:
         return manifests
     told = [error.as_dict() for error in errors]
-    documents.write(path, "rmd", {**manifests, "errors": told})
+    documents.write(path, "rmd", {**manifests, "daemons": daemons, "errors": told})
     return {"path": path}
 
 
@@ -224,6 +228,15 @@ class _Cluster:
         statuses += self._capacities(visits)
         statuses += [self._config(config, visits) for config in self.configs]
         return [status for status in statuses if status is not None], states
+
+    def inventories(self, visits: t.Sequence[Visit]) -> dict[str, t.Any]:
+        """What each daemon that answered holds, by node."""
+        by_uuid = {_uuid(workload): workload for workload in self.workloads.values()}
+        return {
+            visit.target.name: inventory(visit.run.caches, visit.run.stored, by_uuid)
+            for visit in visits
+            if visit.run is not None
+        }
 
     def _capacities(self, visits: t.Mapping[str, Visit]) -> t.Iterator[dict[str, t.Any] | None]:
         """Statuses of Nodes whose number of cache ways is another now; 0 where no daemon is."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Section
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
+    cache_ways,
     failing_endpoints,
     freshness,
     headline,
@@ -28,6 +29,7 @@ SECTIONS: tuple[Section, ...] = (
     temperatures.SECTION,
     power_curves.SECTION,
     placements.SECTION,
+    cache_ways.SECTION,
     prediction_error.SECTION,
     freshness.SECTION,
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
@@ -74,6 +75,20 @@ def test_a_workload_is_made_on_its_nodes_and_its_status_is_upstreams(cluster: Rm
     }  # fmt: skip
     assert cluster.state("n1")["longestFreeRun"] == "0:8 1:10"
     assert "workloads" not in cluster.state("n3")
+
+
+def test_the_document_says_what_each_daemon_holds(cluster: RmdCluster) -> None:
+    cluster.put("a", coreIds=["1", "2"], cache=CACHE, nodes=["n1"])
+    cluster.give_to_pod("a")
+    cluster.daemons.break_it("n2", "rmd-dead")
+    path = cluster.folder / "rmd.json"
+    cluster.run(path=str(path), min_success=0.0)
+    document = documents.load(str(path), "rmd")
+    assert sorted(document["daemons"]) == ["n1", "n3"]
+    [held] = document["daemons"]["n1"]["workloads"]
+    assert (held["workload"], held["pod"], held["cpus"]) == ("default/a", "default/p", "1-2")
+    shares = document["daemons"]["n1"]["caches"][0]["shares"]
+    assert {"first": 9, "count": 2, "use": "held", "pool": "guaranteed", "holders": ["1"]} in shares
 
 
 def test_a_second_run_writes_nothing_anywhere(cluster: RmdCluster) -> None:

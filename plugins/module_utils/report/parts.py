@@ -1,0 +1,113 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pictures of a thing that is shared out, to scale: a cache in its ways, a GPU in its slices.
+
+Each holder has a letter and one of four colours, so that no colour alone says whose a part is.
+"""
+
+from __future__ import annotations
+
+import string
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import Markup, element
+
+# In user units, of which 16 are as wide as the text is high.
+UNIT = 16
+_HEIGHT, _FOOT = 18, 15
+_COLOURS = 4
+_LETTER = 8
+
+Kind = t.Literal["free", "held", "unknown", "system", "unused"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Units side by side that are alike.
+
+    ``letters`` are those of the holders; ``text`` stands in the middle of a part without any.
+    """
+
+    first: float
+    size: float
+    kind: Kind
+    letters: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line below units that belong together, with its letter."""
+
+    first: float
+    size: float
+    letter: str
+
+
+def letter(number: int) -> str:
+    """A to Z, then AA, AB and so on."""
+    first, second = divmod(number, len(string.ascii_uppercase))
+    return (letter(first - 1) if first else "") + string.ascii_uppercase[second]
+
+
+def colour(letters: str) -> str:
+    """The class with the colour of a holder."""
+    value = 0
+    for one in letters:
+        value = value * len(string.ascii_uppercase) + ord(one) - ord("A") + 1
+    return f"h{(value - 1) % _COLOURS}"
+
+
+def picture(
+    units: float, parts: t.Sequence[Part], words: str, marks: t.Sequence[Mark] = (), steps: int = 0
+) -> Markup:
+    """A row of parts; ``words`` say the same, "" where they stand beside it.
+
+    ``steps`` are how many equal units are told apart.
+    """
+    height = _HEIGHT + (_FOOT if marks else 0)
+    shapes = [shape for part in parts for shape in _part(part)]
+    if steps > 1:
+        lines = "".join(f"M{_short(units * UNIT * step / steps)} 0v18" for step in range(1, steps))
+        shapes.append(element("path", d=lines, class_="cut"))
+    for mark in marks:
+        begin, end = mark.first * UNIT, (mark.first + mark.size) * UNIT
+        shapes.append(element("path", d=f"M{_short(begin + 1)} 21H{_short(end - 1)}"))
+        shapes.append(_text((begin + end) / 2, 32, mark.letter, "pool"))
+    return element(
+        "svg",
+        shapes,
+        viewBox=f"0 0 {_short(units * UNIT)} {height}",
+        style=f"width:{_short(units)}rem",
+        class_="parts",
+        role="img" if words else None,
+        aria_label=words or None,
+        aria_hidden=None if words else "true",
+    )
+
+
+def _part(part: Part) -> t.Iterator[Markup]:
+    x, width = part.first * UNIT, part.size * UNIT
+    class_ = colour(part.letters[0]) if part.kind == "held" else part.kind
+    left, wide = _short(x + 0.5), _short(width - 1)
+    yield element("rect", x=left, y=0.5, width=wide, height=_HEIGHT - 1, class_=class_)
+    if part.kind == "unknown":
+        slashes = "".join(
+            f"M{_short(x + place)} 17l8-16" for place in range(1, max(2, int(width) - 8), 5)
+        )
+        yield element("path", d=slashes)
+    text = part.text
+    if part.letters:
+        text = part.letters[0] if len(part.letters) == 1 else f"{part.letters[0]}+"
+    if text and len(text) * _LETTER <= width:
+        yield _text(x + width / 2, 13.5, text, "on" if part.kind == "held" else None)
+
+
+def _text(x: float, y: float, text: str, class_: str | None) -> Markup:
+    return element("text", text, x=_short(x), y=y, class_=class_)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,251 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who holds which ways of the last-level caches, and in how long a run the others are free."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    counted,
+    listed,
+    number,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import (
+    Mark,
+    Part,
+    colour,
+    letter,
+    picture,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    note,
+    table,
+)
+
+_MOST_DRAWN = 24
+_POOLS = {"guaranteed": "guaranteed", "besteffort": "best effort", "shared": "shared"}
+_LETTERS = {"guaranteed": "G", "besteffort": "B", "shared": "S", "os": "O"}
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    document = fleet.sources.rmd
+    daemons = (document or {}).get("daemons") or {}
+    if document is None or not daemons:
+        return None
+    nodes = [_node(name, daemons[name]) for name in sorted(daemons, key=natural)]
+    used = [node for node in nodes if _is_used(node)]
+    silent = {error["name"] for error in document.get("errors") or []} - daemons.keys()
+    return {
+        "time": document["time"],
+        "daemons": len(nodes),
+        "idle": [node for node in nodes if not _is_used(node)][:1],
+        "nodes": sorted(used, key=_order),
+        "silent": sorted(silent, key=natural),
+    }
+
+
+def _node(name: str, daemon: Data) -> dict[str, t.Any]:
+    return {
+        "node": name,
+        "caches": [_cache(cache) for cache in daemon["caches"]],
+        "holders": [item for item in daemon["workloads"] if item["pool"]],
+    }
+
+
+def _cache(cache: Data) -> dict[str, t.Any]:
+    shares = cache["shares"]
+    own = [share for share in shares if share.get("pool") == "guaranteed"]
+    free = [share["count"] for share in own if share["use"] == "free"]
+    return {
+        **cache,
+        "guaranteed": sum(share["count"] for share in own),
+        "free": sum(free),
+        "longest_run": max(free, default=0),
+    }
+
+
+def _is_used(node: Data) -> bool:
+    uses = {share["use"] for cache in node["caches"] for share in cache["shares"]}
+    return bool(uses & {"held", "unknown"} or node["holders"])
+
+
+def _is_split(node: Data) -> bool:
+    return any(cache["free"] > cache["longest_run"] for cache in node["caches"])
+
+
+def _order(node: Data) -> tuple[bool, int]:
+    """Those whose free ways do not lie together first, then those with the shortest run."""
+    return not _is_split(node), min((cache["longest_run"] for cache in node["caches"]), default=0)
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    drawn = data["nodes"][:_MOST_DRAWN] or data["idle"]
+    parts = [element("p", _words(data), class_="lead"), _legend(drawn)]
+    parts.append(element("div", map(_card, drawn), class_="cards"))
+    if data["nodes"]:
+        parts.append(_table(data["nodes"], detail))
+    moment = data["time"].replace("T", " ").replace("Z", " UTC")
+    told = (
+        f"As the daemons said at {moment}. RMD tells which ways are free and how many a workload "
+        "has, not which ones: these are concluded from how it gives them, and workloads with "
+        "equally many ways may stand in each other's place."
+    )
+    return join([*parts, note(told)])
+
+
+def _words(data: Data) -> str:
+    nodes, used = data["nodes"], len(data["nodes"])
+    daemons = counted(data["daemons"], "node")
+    words = [f"Workloads hold cache ways on {number(used)} of {daemons} with RMD."]
+    if not used:
+        words = [f"No workload holds cache ways on {daemons} with RMD; this is how they are free."]
+    split = [node["node"] for node in nodes if _is_split(node)]
+    if split:
+        words.append(f"What is free does not lie in one run on {listed(split)}.")
+    if used > _MOST_DRAWN:
+        words.append(f"{number(_MOST_DRAWN)} are drawn, the table has them all.")
+    if data["silent"]:
+        words.append(f"No answer from {listed(data['silent'])}.")
+    return " ".join(words)
+
+
+def _card(node: Data) -> Markup:
+    letters = {item["id"]: letter(place) for place, item in enumerate(node["holders"])}
+    caches = [_figure(cache, letters) for cache in node["caches"]]
+    holders = [
+        element(
+            "li",
+            element("b", letters[item["id"]], class_=f"holder {colour(letters[item['id']])}"),
+            element("span", _name(item), " ", element("small", _asked(item))),
+        )
+        for item in node["holders"]
+    ]
+    return element(
+        "div",
+        element("h3", node["node"]),
+        caches,
+        element("ul", holders, class_="holders") if holders else None,
+        class_="card",
+    )
+
+
+def _figure(cache: Data, letters: t.Mapping[str, str]) -> Markup:
+    shares = cache["shares"]
+    drawn = picture(
+        cache["ways"],
+        [_part(share, letters) for share in shares],
+        "; ".join(_share_words(share, letters) for share in shares),
+        _marks(shares),
+        steps=cache["ways"],
+    )
+    caption = [element("b", f"Cache {cache['id']}"), f"CPUs {cache['cpus']}: {_free(cache)}"]
+    return element("figure", drawn, element("figcaption", caption))
+
+
+def _part(share: Data, letters: t.Mapping[str, str]) -> Part:
+    holders = tuple(letters[one] for one in share.get("holders") or () if one in letters)
+    is_offered = share["use"] == "free" and share.get("pool") == "guaranteed"
+    text = str(share["count"]) if is_offered else ""
+    return Part(share["first"], share["count"], share["use"], holders, text)
+
+
+def _marks(shares: t.Sequence[Data]) -> list[Mark]:
+    """One line below the ways of each pool."""
+    marks: list[Mark] = []
+    for share in shares:
+        sign = _LETTERS.get(share.get("pool") or "", "")
+        if marks and marks[-1].letter == sign:
+            last = marks.pop()
+            marks.append(Mark(last.first, last.size + share["count"], sign))
+        else:
+            marks.append(Mark(share["first"], share["count"], sign))
+    return [mark for mark in marks if mark.letter]
+
+
+def _share_words(share: Data, letters: t.Mapping[str, str]) -> str:
+    first, last = share["first"], share["first"] + share["count"] - 1
+    ways = f"way {first}" if first == last else f"ways {first} to {last}"
+    pool = _POOLS.get(share.get("pool") or "", "")
+    if share["use"] == "held":
+        whose = listed([letters[one] for one in share["holders"] if one in letters], 99)
+        return f"{ways}, {pool}: {whose}"
+    words = {"system": "of the operating system", "unused": "in no pool"}
+    return f"{ways} {words.get(share['use'], share['use'] + ', ' + pool)}"
+
+
+def _free(cache: Data) -> str:
+    if not cache["guaranteed"]:
+        return "no guaranteed ways"
+    text = f"{cache['free']} of {counted(cache['guaranteed'], 'guaranteed way')} free"
+    if cache["free"] > cache["longest_run"]:
+        text += f", at most {cache['longest_run']} in a row"
+    return text
+
+
+def _name(item: Data) -> str:
+    given = item.get("pod") or item.get("workload") or item["uuid"]
+    return str(given) if given else f"workload {item['id']} of somebody else"
+
+
+def _asked(item: Data) -> str:
+    pool, most, least = _POOLS[item["pool"]], item.get("most"), item.get("least")
+    ways = (
+        "" if item["pool"] == "shared" else f"{most} " if most == least else f"{least} to {most} "
+    )
+    return f"{ways}{pool}, CPUs {item['cpus']}"
+
+
+def _table(nodes: t.Sequence[Data], detail: Detail) -> Markup:
+    columns = [Column("Node"), Column("Free guaranteed ways"), Column("Held by")]
+    rows = [
+        [
+            node["node"],
+            "; ".join(f"cache {cache['id']}: {_free(cache)}" for cache in node["caches"]),
+            "; ".join(f"{_name(item)} ({_asked(item)})" for item in node["holders"])
+            or "no workload that the daemon knows",
+        ]
+        for node in detail.cut(nodes)
+    ]
+    return element(
+        "details",
+        element("summary", f"Table of {counted(len(nodes), 'node')}"),
+        table("Cache ways by node", columns, rows),
+        detail.rest(nodes, "nodes with workloads"),
+    )
+
+
+def _legend(nodes: t.Sequence[Data]) -> Markup:
+    shares = [share for node in nodes for cache in node["caches"] for share in cache["shares"]]
+    uses = {share["use"] for share in shares}
+    pools = {share.get("pool") for share in shares}
+    items = []
+    if "held" in uses:
+        items.append(element("li", element("b", "A", class_="holder h0"), "held by workload A"))
+    signs = {"free": "free, with the length of a guaranteed run", "unknown": "held by no workload"}
+    signs |= {"system": "the operating system's", "unused": "in no pool"}
+    for use, words in signs.items():
+        if use in uses:
+            drawn = picture(1, [Part(0, 1, t.cast(t.Any, use))], "")
+            items.append(element("li", drawn, words))
+    names = {**_POOLS, "os": "operating system"}
+    items += [
+        element("li", element("b", _LETTERS[pool]), names[pool])
+        for pool in _LETTERS
+        if pool in pools
+    ]
+    return element("ul", items, class_="legend")
+
+
+SECTION = Section("cache_ways", "Cache ways", _collect, _render)

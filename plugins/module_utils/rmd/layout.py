@@ -1,0 +1,190 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which way of a cache is whose: concluded from what a daemon tells, as it tells no masks.
+
+A daemon says which ways of each pool are free, and how many ways a workload asked for. It does not
+say which ones a workload has, nor where a pool begins. Both follow from how RMD works: pools lie
+side by side, from the lowest way on the operating system's, guaranteed, best effort, shared; all
+caches have pools of one size; a workload gets the highest run that is free. As long as no workload
+went, the conclusion is exact; later, workloads with equally many ways may be exchanged. Where the
+best-effort pool and the shared one are both in use, and no cache shows where one ends, their
+workloads have these ways together.
+
+Source: Intel RMD v0.2, ``modules/cache`` and ``modules/workload``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
+    GUARANTEED,
+    Cache,
+    runs,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
+
+BEST_EFFORT, SHARED, SYSTEM = "besteffort", "shared", "os"
+POOLS = (GUARANTEED, BEST_EFFORT, SHARED)
+NO_POOL = ""
+Use = t.Literal["free", "held", "unknown", "system", "unused"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Ways side by side that are alike.
+
+    ``use`` is ``free``, ``held`` by the workloads with these ids, ``unknown`` where no workload
+    accounts for ways that are not free, ``system``, or ``unused`` where they are in no pool.
+    """
+
+    first: int
+    count: int
+    pool: str
+    use: Use
+    holders: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, t.Any]:
+        body: dict[str, t.Any] = {"first": self.first, "count": self.count, "use": self.use}
+        if self.pool:
+            body["pool"] = self.pool
+        return {**body, "holders": list(self.holders)} if self.holders else body
+
+
+def pool_of(stored: Stored) -> str:
+    """The pool that a workload takes ways of; none where it asked for no cache."""
+    if stored.settings.cache is None:
+        return NO_POOL
+    most, least = stored.settings.cache
+    if most == 0:
+        return SHARED
+    return GUARANTEED if most == least else BEST_EFFORT
+
+
+def layout(caches: t.Sequence[Cache], stored: t.Sequence[Stored]) -> dict[int, tuple[Share, ...]]:
+    """The ways of each cache of one daemon, from the lowest, by id of the cache."""
+    holders = {cache.id: _holders(cache, stored) for cache in caches}
+    sizes = _pool_sizes(caches, holders)
+    return {cache.id: tuple(_shares(cache, holders[cache.id], sizes)) for cache in caches}
+
+
+def _holders(cache: Cache, stored: t.Sequence[Stored]) -> dict[str, list[Stored]]:
+    """The workloads that have ways of the cache, by pool, in the order in which they came."""
+    found: dict[str, list[Stored]] = {pool: [] for pool in POOLS}
+    for item in sorted(stored, key=lambda item: (len(item.id), item.id)):
+        pool = pool_of(item)
+        # The shared group has its ways on every cache, and tasks without CPUs run anywhere.
+        if pool and (pool == SHARED or not item.cpus or item.cpus & cache.cpus):
+            found[pool].append(item)
+    return found
+
+
+def _pool_sizes(
+    caches: t.Sequence[Cache], holders: t.Mapping[int, t.Mapping[str, t.Sequence[Stored]]]
+) -> dict[str, int | None]:
+    """How many ways each pool has: what is free of it and what its workloads have.
+
+    None where that cannot be known: a best-effort workload may have less than it asked for.
+    """
+    sizes: dict[str, int | None] = {}
+    for pool in POOLS:
+        least, most = [0], [max((cache.ways for cache in caches), default=0)]
+        for cache in caches:
+            free = len(cache.free.get(pool, ()))
+            least.append(free + sum(_asked(item)[1] for item in holders[cache.id][pool]))
+            most.append(free + sum(_asked(item)[0] for item in holders[cache.id][pool]))
+        is_known = min(most) <= max(least) and not (pool == SHARED and max(least) == 0)
+        sizes[pool] = max(least) if is_known else None
+    return sizes
+
+
+def _asked(stored: Stored) -> tuple[int, int]:
+    return stored.settings.cache or (0, 0)
+
+
+def _shares(
+    cache: Cache, holders: t.Mapping[str, t.Sequence[Stored]], sizes: t.Mapping[str, int | None]
+) -> t.Iterator[Share]:
+    pools = _pools(cache, sizes)
+    owner = _owners(cache, holders, pools)
+    alike: list[tuple[str, Use, tuple[str, ...]]] = []
+    for way in range(cache.ways):
+        pool = pools.get(way, NO_POOL)
+        if pool == SYSTEM:
+            alike.append((pool, "system", ()))
+        elif way in cache.free.get(pool, ()):
+            alike.append((pool, "free", ()))
+        elif way in owner:
+            alike.append((pool, "held", owner[way]))
+        else:
+            is_unused = pool == NO_POOL and way in cache.available_ways
+            alike.append((pool, "unused" if is_unused else "unknown", ()))
+    first = 0
+    for way in range(1, cache.ways + 1):
+        if way == cache.ways or alike[way] != alike[first]:
+            pool, use, ids = alike[first]
+            yield Share(first, way - first, pool, use, ids)
+            first = way
+
+
+def _pools(cache: Cache, sizes: t.Mapping[str, int | None]) -> dict[int, str]:
+    """The pool of each way: each begins where the one below ends, and holds its free ways.
+
+    A pool of unknown size takes all ways that are taken up to the next that is known.
+    """
+    found = dict.fromkeys(cache.free.get(SYSTEM, ()), SYSTEM)
+    begin = max(found, default=-1) + 1
+    for number, pool in enumerate(POOLS):
+        free = cache.free.get(pool)
+        if free is None:
+            continue
+        above = [way for later in POOLS[number + 1 :] for way in cache.free.get(later, ())]
+        next_free = min(above, default=cache.ways)
+        least = max(begin, max(free, default=-1) + 1)
+        size = sizes[pool]
+        end = _end_of_taken(cache, least) if size is None else max(least, begin + size)
+        end = min(end, next_free)
+        found.update(dict.fromkeys(range(begin, end), pool))
+        begin = max(begin, end)
+    return found
+
+
+def _end_of_taken(cache: Cache, begin: int) -> int:
+    """Where the ways end that are taken from ``begin`` on."""
+    free = cache.available_ways.union(*(cache.free.get(pool, frozenset()) for pool in POOLS))
+    return next((way for way in range(begin, cache.ways) if way in free), cache.ways)
+
+
+def _owners(
+    cache: Cache, holders: t.Mapping[str, t.Sequence[Stored]], pools: t.Mapping[int, str]
+) -> dict[int, tuple[str, ...]]:
+    """The ids of the workloads that have each way."""
+    taken: dict[str, set[int]] = {pool: set() for pool in POOLS}
+    for way, pool in pools.items():
+        if pool in taken and way not in cache.free.get(pool, ()):
+            taken[pool].add(way)
+    owners: dict[int, tuple[str, ...]] = {}
+    together = tuple(item.id for item in holders[SHARED])
+    if together and taken[SHARED]:
+        owners = dict.fromkeys(taken[SHARED], together)
+    elif together:
+        together = tuple(item.id for pool in (BEST_EFFORT, SHARED) for item in holders[pool])
+        owners = dict.fromkeys(taken[BEST_EFFORT], together)
+        taken[BEST_EFFORT] = set()
+    for pool in (GUARANTEED, BEST_EFFORT):
+        for item in holders[pool]:
+            own = _highest_run(taken[pool], *_asked(item))
+            taken[pool] -= set(own)
+            owners.update(dict.fromkeys(own, (item.id,)))
+    return owners
+
+
+def _highest_run(ways: t.Collection[int], most: int, least: int) -> list[int]:
+    """The top of the highest run that gives the most of what was asked for; empty if none does."""
+    lying = runs(ways)
+    length = min(most, max(map(len, lying), default=0))
+    if not length or length < least:
+        return []
+    return next(run[-length:] for run in reversed(lying) if len(run) >= length)

@@ -1,0 +1,80 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cache ways in the report: what is drawn, what is told, what is left out."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
+from ansible_collections.wattwise.kube.plugins.module_utils.report.page import LARGEST_PAGE, page
+from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import colour, letter
+from support.report_documents import Case, write
+
+
+def sections_of(folder: Path, case: Case) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = build_from(str(write(folder, case)))["sections"]
+    return found
+
+
+def html_of(folder: Path, case: Case) -> str:
+    return page(build_from(str(write(folder, case))))
+
+
+def section_of(html: str, name: str) -> str:
+    [found] = re.findall(rf'<section id="{name}".*?</section>', html, re.DOTALL)
+    return str(found)
+
+
+def test_without_daemons_the_report_says_nothing_of_caches(tmp_path: Path) -> None:
+    assert "cache_ways" not in sections_of(tmp_path, Case())
+
+
+def test_nodes_whose_free_ways_lie_apart_come_first(tmp_path: Path) -> None:
+    ways = sections_of(tmp_path, Case(daemons=6))["cache_ways"]
+    assert [node["node"] for node in ways["nodes"]] == ["r3-n01", "r1-n02", "r2-n01"]
+    [first, _second] = ways["nodes"][0]["caches"]
+    assert (first["guaranteed"], first["free"], first["longest_run"]) == (10, 6, 3)
+    assert (ways["daemons"], ways["silent"]) == (5, ["r2-n02"])
+
+
+def test_ways_are_drawn_to_scale_and_told_in_words(tmp_path: Path) -> None:
+    drawn = section_of(html_of(tmp_path, Case(daemons=6)), "cache_ways")
+    assert "What is free does not lie in one run on r3-n01" in drawn
+    assert "No answer from r2-n02" in drawn
+    [words, *_others] = re.findall('aria-label="(way.*?)"', drawn)
+    assert words == (
+        "way 0 of the operating system; ways 1 to 3 free, guaranteed; ways 4 to 5, guaranteed: B; "
+        "ways 6 to 8 free, guaranteed; ways 9 to 10, guaranteed: A; ways 11 to 13 free, best "
+        "effort; ways 14 to 17, best effort: C; ways 18 to 19, shared: D"
+    )
+    widths = [float(width) for width in re.findall(r'width="([\d.]+)"', drawn.split("</svg>")[4])]
+    assert [(width + 1) / 16 for width in widths] == [1, 3, 2, 3, 2, 3, 4, 2]
+    assert "workload 4 of somebody else" in drawn
+    assert drawn.count('class="unknown"') == 2  # in the legend and on the node that lost one
+
+
+def test_where_nothing_is_held_one_idle_node_is_drawn(tmp_path: Path) -> None:
+    drawn = section_of(html_of(tmp_path, Case(daemons=2)), "cache_ways")
+    assert "No workload holds cache ways on 1 node with RMD" in drawn
+    assert drawn.count("<figure") == 2 and "<table" not in drawn
+
+
+def test_of_many_nodes_some_are_drawn_and_all_are_in_the_table(tmp_path: Path) -> None:
+    html = html_of(tmp_path, Case(nodes=1000, racks=25, pods=10_000, daemons=1000))
+    assert len(html.encode()) <= LARGEST_PAGE
+    drawn = section_of(html, "cache_ways")
+    assert "24 are drawn, the table has them all" in drawn
+    assert drawn.count('<div class="card">') == 24
+    assert drawn.count("<tr>") == 1 + 666
+
+
+@pytest.mark.parametrize(("number", "shown"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ")])
+def test_holders_have_letters_and_neighbours_other_colours(number: int, shown: str) -> None:
+    assert letter(number) == shown
+    assert colour(shown) == f"h{number % 4}"
