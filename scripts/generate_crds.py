@@ -22,6 +22,13 @@ FILES = REPOSITORY / "roles" / "crds" / "files"
 HEADER = "# SPDX-License-Identifier: GPL-3.0-or-later\n---\n"
 # REUSE-IgnoreEnd
 
+# What every object has.
+STANDARD = {
+    "apiVersion": {"type": "string", "description": "Group and version of the API."},
+    "kind": {"type": "string", "description": "Kind of the object."},
+    "metadata": {"type": "object"},
+}
+
 
 class _Dumper(yaml.SafeDumper):
     """Block style with indented lists and without anchors, as people write manifests."""
@@ -33,20 +40,17 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
 
-def definition(group: str, version: str, resource: dict[str, t.Any]) -> dict[str, t.Any]:
+def definition(
+    group: str, version: str, annotations: dict[str, str], resource: dict[str, t.Any]
+) -> dict[str, t.Any]:
     """The CustomResourceDefinition of one kind in one API group."""
-    kind = resource["kind"]
-    standard = {
-        "apiVersion": {"type": "string", "description": "Group and version of the API."},
-        "kind": {"type": "string", "description": "Kind of the object."},
-        "metadata": {"type": "object"},
-    }
+    kind, name = resource["kind"], f"{resource['plural']}.{group}"
     schema = {**resource["schema"]}
-    schema["properties"] = {**standard, **schema["properties"]}
+    schema["properties"] = {**STANDARD, **schema["properties"]}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource['plural']}.{group}"},
+        "metadata": {"name": name, **({"annotations": annotations} if annotations else {})},
         "spec": {
             "group": group,
             "names": {
@@ -90,7 +94,9 @@ def rendered() -> dict[Path, str]:
         source = _read(source_path, shared)
         for group in source["groups"]:
             for resource in source["resources"]:
-                manifest = definition(group, source["version"], resource)
+                manifest = definition(
+                    group, source["version"], source.get("annotations", {}), resource
+                )
                 text = yaml.dump(
                     manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=80
                 )
