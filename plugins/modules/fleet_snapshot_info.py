@@ -53,6 +53,7 @@ options:
       - namespaces
       - replica_sets
       - pod_disruption_budgets
+      - rmd_node_states
   selectors:
     description:
       - Label selectors in Kubernetes' text form, by part. That of C(rmd_pods), the pods in which

@@ -21,6 +21,9 @@ description:
     extended resources, overhead, init containers and sidecars, C(nodeName), C(nodeSelector), node
     affinity, taints, cordoned nodes, nodes that are not ready, ports of the host, pod affinity and
     anti-affinity (also that of the pods that run already) and topology spread constraints.
+  - A pod that asks for C(intel.com/l3_cache_ways) goes to a node on which one cache has as many
+    free ways in a row, beside those of all other pods that go there or are bound already. Free rows
+    are those of the node's RmdNodeState; on a node without one only the extended resource counts.
   - Rules between pods hold in the final state, whatever came when, and in the order of
     RV(placements) also at each step.
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
@@ -47,8 +50,8 @@ options:
   src:
     description:
       - Path of a JSON or YAML file with C(nodes), C(pods) and C(running) as the options of the
-        same names, and, if wanted, C(namespaces), C(replica_sets), C(node_metrics) (objects of
-        metrics.k8s.io) and C(curves) (power curves by node name).
+        same names, and, if wanted, C(namespaces), C(replica_sets), C(rmd_node_states),
+        C(node_metrics) (objects of metrics.k8s.io) and C(curves) (power curves by node name).
     type: path
   nodes:
     description:
@@ -91,6 +94,13 @@ options:
   pod_disruption_budgets:
     description:
       - PodDisruptionBudgets with their status, with O(nodes), as the Kubernetes API gives them.
+    type: list
+    elements: dict
+  rmd_node_states:
+    description:
+      - RmdNodeStates with their status, with O(nodes), as the Kubernetes API gives them. A
+        container of O(pods) with the annotation C(<container>_cache_min) takes ways of the pool for
+        best effort, and makes do with so many.
     type: list
     elements: dict
   scheduler_name:
@@ -204,8 +214,8 @@ options:
       - A pod moves by being evicted and made anew. So only those are proposed that have the
         C(schedulerName) of O(scheduler_name) and a ReplicaSet, ReplicationController or
         StatefulSet for a controller, that no PodDisruptionBudget holds, and that neither belong to
-        a pod group nor have the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict) with
-        V(false).
+        a pod group, nor hold cache ways, nor have the annotation
+        C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
     type: bool
     default: false
   min_gain_watts:
@@ -263,6 +273,32 @@ EXAMPLES = r"""
         requests:
           cpu: 1500m
           memory: 2Gi
+
+- name: Place a pod where one cache has four free ways in a row
+  wattwise.kube.power_placement:
+    nodes:
+      - name: node-1
+        allocatable: {cpu: "16", memory: 64Gi, intel.com/l3_cache_ways: "6"}
+        curve: {cpu: [0, 16], watts: [95, 240]}
+      - name: node-2
+        allocatable: {cpu: "16", memory: 64Gi, intel.com/l3_cache_ways: "6"}
+        curve: {cpu: [0, 16], watts: [110, 280]}
+    rmd_node_states:
+      - spec: {node: node-1}
+        status:
+          caches:
+            - cacheId: 0
+              guaranteed: {free: "1-3", freeWays: 3, longestFreeRun: 3}
+            - cacheId: 1
+              guaranteed: {free: "1-3", freeWays: 3, longestFreeRun: 3}
+      - spec: {node: node-2}
+        status:
+          caches:
+            - cacheId: 0
+              guaranteed: {free: "1-6", freeWays: 6, longestFreeRun: 6}
+    pods:
+      - name: database
+        requests: {cpu: "4", memory: 8Gi, intel.com/l3_cache_ways: 4}
 
 - name: Compare strategies on the same input
   wattwise.kube.power_placement:

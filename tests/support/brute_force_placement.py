@@ -92,6 +92,9 @@ class _Search:
         ):
             return False
         here = (self._pods[position], node)
+        others = [pod for pod, where in self._placed if where is node]
+        if not self._fleet.caches.hold(node.name, [*others, here[0]]):
+            return False
         return not self._collisions or not any(collide(here, other) for other in self._placed)
 
     def _put(self, position: int, node: Node) -> None:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from support.placement_caches import Caches
 from support.placement_rules import (
     Json,
     Node,
@@ -62,6 +63,7 @@ class Fleet:
             for pod in read_pods(given):
                 on.setdefault(get(pod.spec, "nodeName"), []).append(pod)
         self.nodes = [self._read_node(node, on) for node in parameters["nodes"]]
+        self.caches = Caches(parameters, on)
         self.by_name = {node.name: node for node in self.nodes}
         self.running: list[Placed] = [(pod, node) for node in self.nodes for pod in node.running]
         self._watts: dict[tuple[str, int, bool], float] = {}
@@ -101,10 +103,14 @@ class Fleet:
             self._open[key] = (
                 (node.curve is not None or self.use_unpriced)
                 and open_to(node, pod)
-                and fits(node, [pod])
+                and self.holds(node, [pod])
                 and not any(collide((pod, node), other) for other in self.running)
             )
         return self._open[key]
+
+    def holds(self, node: Node, pods: Sequence[Pod]) -> bool:
+        """Whether the node has what all these pods need of it."""
+        return fits(node, pods) and self.caches.hold(node.name, pods)
 
     def watts(self, node: Node, pods: Sequence[Pod]) -> float:
         """Watts of a node with these new pods; 0 where they are not known."""
@@ -168,7 +174,9 @@ class Fleet:
         for pod, node in placed:
             pods_on[node.name].append(pod)
         found += [
-            f"{node.name} is overfull" for node in self.nodes if not fits(node, pods_on[node.name])
+            f"{node.name} is overfull"
+            for node in self.nodes
+            if not self.holds(node, pods_on[node.name])
         ]
         found += [
             f"{first[0].name} on {first[1].name} and {second[0].name} on {second[1].name} collide"

@@ -13,12 +13,21 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
+from support.placement_caches import WAYS
 from support.placement_rules import GANG_LABEL, HOSTNAME
 
 Json = dict[str, t.Any]
 Draw = Callable[[st.SearchStrategy[t.Any]], t.Any]
 Feature = t.Literal[
-    "affinity", "anti-affinity", "gangs", "node rules", "ports", "preferences", "running", "spread"
+    "affinity",
+    "anti-affinity",
+    "caches",
+    "gangs",
+    "node rules",
+    "ports",
+    "preferences",
+    "running",
+    "spread",
 ]
 
 ZONE, DISK = "topology.kubernetes.io/zone", "disk"
@@ -115,6 +124,8 @@ def nodes(draw: Draw, index: int, features: frozenset[Feature]) -> Json:
         node["usage_cores"] = draw(st.integers(0, cores * 1000)) / 1000
     if "node rules" in features:
         _add_node_rules(draw, node)
+    if "caches" in features:
+        node["allocatable"][WAYS] = str(draw(st.sampled_from([2, 6, 12])))
     return node
 
 
@@ -206,6 +217,8 @@ def _specials(draw: Draw, spec: Json) -> None:
 @st.composite
 def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -> Json:
     spec: Json = {"containers": [draw(containers())]}
+    if "caches" in features and not one_in(draw, 4):
+        _ask_for_ways(draw, spec)
     _specials(draw, spec)
     if one_in(draw, 4):
         spec["priority"] = draw(st.sampled_from([-5, 10, 1000]))
@@ -239,12 +252,45 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
     return spec
 
 
+def _ask_for_ways(draw: Draw, spec: Json) -> None:
+    containers = [draw(containers_with_ways(name)) for name in ("main", "second")]
+    spec["containers"] = containers if one_in(draw, 5) else containers[:1]
+
+
+@st.composite
+def containers_with_ways(draw: Draw, name: str) -> Json:
+    resources = {"limits": {"cpu": "500m", WAYS: str(draw(st.integers(1, 4)))}}
+    return {"name": name, "resources": resources}
+
+
+FREE_WAYS = st.sampled_from(["", "1-5", "1-3,7", "2,4-5,8-10", "1-2,4-5", "3-6"])
+
+
+def _node_state(draw: Draw, node: str) -> Json:
+    """What the daemon of a node told of one or two caches; of some it never told anything."""
+    if one_in(draw, 8):
+        return {"spec": {"node": node}, "status": {}}
+    caches = [
+        {"cacheId": index, "guaranteed": {"free": draw(FREE_WAYS)}}
+        for index in range(draw(st.integers(1, 2)))
+    ]
+    for cache in caches:
+        if not one_in(draw, 4):
+            cache["besteffort"] = {"free": draw(st.sampled_from(["", "11-14", "11,13-15"]))}
+    workloads: Json = {
+        f"rmd-workload-running-{index}": {} for index in draw(st.sets(st.integers(0, 2)))
+    }
+    return {"spec": {"node": node}, "status": {"caches": caches, "workloads": workloads}}
+
+
 def _pod(draw: Draw, name: str, spec: Json, features: frozenset[Feature]) -> Json:
     metadata: Json = {"name": name, "labels": {"app": draw(APPS)}}
     if one_in(draw, 6):
         metadata["namespace"] = "other"
     if one_in(draw, 10):
         metadata["ownerReferences"] = [{"kind": "DaemonSet"}]
+    if "caches" in features and one_in(draw, 4):
+        metadata["annotations"] = {"main_cache_min": "1"}
     if "gangs" in features and one_in(draw, 2):
         metadata["labels"][GANG_LABEL] = draw(st.sampled_from(["g", "h"]))
     return {"metadata": metadata, "spec": spec}
@@ -276,6 +322,10 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     if "running" in features:
         given["running"] = [
             _running(draw, index, names, features) for index in range(draw(st.integers(0, 3)))
+        ]
+    if "caches" in features:
+        given["rmd_node_states"] = [
+            _node_state(draw, name) for name in names if not one_in(draw, 6)
         ]
     return given
 

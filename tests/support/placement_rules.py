@@ -112,6 +112,7 @@ class Pod:
     spec: Json
     daemon: bool
     phase: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
     requests: Requests = field(init=False)
     away_from: Sequence[Term] = field(init=False)
     near: Sequence[Term] = field(init=False)
@@ -143,7 +144,8 @@ class Pod:
         return f"{self.namespace}/{name}" if name else None
 
     def likeness(self) -> str:
-        return repr((self.namespace, sorted(self.labels.items()), self.spec, self.daemon))
+        metadata = self.namespace, sorted(self.labels.items()), sorted(self.annotations.items())
+        return repr((metadata, self.spec, self.daemon))
 
     def _terms(self, kind: str) -> list[Term]:
         affinity = get(get(self.spec, "affinity"), kind)
@@ -201,6 +203,7 @@ def pod_of(metadata: Json, name: str, spec: Json, phase: str) -> Pod:
         spec,
         any(owner["kind"] == "DaemonSet" for owner in owners),
         phase,
+        metadata.get("annotations", {}),
     )
 
 

@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.content_cuts import ContentCuts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
@@ -37,6 +38,9 @@ if t.TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Integers = NDArray[numpy.int64]
+
+
+_ROUNDS_OF_CUTS = 30
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class PlacementModel:
             self.model.at_most([(column, 1.0) for column in columns], int(most[group]))
         for node in nodes:
             self._limit_resources(node)
+        self._cuts = ContentCuts(problem, self.model, self.columns)
 
     @property
     def integer_columns(self) -> int:
@@ -222,7 +227,13 @@ class PlacementModel:
         return t.cast("Integers", counts)
 
     def solve(self, limits: Limits, branching_nodes: int) -> Solution:
-        return solve(self.model, limits, branching_nodes)
+        """The solution, with rows for what nodes cannot hold, as far as a few rounds find it."""
+        solution = solve(self.model, limits, branching_nodes)
+        for _round in range(_ROUNDS_OF_CUTS):
+            if not solution.is_optimal or not self._cuts.add(self.counts(solution)):
+                break
+            solution = solve(self.model, limits, branching_nodes)
+        return solution
 
 
 def _segments(points: Points) -> t.Iterator[tuple[float, float, float]]:

@@ -66,6 +66,24 @@ class HostPort(t.NamedTuple):
     address: str
 
 
+class CacheRun(t.NamedTuple):
+    """Cache ways side by side that a container asks for: ``most``, or of the pool for best effort
+    fewer, down to ``least``."""
+
+    pool: str
+    most: int
+    least: int
+
+
+@dataclass(frozen=True)
+class CachePools:
+    """Lengths of the free runs of a node's caches by pool, longest first; of these, ``promised``
+    is for pods that are bound already."""
+
+    free: tuple[tuple[str, tuple[int, ...]], ...]
+    promised: tuple[CacheRun, ...] = ()
+
+
 @dataclass(frozen=True)
 class Constraints:
     """Which nodes a pod may run on, resources aside.
@@ -171,6 +189,7 @@ class Shape:
     unsupported: tuple[str, ...] = ()
     relations: PodRelations = PodRelations()
     preferences: tuple[Preference, ...] = ()
+    cache_runs: tuple[CacheRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +209,8 @@ class Node:
     """A node before anything is placed.
 
     ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
-    is none. Without a curve the node is *unpriced*: its watts are not known.
+    is none. Without a curve the node is *unpriced*: its watts are not known. ``cache_pools`` is
+    None where nothing is known of its caches.
     """
 
     name: str
@@ -205,6 +225,7 @@ class Node:
     peer_view: PeerNode = field(default_factory=PeerNode)
     ports: frozenset[HostPort] = frozenset()
     allocatable: Quantities = field(default_factory=dict)
+    cache_pools: CachePools | None = None
 
 
 @dataclass(frozen=True)

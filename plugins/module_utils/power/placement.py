@@ -47,7 +47,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies imp
 )
 
 # What stands in a snapshot or a file already, beside the nodes.
-_PARTS = ("pods", "running", "namespaces", "replica_sets", "pod_disruption_budgets")
+_PARTS = (
+    *("pods", "running", "namespaces", "replica_sets", "pod_disruption_budgets"),
+    *("rmd_node_states",),
+)
 
 SPEC = ArgumentSpec(
     {
@@ -60,6 +63,7 @@ SPEC = ArgumentSpec(
         "namespaces": {"type": "list", "elements": "dict"},
         "replica_sets": {"type": "list", "elements": "dict"},
         "pod_disruption_budgets": {"type": "list", "elements": "dict"},
+        "rmd_node_states": {"type": "list", "elements": "dict"},
         "scheduler_name": {"type": "str", "default": "wattwise"},
         "usage_source": {
             "type": "str",

@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility im
     EVERY_ADDRESS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    CacheRun,
     Constraints,
     Expression,
     HostPort,
@@ -116,6 +117,7 @@ def read_pod(
     repelled_by: frozenset[str],
     relations: PodRelations = _NO_RELATIONS,
     also_unsupported: tuple[str, ...] = (),
+    cache_runs: tuple[CacheRun, ...] = (),
 ) -> Pod:
     """A pod to be placed. Raises InvalidInput for what no API server would accept."""
     namespace, name = identity(pod, "pods")
@@ -134,6 +136,7 @@ def read_pod(
         unsupported=(*unsupported_fields(pod), *also_unsupported),
         relations=relations,
         preferences=_preferences(spec, where),
+        cache_runs=cache_runs,
     )
     return Pod(
         namespace,
@@ -174,11 +177,11 @@ def effective_requests(
     """
     running: dict[str, int] = {}
     for container in mappings(spec.get("containers"), f"{where}: spec.containers"):
-        _add(running, _container_requests(container, where, if_missing))
+        _add(running, container_requests(container, where, if_missing))
     sidecars: dict[str, int] = {}
     starting: dict[str, int] = {}
     for container in mappings(spec.get("initContainers"), f"{where}: spec.initContainers"):
-        requests = _container_requests(container, where, if_missing)
+        requests = container_requests(container, where, if_missing)
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requests)
             _raise_to(starting, sidecars)
@@ -192,9 +195,10 @@ def effective_requests(
     return running
 
 
-def _container_requests(
-    container: Object, where: str, if_missing: t.Mapping[str, int]
+def container_requests(
+    container: Object, where: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
+    """What one container requests. Raises InvalidInput."""
     path = f"{where}: container {container.get('name')} resources"
     resources = mapping(container.get("resources"), path)
     # Where only a limit is given, the API server takes it for the request too.

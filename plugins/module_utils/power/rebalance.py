@@ -37,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import
     Source,
     instance_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import asks_for_ways
 
 if t.TYPE_CHECKING:
     import numpy
@@ -88,6 +89,8 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
         and not metadata.get("deletionTimestamp")
         and (metadata.get("annotations") or {}).get(_SAFE_TO_EVICT) != "false"
         and POD_GROUP_LABEL not in (metadata.get("labels") or {})
+        # Their run is taken for as long as they run, and what would be free without them unknown.
+        and not asks_for_ways(pod)
     )
 
 

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import cache_oracle
 from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
     EVERY_ADDRESS,
     PORTS_TAKEN,
@@ -26,6 +27,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     PodRelations,
     Shape,
     Spreading,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import (
+    ContentRule,
+    NodeOracle,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
     AttractionRule,
@@ -59,10 +64,15 @@ def build_relations(
 
     ``allowed[g, n]`` says which nodes are open to each, other pods and resources aside.
     """
-    if all(shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes):
+    oracles = [oracle for oracle in (cache_oracle(shapes, instance.nodes),) if oracle is not None]
+    if not oracles and all(
+        shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes
+    ):
         return None
     builder = _Builder(instance, shapes, count, allowed)
     builder.add_rules()
+    for oracle in oracles:
+        builder.add_contents(oracle)
     builder.add_caps()
     relations = Relations(
         tuple(builder.book.tallies), tuple(builder.rules), tuple(builder.caps), builder.gangs()
@@ -227,6 +237,13 @@ class _Builder:
                 len(emptiest) < spreading.min_domains,
             )
         )
+
+    def add_contents(self, oracle: NodeOracle) -> None:
+        """The rule of what each node has to hold, group by group."""
+        nodes = self.book.topology("")
+        numbers = [self.book.tally(self._mask([group]), nodes) for group in oracle.groups]
+        count = [int(self._count[group]) for group in oracle.groups]
+        self.rules.append(ContentRule(oracle, self.book.tallies, tuple(numbers), tuple(count)))
 
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)

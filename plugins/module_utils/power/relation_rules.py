@@ -37,9 +37,9 @@ class Rule(t.Protocol):
     """One rule of some groups. ``counts`` are the tallies of the whole problem.
 
     ``most``: how many pods of a group each node could ever take. ``room``: how many more it may
-    take now, if only that node took any. ``may_leave``: whether one may be taken from each node;
-    False can be overly careful. ``holds``: None where the tallies cannot tell. ``reason``: why a
-    node has no room.
+    take now, if only that node took any; 1 may stand for more. ``may_leave``: whether one may be
+    taken from each node; False can be overly careful. ``holds``: None where the tallies cannot
+    tell. ``reason``: why a node has no room.
     """
 
     @property

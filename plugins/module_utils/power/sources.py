@@ -13,6 +13,10 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
+    read_pools,
+    runs_of_pod,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import read_curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Instance,
@@ -51,7 +55,7 @@ Parameters = t.Mapping[str, t.Any]
 
 _FILE_KEYS = (
     *("curves", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
-    *("replica_sets", "running"),
+    *("replica_sets", "rmd_node_states", "running"),
 )
 
 
@@ -70,6 +74,7 @@ class Source:
     namespaces: t.Sequence[Object] | None = None
     replica_sets: t.Sequence[Object] = ()
     budgets: t.Sequence[Object] = ()
+    rmd_node_states: t.Sequence[Object] = ()
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -80,7 +85,7 @@ def read_instance(parameters: Parameters) -> Instance:
 def instance_of(source: Source, parameters: Parameters) -> Instance:
     """The task in neutral terms. Raises InvalidInput."""
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
-    nodes = _read_nodes(source, parameters, assumption)
+    nodes = _with_caches(_read_nodes(source, parameters, assumption), source)
     pods, peers = _read_pods(source, assumption)
     rules = Rules(
         allow_power_off=parameters["allow_power_off"],
@@ -111,6 +116,7 @@ def read_source(parameters: Parameters) -> Source:
         namespaces=given.get("namespaces"),
         replica_sets=mappings(given.get("replica_sets"), "replica_sets"),
         budgets=mappings(given.get("pod_disruption_budgets"), "pod_disruption_budgets"),
+        rmd_node_states=mappings(given.get("rmd_node_states"), "rmd_node_states"),
     )
 
 
@@ -131,6 +137,7 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
         namespaces=snapshot.get("namespaces"),
         replica_sets=snapshot.get("replica_sets", []),
         budgets=snapshot.get("pod_disruption_budgets", []),
+        rmd_node_states=snapshot.get("rmd_node_states", []),
     )
 
 
@@ -176,6 +183,12 @@ def _read_nodes(source: Source, parameters: Parameters, assumption: Decimal) -> 
     return tuple(nodes[name] for name in sorted(nodes))
 
 
+def _with_caches(nodes: tuple[Node, ...], source: Source) -> tuple[Node, ...]:
+    """The nodes with the free runs of cache ways of those that have an RmdNodeState."""
+    pools = read_pools(source.rmd_node_states, source.running)
+    return tuple(replace(node, cache_pools=pools.get(node.name)) for node in nodes)
+
+
 def _read_pods(
     source: Source, assumption: Decimal
 ) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
@@ -203,7 +216,8 @@ def _read_pods(
         if demands == former_demands and _is_copy(pod, former):
             pods.append(replace(pods[-1], name=pod["metadata"]["name"]))
         else:
-            pods.append(read_pod(pod, assumption, closed, relations, unsupported))
+            cache_runs = runs_of_pod(pod, describe(*identity(pod, "pods")))
+            pods.append(read_pod(pod, assumption, closed, relations, unsupported, cache_runs))
         former_demands = demands
     pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
     return tuple(pods), reader.peers()

@@ -51,7 +51,7 @@ def workload_names(pod: Json) -> list[str]:
     """Names that RmdWorkloads of the pod's containers have, where they have any."""
     asking = _asking(pod)
     alone = len(asking) == 1
-    return [_name(pod["metadata"]["name"], each["name"], alone) for each in asking]
+    return [workload_name(pod["metadata"]["name"], each["name"], alone) for each in asking]
 
 
 def workloads_of_pod(
@@ -126,13 +126,14 @@ def _workload(
 def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
     if not alone and _SEPARATOR in container.name:
         raise InvalidInput(f"its name must not contain {_SEPARATOR}; rename it")
-    name = _name(container.pod, container.name, alone)
+    name = workload_name(container.pod, container.name, alone)
     if len(name) > _LONGEST_NAME:
         raise InvalidInput(f"the name {name} of its RmdWorkload would be too long; rename the pod")
     return name
 
 
-def _name(pod: str, container: str, alone: bool) -> str:
+def workload_name(pod: str, container: str, alone: bool) -> str:
+    """The name of the RmdWorkload of a container; ``alone``: no other of its pod asks for ways."""
     return f"rmd-workload-{pod}" if alone else f"{pod}{_SEPARATOR}{container}"
 
 

@@ -35,6 +35,7 @@ KINDS: dict[str, frozenset[Feature]] = {
     "node rules": frozenset({"node rules", "running"}),
     "preferences": frozenset({"node rules", "preferences"}),
     "ports": frozenset({"ports", "running"}),
+    "caches": frozenset({"caches", "running"}),
     "anti-affinity": frozenset({"anti-affinity", "running"}),
     "affinity": frozenset({"affinity", "running"}),
     "spread": frozenset({"spread", "running"}),

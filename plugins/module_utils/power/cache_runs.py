@@ -1,0 +1,226 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs of cache ways: which ones pods need side by side, and whether a node's caches have them.
+
+RMD gives a container its ways in one row on one cache, so the extended resource
+``intel.com/l3_cache_ways``, a sum over all caches of a node, does not say whether there are any.
+The free ways are those of the node's RmdNodeState, less what pods will take that are bound to it
+but have no workload yet. On which cache a pod's CPUs lie, kubelet decides.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    CachePools,
+    CacheRun,
+    Node,
+    Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+    container_requests,
+    describe,
+    identity,
+    is_finished,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import GUARANTEED, runs
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
+    CACHE_WAYS,
+    workload_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import uuid_of
+from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
+
+BEST_EFFORT = "besteffort"
+_POOLS = (GUARANTEED, BEST_EFFORT)
+
+Lengths = tuple[int, ...]
+
+
+def runs_of_pod(pod: Object, where: str) -> tuple[CacheRun, ...]:
+    """The runs that a pod's containers ask for, the longest first. Raises InvalidInput.
+
+    A container with the annotation ``<container>_cache_min`` takes fewer ways where there are not
+    as many, of the pool for best effort. Policies are known to the daemon alone; a container with
+    one counts with the ways that it requests.
+    """
+    found = [_run(pod, container, where) for container in _asking(pod, where)]
+    return tuple(sorted(found, reverse=True))
+
+
+def _run(pod: Object, container: Object, where: str) -> CacheRun:
+    ways = container_requests(container, where)[CACHE_WAYS]
+    least = _least(pod, container, ways, where)
+    return CacheRun(GUARANTEED if least == ways else BEST_EFFORT, ways, least)
+
+
+def _asking(pod: Object, where: str) -> list[Object]:
+    """Containers and sidecars that ask for ways; other init containers get none of their own."""
+    spec = mapping(pod.get("spec"), f"{where}: spec")
+    sidecars = [
+        container
+        for container in mappings(spec.get("initContainers"), f"{where}: spec.initContainers")
+        if container.get("restartPolicy") == "Always"
+    ]
+    containers = mappings(spec.get("containers"), f"{where}: spec.containers")
+    return [
+        container
+        for container in (*sidecars, *containers)
+        if container_requests(container, where).get(CACHE_WAYS)
+    ]
+
+
+def _least(pod: Object, container: Object, ways: int, where: str) -> int:
+    annotation = f"{container.get('name')}_cache_min"
+    given = (mapping(pod.get("metadata"), where).get("annotations") or {}).get(annotation)
+    text = str(given or "").strip()
+    if not text:
+        return ways
+    if not text.isdecimal() or not 1 <= int(text) <= ways:
+        raise InvalidInput(
+            f"{where}: annotation {annotation} is {text!r}, which is not a number of ways from 1 "
+            f"to the {ways} that the container asks for"
+        )
+    return int(text)
+
+
+def read_pools(
+    node_states: t.Sequence[Object], running: t.Sequence[Object]
+) -> dict[str, CachePools]:
+    """Free runs by node, from RmdNodeStates; nodes whose caches were never read are left out.
+
+    Raises InvalidInput.
+    """
+    found: dict[str, CachePools] = {}
+    known: dict[str, t.Collection[str]] = {}
+    for index, state in enumerate(node_states):
+        where = f"rmd_node_states[{index}]"
+        spec, status = (mapping(state.get(part), f"{where}.{part}") for part in ("spec", "status"))
+        node = required_text(spec.get("node"), f"{where}.spec.node")
+        caches = mappings(status.get("caches"), f"{where}.status.caches")
+        if caches:
+            known[node] = mapping(status.get("workloads"), f"{where}.status.workloads").keys()
+            free = tuple((pool, _free_runs(caches, pool, where)) for pool in _POOLS)
+            found[node] = CachePools(free)
+    promised: dict[str, list[CacheRun]] = {}
+    for pod in running:
+        node = mapping(pod.get("spec"), "running: spec").get("nodeName") or ""
+        if node in found and not is_finished(pod):
+            promised.setdefault(node, []).extend(_not_yet_taken(pod, known[node]))
+    return {
+        node: CachePools(pools.free, tuple(sorted(promised.get(node, ()))))
+        for node, pools in found.items()
+    }
+
+
+def _free_runs(caches: t.Sequence[Object], pool: str, where: str) -> Lengths:
+    lengths: list[int] = []
+    for cache in caches:
+        free = mapping(cache.get(pool), f"{where}: {pool}").get("free") or ""
+        ways = parse_cpu_list(required_text(free, where)) if free else []
+        lengths += [len(run) for run in runs(ways)]
+    return tuple(sorted(lengths, reverse=True))
+
+
+def _not_yet_taken(pod: Object, workloads: t.Collection[str]) -> list[CacheRun]:
+    """The runs of a bound pod whose workloads the daemon did not have when it was read."""
+    namespace, name = identity(pod, "running")
+    where = describe(namespace, name)
+    asking = _asking(pod, where)
+    uuids = [
+        uuid_of(namespace, workload_name(name, str(each.get("name")), len(asking) == 1))
+        for each in asking
+    ]
+    return [
+        _run(pod, container, where)
+        for container, uuid in zip(asking, uuids)
+        if uuid not in workloads
+    ]
+
+
+@functools.cache
+def fit(free: Lengths, wanted: tuple[CacheRun, ...]) -> bool:
+    """Whether runs of one pool can be taken from free ones, each from one of them, in some order.
+
+    A run takes ``most`` ways, or as many as there are in a row, at least ``least``, as RMD does.
+    Within a cache RMD takes the topmost row that does; where the pods are started in the order of
+    the rows that they take here, that is what happens. Exact: bins with few items.
+    """
+    if not wanted:
+        return True
+    if sum(run.least for run in wanted) > sum(free):
+        return False
+    # Where everybody takes all that it asks for, the order does not matter: the largest first.
+    ordered = wanted[:1] if all(run.most == run.least for run in wanted) else set(wanted)
+    for run in sorted(ordered, reverse=True):
+        position = wanted.index(run)
+        rest = wanted[:position] + wanted[position + 1 :]
+        for length in sorted({length for length in free if length >= run.least}):
+            left = list(free)
+            left.remove(length)
+            left.append(max(0, length - run.most))
+            if fit(tuple(sorted(filter(None, left), reverse=True)), rest):
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class CacheOracle:
+    """Whether pods find their runs on a node; see node_contents.py.
+
+    ``of_group`` are the runs of one pod of each group concerned, ``pools`` what each node has; on a
+    node whose pools are None anything fits.
+    """
+
+    of_group: t.Mapping[int, tuple[CacheRun, ...]]
+    pools: t.Sequence[CachePools | None]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.of_group)
+
+    def kind(self, node: int) -> t.Hashable:
+        return self.pools[node]
+
+    def watts(self, node: int, pods: tuple[int, ...]) -> float:
+        """0; infinite where the runs cannot be had together."""
+        pools = self.pools[node]
+        if pools is None:
+            return 0.0
+        wanted = list(pools.promised)
+        for runs_of_one, number in zip(self.of_group.values(), pods):
+            wanted += runs_of_one * number
+        wanted.sort(key=lambda run: (-run.most, -run.least))
+        possible = all(
+            fit(free, tuple(run for run in wanted if run.pool == pool)) for pool, free in pools.free
+        )
+        return 0.0 if possible else math.inf
+
+    least_watts = watts
+
+    def reason(self, group: int) -> str:
+        lengths = [run.least for run in self.of_group[group]]
+        if len(lengths) == 1:
+            return f"node(s) had no free run of {lengths[0]} l3 cache ways on one cache id"
+        listed = " and ".join(map(str, lengths))
+        return f"node(s) had no free runs of {listed} l3 cache ways, each on one cache id"
+
+
+def cache_oracle(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheOracle | None:
+    """The oracle of a problem; None where no pod asks for ways, or no node's caches are known."""
+    of_group = {group: shape.cache_runs for group, shape in enumerate(shapes) if shape.cache_runs}
+    if not of_group or all(node.cache_pools is None for node in nodes):
+        return None
+    return CacheOracle(of_group, [node.cache_pools for node in nodes])
