@@ -22,21 +22,20 @@ from pathlib import Path
 from types import FrameType
 
 import bench
-from bench.kit import machine, page, scale, store
+from bench.kit import machine, page, placement_page, scale, store
 from bench.kit.rows import Bench, Json
 from bench.kit.stage import Stage, open_stage
 
 REPOSITORY = Path(os.environ.get("WATTWISE_REPOSITORY") or Path(__file__).resolve().parents[2])
-RESULTS = REPOSITORY / "docs" / "performance.json"
-PAGE = REPOSITORY / "docs" / "performance.md"
-SCALE_PAGE = REPOSITORY / "docs" / "scale.md"
+DOCS = REPOSITORY / "docs"
+RESULTS = "performance.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 1 where a row could not be measured."""
     chosen = _parser().parse_args(arguments)
     if chosen.page:
-        write_pages(store.read(RESULTS))
+        write_pages(store.read(DOCS / RESULTS), DOCS)
         return 0
     rows = _select(benches(), chosen.rows)
     if chosen.list:
@@ -44,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     signal.signal(signal.SIGTERM, _terminate)  # so that labs go with us
     with open_stage(chosen.smoke) as stage:
-        failed = [item.name for item in rows if not _measure(item, stage)]
+        docs = stage.folder() if chosen.smoke else DOCS
+        failed = [item.name for item in rows if not _measure(item, stage, docs)]
     if failed:
         print(f"not measured, see above: {', '.join(failed)}")
     return 1 if failed else 0
@@ -86,27 +86,37 @@ def _select(all_benches: list[Bench], patterns: Sequence[str]) -> list[Bench]:
     ]
 
 
-def _measure(item: Bench, stage: Stage) -> bool:
+def _measure(item: Bench, stage: Stage, docs: Path) -> bool:
     load = machine.load()
     stage.say(f"{item.name} (load of the machine: {load:.1f})")
     try:
         row = item.measure(stage)
+        write_pages(store.merge(docs / RESULTS, item.name, row, load), docs)
     except Exception:  # noqa: BLE001 - one row that fails must not lose the others
         traceback.print_exc()
         return False
     for figure in row.metrics:
         verdict = "  MISSED" if figure.strain > 1.0 and not stage.smoke else ""
         stage.say(f"  {figure.name}: {figure.median:g} {figure.unit}{verdict}")
-    if not stage.smoke:
-        write_pages(store.merge(RESULTS, item.name, row, load))
     return True
 
 
-def write_pages(results: Json) -> None:
+def write_pages(results: Json, docs: Path) -> None:
     """Write anew what is made from the results."""
-    PAGE.write_text(page.render(results), encoding="utf-8")
+    for name, text in pages(results).items():
+        path = docs / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def pages(results: Json) -> dict[str, str]:
+    """File name below docs/ → its content, for every page that there are results for."""
+    found = {"performance.md": page.render(results)}
     if "costs" in results:
-        SCALE_PAGE.write_text(scale.render(results), encoding="utf-8")
+        found["scale.md"] = scale.render(results)
+    if placement_page.ROW in results:
+        found |= placement_page.pages(results[placement_page.ROW]["row"]["details"])
+    return found
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.kit.hall import Hall, MainJob, main_job, without_sensors
+from bench.kit.hall import Hall, installed, without_sensors
 from bench.kit.plays import nothing, play
 from bench.kit.rows import (
     Bench,
@@ -34,17 +34,18 @@ FORKS = 16
 
 
 def read_a_thousand_bmcs(stage: Stage) -> Row:
-    job = main_job(stage)
-    room = job.hall
+    room = installed(stage).hall
+    room.quieten()
     room.admin("POST", "/clock", {"frozen": True})
     try:
-        return _read(stage, job)
+        return _read(stage, room)
     finally:
         room.admin("POST", "/clock", {"frozen": False})
 
 
-def _read(stage: Stage, job: MainJob) -> Row:
-    room, snapshot = job.hall, job.document("snapshot")
+def _read(stage: Stage, room: Hall) -> Row:
+    snapshot = stage.folder() / "snapshot.json"
+    stage.playbook(play({"wattwise.kube.fleet_snapshot_info": _taking(room, snapshot)}))
     known = json.loads(snapshot.read_text(encoding="utf-8"))
     cold = stage.folder() / "cold.json"
     cold.write_text(json.dumps(without_sensors(known)), encoding="utf-8")
@@ -84,6 +85,11 @@ def _read(stage: Stage, job: MainJob) -> Row:
             f"Requests to find the sensors, by kind of BMC: {_by_vendor(room, searched)}.",
         ],
     )
+
+
+def _taking(room: Hall, path: Path) -> Json:
+    include = ["nodes", "node_configs"]
+    return {"kubeconfig": room.kubeconfig, "path": str(path), "include": include}
 
 
 def thermal(room: Hall, snapshot: Path, result: Path | None = None) -> list[Json]:

@@ -6,57 +6,59 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from bench.kit.rows import Bench, Metric, Row, at_least, at_most, metric
-from bench.kit.stage import MIB, Stage
-from support.placement_fleets import PATTERNS, TEMPERATURES, Json, Size, placement_task
+from bench.kit.placement_runs import (
+    LIBRARIES,
+    PEERS,
+    PLACE,
+    FleetRun,
+    cases,
+    fleet_run,
+)
+from bench.kit.rows import Bench, Json, Metric, Row, at_least, at_most, metric
+from bench.kit.stage import Stage
+from support.placement_fleets import TEMPERATURES, Size, placement_task
 
-PLACE = "power.placement:place"
-LIBRARIES = ("numpy", "ortools.math_opt.python.mathopt")
 TIGHT = ("memory", "slots", "affinity")
-PEERS = ("greedy", "minimize_power", "peaks", "spread")
 MOST_SECONDS_FOR_A_PROOF = 2.0
 
 
 def place_a_hundred_thousand_pods(stage: Stage) -> Row:
-    size = Size(stage.size(10_000, 100), stage.size(100_000, 1000))
-    call = stage.call(PLACE, placement_task(1, size) | {"time_limit": 30}, LIBRARIES)
-    beside_input = call.peak_bytes - call.loaded_bytes
+    run = fleet_run(stage, 1, _largest(stage))
+    size, ours = run.size, run.ours
     return Row(
         title=f"Placing {size.pods:,} pods on {size.nodes:,} nodes",
         work=f"`power.place()`: {size.title}. Pods in the short form with `count`.",
         command="power.placement.place(nodes, pods, time_limit=30)",
         metrics=[
-            metric("time", "s", [call.seconds], at_most(30.0)),
-            metric("memory beside the input", "MiB", [beside_input / MIB], at_most(600)),
-            metric("gap", "%", [100 * call.result["gap"]], at_most(0.5)),
-            metric("pods left", "", [len(call.result["unplaced"])], at_most(0)),
+            metric("time", "s", [ours.seconds], at_most(30.0)),
+            metric(
+                "memory beside the input",
+                "MiB",
+                [ours.mebibytes - ours.loaded_mebibytes],
+                at_most(600),
+            ),
+            metric("gap", "%", [100 * ours.gap], at_most(0.5)),
+            metric("pods left", "", [ours.unplaced], at_most(0)),
         ],
         equal="the gap is against a lower bound that does not trust the solver.",
     )
 
 
 def place_on_tight_fleets(stage: Stage) -> Row:
-    nodes, pods = stage.size(1000, 50), stage.size(10_000, 500)
-    sizes = [Size(nodes, pods, pattern=pattern) for pattern in PATTERNS if pattern in TIGHT]
-    sizes.append(Size(nodes, pods, requested=0.88))
-    calls = [
-        stage.call(PLACE, placement_task(seed, size), LIBRARIES)
-        for size in sizes
-        for seed in stage.runs(2)
-    ]
+    large = _large(stage)
+    tight = [size for size in cases(large) if size.pattern in TIGHT or size.requested > 0.85]
+    ours = [fleet_run(stage, 0, size).ours for size in tight]
     return Row(
-        title=f"Placing {pods:,} pods on {nodes:,} nodes where something binds",
+        title=f"Placing {large.pods:,} pods on {large.nodes:,} nodes where something binds",
         work="Memory, pod slots, 88 % of the CPU, or a quarter of the shapes with node affinity.",
         command="power.placement.place(nodes, pods)",
         metrics=[
-            metric("time", "s", [call.seconds for call in calls], at_most(5.0)),
-            metric("memory, highest", "MiB", [c.peak_bytes / MIB for c in calls], at_most(300)),
-            metric("gap", "%", [100 * c.result["gap"] for c in calls], at_most(1.0, "worst")),
-            metric(
-                "pods left", "", [len(c.result["unplaced"]) for c in calls], at_most(0, "worst")
-            ),
+            metric("time", "s", [each.seconds for each in ours], at_most(5.0)),
+            metric("memory, highest", "MiB", [each.mebibytes for each in ours], at_most(300)),
+            metric("gap", "%", [100 * each.gap for each in ours], at_most(1.0, "worst")),
+            metric("pods left", "", [each.unplaced for each in ours], at_most(0, "worst")),
         ],
         equal="each gap is against a lower bound that does not trust the solver.",
     )
@@ -65,7 +67,7 @@ def place_on_tight_fleets(stage: Stage) -> Row:
 def prove_small_placements(stage: Stage) -> Row:
     """Fifty pods on ten nodes."""
     tasks = list(itertools.islice(_small_tasks(), stage.size(100, 4)))
-    calls = [stage.call(PLACE, task, LIBRARIES) for task in tasks]
+    calls = stage.calls(PLACE, {}, tasks, LIBRARIES)
     in_time = [call.result["proven"] and call.seconds <= MOST_SECONDS_FOR_A_PROOF for call in calls]
     return Row(
         title="Placing 50 pods on 10 nodes with a proof",
@@ -87,47 +89,80 @@ def _small_tasks() -> Iterator[Json]:
         yield placement_task(seed, size)
 
 
-def save_against_schedulers(stage: Stage) -> Row:
-    nodes, pods = stage.size(200, 30), stage.size(2000, 300)
-    plain, asleep = [], []
-    for types in (5, 10, 20):
-        for seed in stage.runs(3):
-            plain.append(_savings(stage, seed, Size(nodes, pods, types=types)))
-            sleeping = Size(nodes, pods, types=types, pattern="power_off")
-            asleep.append(_savings(stage, seed, sleeping))
+def place_on_many_fleets(stage: Stage) -> Row:
+    """Raw figures of every fleet are the row's details; placement_page.py makes a page of them."""
+    runs = _runs(stage)
+    ours = [run.ours for run in runs]
     return Row(
-        title=f"Added watts of {pods:,} pods on {nodes:,} nodes against schedulers",
-        work="Fleets of 5, 10 and 20 server types, half of the CPU requested.",
-        command="power.placement.place(nodes, pods, compare=[...])",
+        title="Placing on many kinds of fleets",
+        work=(
+            "Fleets of 10 to 10,000 nodes with ten pods for each node, one property varied at a "
+            "time. [Placement performance](placement-performance.md) shows each of them."
+        ),
+        command="power.placement.place(nodes, pods, strategy=…)",
         metrics=[
-            *_saved("", plain, at_least_percent=4.0),
-            *_saved(", nodes may sleep", asleep, at_least_percent=20.0),
+            metric("fleets", "", [len(runs)]),
+            metric("gap", "%", [100 * each.gap for each in ours]),
+            metric("pods left", "", [each.unplaced for each in ours]),
         ],
-        notes=["A scheduler that is near the lower bound leaves nothing to save."],
+        details=[run.as_json() for run in runs],
     )
 
 
-def _savings(stage: Stage, seed: int, size: Size) -> dict[str, float]:
-    """By how many per cent fewer watts are added than by each of the schedulers."""
-    task = placement_task(seed, size)
-    added = {}
-    for strategy in ("optimal", *PEERS):
-        watts = stage.call(PLACE, task | {"strategy": strategy}, LIBRARIES).result["watts"]
-        added[strategy] = watts["after"] - watts["before"]
-    return {peer: 100 * (1 - added["optimal"] / added[peer]) for peer in PEERS}
+def save_against_schedulers(stage: Stage) -> Row:
+    runs = _runs(stage)
+    awake = [run for run in runs if run.size.pattern != "power_off"]
+    asleep = [run for run in runs if run.size.pattern == "power_off"]
+    return Row(
+        title="Added watts against schedulers",
+        work=(
+            f"{len(runs)} fleets of 5 to 20 server types. Compared where the scheduler placed as "
+            "many pods."
+        ),
+        command="power.placement.place(nodes, pods, strategy=…)",
+        metrics=[
+            *_saved("", awake, at_least_percent=4.0),
+            *_saved(", nodes may sleep", asleep, at_least_percent=20.0),
+        ],
+        notes=[
+            "*Savable* is the most that any placement could save, by the lower bound. Where that "
+            "is below a target, no placer can reach the target."
+        ],
+    )
 
 
-def _saved(
-    where: str, savings: list[dict[str, float]], *, at_least_percent: float
-) -> Iterator[Metric]:
+def _largest(stage: Stage) -> Size:
+    return Size(stage.size(10_000, 40), stage.size(100_000, 400))
+
+
+def _large(stage: Stage) -> Size:
+    return Size(stage.size(1000, 50), stage.size(10_000, 500))
+
+
+def _runs(stage: Stage) -> list[FleetRun]:
+    """Every kind of fleet in two sizes, and one kind in all sizes."""
+    small, large = Size(stage.size(100, 20), stage.size(1000, 200)), _large(stage)
+    fleets = [(seed, size) for seed in stage.runs(2) for size in cases(small)]
+    fleets += [(0, size) for size in cases(large)]
+    fleets += [(seed, Size(10, 100)) for seed in stage.runs(3)]
+    fleets += [(1, _largest(stage))]
+    return [fleet_run(stage, seed, size) for seed, size in fleets]
+
+
+def _saved(where: str, runs: Sequence[FleetRun], *, at_least_percent: float) -> Iterator[Metric]:
     for peer in PEERS:
         target = at_least(at_least_percent, "worst") if peer in PEERS[:2] else None
-        yield metric(f"fewer than {peer}{where}", "%", [each[peer] for each in savings], target)
+        saved = [each for run in runs if (each := run.saved(peer)) is not None]
+        savable = [each for run in runs if (each := run.savable(peer)) is not None]
+        if saved:
+            yield metric(f"fewer than {peer}{where}", "%", saved, target)
+            yield metric(f"savable against {peer}{where}", "%", savable)
 
 
 BENCHES = [
     Bench("place-10000-nodes", place_a_hundred_thousand_pods),
     Bench("place-tight-fleets", place_on_tight_fleets),
     Bench("place-small-proven", prove_small_placements),
+    Bench("place-fleets", place_on_many_fleets),
     Bench("place-against-schedulers", save_against_schedulers),
 ]

@@ -109,7 +109,10 @@ class Peer:
 
 @dataclass(frozen=True)
 class Row:
-    """A bench's result; `equal` says how the answers were compared, `notes` what to know of it."""
+    """A bench's result; `equal` says how the answers were compared, `notes` what to know of it.
+
+    `details` are figures of which a page of its own is made.
+    """
 
     title: str
     work: str
@@ -118,6 +121,7 @@ class Row:
     peers: Sequence[Peer] = ()
     equal: str = ""
     notes: Sequence[str] = ()
+    details: Sequence[Json] = ()
 
     @property
     def strain(self) -> float:

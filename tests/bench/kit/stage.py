@@ -26,7 +26,7 @@ from bench.kit.rows import Json
 from support.playbook import COLLECTIONS, environment
 
 MIB = 2**20
-LONGEST_SECONDS = 900.0
+LONGEST_SECONDS = 400.0
 TESTS = Path(__file__).resolve().parents[2]
 SEARCHED = {"PYTHONPATH": f"{COLLECTIONS}{os.pathsep}{TESTS}"}
 Value = t.TypeVar("Value")
@@ -68,6 +68,7 @@ class Stage:
         self.smoke = smoke
         self.resources = resources
         self._shared: dict[str, t.Any] = {}
+        self._failed: dict[str, Exception] = {}
         self._numbers = itertools.count()
         self._started = time.monotonic()
 
@@ -94,9 +95,18 @@ class Stage:
         return Path(self.resources.enter_context(tempfile.TemporaryDirectory(prefix="wattwise-")))
 
     def shared(self, name: str, make: t.Callable[[Stage], Value]) -> Value:
-        """What several benches use, made by the first of them."""
+        """What several benches use, made by the first of them.
+
+        Where that failed it is not tried again: each of them would wait for minutes and fail alike.
+        """
+        if name in self._failed:
+            raise BenchError(f"there is no {name}, see above") from self._failed[name]
         if name not in self._shared:
-            self._shared[name] = make(self)
+            try:
+                self._shared[name] = make(self)
+            except Exception as error:
+                self._failed[name] = error
+                raise
         return t.cast("Value", self._shared[name])
 
     def command(
@@ -142,13 +152,26 @@ class Stage:
 
         `libraries` are imported before the call, because ours imports them only within it.
         """
+        [call] = self.calls(function, parameters, [{}], libraries)
+        return call
+
+    def calls(
+        self,
+        function: str,
+        parameters: Json,
+        variants: Sequence[Json],
+        libraries: Sequence[str] = (),
+    ) -> list[Call]:
+        """As `call`, one after the other with the parameters and each of the variants."""
         folder = self.folder()
-        (folder / "parameters.json").write_text(json.dumps(parameters), encoding="utf-8")
+        given = {"common": parameters, "variants": variants}
+        (folder / "parameters.json").write_text(json.dumps(given), encoding="utf-8")
         target = f"ansible_collections.wattwise.kube.plugins.module_utils.{function}"
         files = (str(folder / "parameters.json"), str(folder / "report.json"))
         command = [sys.executable, "-m", "bench.kit.call", target, *files, *libraries]
         self.command(command, folder)
-        return Call(**json.loads((folder / "report.json").read_text(encoding="utf-8")))
+        reports = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        return [Call(**report) for report in reports]
 
 
 def usages(report: Path) -> list[Json]:

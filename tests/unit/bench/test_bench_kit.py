@@ -5,36 +5,39 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from bench.__main__ import PAGE, RESULTS, SCALE_PAGE, benches
-from bench.kit import launcher, scale, store
+from bench.__main__ import DOCS, RESULTS, benches, main, pages
+from bench.kit import launcher, placement_page, scale, store
 from bench.kit.forwarder import Traffic
 from bench.kit.page import render
-from bench.kit.rows import Metric, Row, at_least, at_most, exactly, metric, ratio
-from bench.kit.stage import MIB, BenchError, open_stage, usages
+from bench.kit.placement_runs import FleetRun, Outcome, fleet_run
+from bench.kit.plot import Axis, Series, plot
+from bench.kit.rows import Bench, Metric, Row, at_least, at_most, exactly, metric, ratio
+from bench.kit.stage import MIB, BenchError, Stage, open_stage, usages
+from support.placement_fleets import Size
 
 
 def row(title: str, *metrics: Metric) -> Row:
     return Row(title=title, work="Some work.", command="do it", metrics=metrics)
 
 
-def test_the_page_is_made_from_the_results() -> None:
-    assert PAGE.exists() == RESULTS.exists()
-    if RESULTS.exists():
-        results = store.read(RESULTS)
-        assert PAGE.read_text(encoding="utf-8") == render(results)
-        assert SCALE_PAGE.read_text(encoding="utf-8") == scale.render(results)
+def test_the_pages_are_made_from_the_results() -> None:
+    for name, text in pages(store.read(DOCS / RESULTS)).items():
+        assert (DOCS / name).read_text(encoding="utf-8") == text
 
 
 def test_every_result_is_of_a_row_that_there_is() -> None:
     names = [item.name for item in benches()]
     assert len(set(names)) == len(names)
-    assert store.read(RESULTS).keys() <= set(names)
+    assert store.read(DOCS / RESULTS).keys() <= set(names)
 
 
 def test_a_run_replaces_its_own_row_and_keeps_the_others(tmp_path: Path) -> None:
@@ -141,3 +144,89 @@ def test_labs_are_made_once_and_go_at_the_end() -> None:
         assert stage.shared("lab", make) == stage.shared("lab", make) == "lab"
         assert events == ["made"]
     assert events == ["made", "gone"]
+
+
+def test_a_row_that_fails_is_told_at_the_end_and_loses_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_stage: Stage) -> Row:
+        raise BenchError("the lab is broken")
+
+    rows = [
+        Bench("first", fails),
+        Bench("second", lambda _stage: row("Second", metric("a", "", [1]))),
+    ]
+    monkeypatch.setattr("bench.__main__.benches", lambda: rows)
+    monkeypatch.setattr(signal, "signal", lambda *_arguments: None)
+    assert main(["--smoke"]) == 1
+    printed = capsys.readouterr()
+    assert "the lab is broken" in printed.err
+    assert "a: 1" in printed.out
+    assert printed.out.splitlines()[-1] == "not measured, see above: first"
+
+
+def test_what_could_not_be_made_is_not_tried_again() -> None:
+    tried: list[str] = []
+
+    def fails(_stage: Stage) -> str:
+        tried.append("once")
+        raise BenchError("no lab")
+
+    with open_stage(smoke=True) as stage:
+        for words in ("no lab", "there is no hall, see above"):
+            with pytest.raises(BenchError, match=words):
+                stage.shared("hall", fails)
+    assert tried == ["once"]
+
+
+def test_each_call_of_several_has_a_process_of_its_own() -> None:
+    nodes = [{"name": "n", "allocatable": {"cpu": "4", "pods": "9"}}]
+    variants = [{"pods": [{"name": name, "requests": {"cpu": "1"}}]} for name in ("a", "b")]
+    with open_stage(smoke=True) as stage:
+        calls = stage.calls("power.placement:place", {"nodes": nodes}, variants, ["numpy"])
+        assert [call.result["placements"][0]["pod"] for call in calls] == ["a", "b"]
+        with pytest.raises(BenchError, match="give one of snapshot"):
+            stage.calls("power.placement:place", {}, [{"pods": []}])
+
+
+def test_a_fleet_is_measured_with_every_strategy_and_once() -> None:
+    with open_stage(smoke=True) as stage:
+        run = fleet_run(stage, 1, Size(4, 8, types=3))
+        assert fleet_run(stage, 1, Size(4, 8, types=3)) is run
+    assert set(run.outcomes) == {"optimal", "greedy", "minimize_power", "peaks", "spread"}
+    assert run.least_added <= run.ours.added + 1e-3
+    assert FleetRun.from_json(run.as_json()) == run
+
+
+def fleet(seed: int, ours: Outcome, greedy: Outcome) -> FleetRun:
+    others = {"optimal": ours, "greedy": greedy, "minimize_power": greedy}
+    return FleetRun(Size(100, 1000), seed, 90.0, False, others)
+
+
+def test_savings_are_told_beside_what_could_be_saved_at_all() -> None:
+    ours = Outcome(95.0, 0, 0.05, 1.0, 1.0, 90.0, 60.0)
+    runs = [
+        fleet(0, ours, Outcome(100.0, 0, 0.1, 0.1, 0.1, 80.0, 60.0)),
+        fleet(1, ours, Outcome(93.0, 0, 0.1, 0.1, 0.1, 80.0, 60.0)),
+        fleet(2, ours, Outcome(50.0, 3, 0.1, 0.1, 0.1, 80.0, 60.0)),
+    ]
+    assert (runs[0].saved("greedy"), runs[0].savable("greedy")) == pytest.approx((5.0, 10.0))
+    assert runs[2].saved("greedy") is None and runs[0].saved("peaks") is None
+    made = placement_page.pages([run.as_json() for run in runs])
+    page = made.pop("placement-performance.md")
+    assert "below the target on 1 of 2 fleets; on 1 of these" in page
+    assert "| +5.3 % | +5.3 % | not measured | not measured |" in page
+    assert "| **pods left** |" in page
+    assert set(made) == set(re.findall(r"\((images/[\w-]+\.svg)\)", page))
+
+
+def test_a_plot_shows_points_where_the_axes_say() -> None:
+    axis = Axis("watts", {1.0: "1", 10.0: "10", 100.0: "100"}, logarithmic=True)
+    assert [axis.share(value) for value in (0.1, 1.0, 10.0, 100.0, 500.0)] == [0, 0, 0.5, 1, 1]
+    svg = ElementTree.fromstring(
+        plot("A < B", axis, Axis("", {0.0: "low", 2.0: "high"}), [Series("s", [(10.0, 1.0)])])
+    )
+    texts = [each.text for each in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "A < B" and {"watts", "low", "high", "100"} <= set(texts)
+    marks = [each.get("d", "") for each in svg.iter("{http://www.w3.org/2000/svg}path")]
+    assert marks[-1].startswith("M455.0 195.0")
