@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     ApiError,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Answer, Kube, Object, Query
 
 DURATION_SECONDS = 15
 # Of the duration: when it is renewed, and when a holder that cannot renew it stops.
@@ -39,11 +39,31 @@ class LeaseLost(WattwiseError):
     """The Lease could not be renewed: another run may hold it now."""
 
 
+class _Guarded(Kube):
+    """A client of a server that asks ``check`` before it changes anything."""
+
+    def __init__(self, kube: Kube, check: t.Callable[[], None]) -> None:
+        vars(self).update(vars(kube))
+        self._check = check
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: t.Any = None,
+        content_type: str | None = None,
+        query: Query | None = None,
+    ) -> Answer:
+        if method != "GET":
+            self._check()
+        return super().send(method, path, body, content_type, query)
+
+
 class Lease:
     """Context manager; inside it nobody else who asks for this Lease is inside.
 
-    ``wait_seconds`` is how long another holder is waited for. Whoever works inside calls ``check``
-    before each write. Raises LeaseHeld and ApiError.
+    ``wait_seconds`` is how long another holder is waited for. Whoever works inside writes through
+    ``guarded``, or calls ``check`` before each write. Raises LeaseHeld and ApiError.
     """
 
     def __init__(
@@ -90,6 +110,10 @@ class Lease:
             raise LeaseLost(
                 f"{self._title} was lost ({self._lost}), so nothing more was written; run again"
             )
+
+    def guarded(self) -> Kube:
+        """The same server, to which nothing is written once the Lease is lost (LeaseLost)."""
+        return _Guarded(self._kube, self.check)
 
     def renew(self) -> None:
         """Say that we are still there; the thread of the lock does it every few seconds."""

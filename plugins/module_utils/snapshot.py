@@ -32,7 +32,7 @@ WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
 _FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _RMD = "/apis/intel.com/v1alpha1"
 _DRA_PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-_TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 _PROTOTYPE_PLURALS = (
     "devicepools",
     "deviceclasses",
@@ -196,7 +196,7 @@ SOURCES: t.Mapping[str, Source] = {
     "device_objects": Source(
         (
             *(f"/apis/resource.k8s.io/v1/{plural}" for plural in _DRA_PLURALS),
-            *(f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in _TAINT_RULE_VERSIONS),
+            *(f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in TAINT_RULE_VERSIONS),
             *(f"/apis/devmgmtproto.k8s.io/v1alpha1/{plural}" for plural in _PROTOTYPE_PLURALS),
         ),
         trim_device_object,

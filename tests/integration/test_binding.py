@@ -15,13 +15,13 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from lab.process import wait_until
+from support.cluster_nodes import make_node, remove
 from support.playbook import run_playbook
 
 Json = dict[str, t.Any]
@@ -38,37 +38,6 @@ def nodes(kube: Kube, namespace: str) -> Iterator[list[str]]:
     yield names
     for name in names:
         remove(kube, f"/api/v1/nodes/{name}")
-
-
-def make_node(kube: Kube, name: str, namespace: str) -> None:
-    taint = {"key": "test", "value": namespace, "effect": "NoSchedule"}
-    resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"test": namespace}},
-        "spec": {"taints": [taint]},
-        "status": {"allocatable": resources, "capacity": resources},
-    }
-    kube.request("POST", "/api/v1/nodes", body)
-    wait_until(lambda: is_ready(kube, name), 30.0, f"node {name} to be ready")
-
-
-def is_ready(kube: Kube, name: str) -> bool:
-    """Ready, and without the taint that a new node bears until the controller has seen that."""
-    node = kube.get(f"/api/v1/nodes/{name}")
-    conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", [])}
-    keys = [taint["key"] for taint in node["spec"].get("taints", [])]
-    return conditions.get("Ready") == "True" and keys == ["test"]
-
-
-def remove(kube: Kube, path: str) -> None:
-    body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-    try:
-        kube.request("DELETE", path, body)
-    except ApiError as error:
-        if error.status != 404:
-            raise
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Ob
 # Namespace and name.
 Key = tuple[str, str]
 
-Action = t.Literal["created", "allocated", "repaired", "released", "pinned", "bound"]
+Action = t.Literal["created", "allocated", "repaired", "released", "pinned", "bound", "explained"]
 
 
 @dataclass(frozen=True)

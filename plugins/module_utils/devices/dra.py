@@ -117,7 +117,7 @@ class _Reader:
         if self._of("Pod"):
             read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
-            units, pods = units_of(demands, [str(claim) for claim in self._claims])
+            units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
         else:
             units = tuple(self._single_units())
             pods = ((),) * len(units)

@@ -90,10 +90,15 @@ def reservation_patch(
     return {"metadata": _version(claim), "status": status}
 
 
-def release_patch(claim: Given) -> Json:
-    """A merge patch of the status that takes devices and reservations away."""
+def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
+    """A merge patch of the status that takes these pods' reservations away.
+
+    With the last of the reservations the devices become free.
+    """
+    left = [consumer for consumer in consumers(claim) if consumer.get("uid") not in uids]
     gone = {"allocation": None, "reservedFor": None, "devices": None}
-    return {"metadata": _version(claim), "status": gone}
+    status = {"reservedFor": left} if left else gone
+    return {"metadata": _version(claim), "status": status}
 
 
 def _version(claim: Given) -> dict[str, str]:

@@ -20,7 +20,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.binding import (
     CURRENT_LOADS,
     Placement,
     bind_all,
-    refusal,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
@@ -36,11 +35,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     Kube,
     Object,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+    obstacle,
+    shortages,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Shape
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
     Occupancy,
     occupancies,
     read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+    POD_GROUP_LABEL,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     is_pending,
@@ -82,7 +88,21 @@ def hindrance(pod: Object, pods: Pods) -> str:
         for field in read_pod(pod, CURRENT_LOADS.assumption, frozenset()).shape.unsupported
         if field not in _UNDERSTOOD
     ]
+    unsupported += _rules_between_pods(pod)
     return f"unsupported: {', '.join(unsupported)}" if unsupported else ""
+
+
+def _rules_between_pods(pod: Object) -> t.Iterator[str]:
+    """What the pod demands about other pods, of which binding alone knows nothing."""
+    spec = pod["spec"]
+    for name in ("podAffinity", "podAntiAffinity"):
+        if ((spec.get("affinity") or {}).get(name) or {}).get(_REQUIRED):
+            yield f"spec.affinity.{name}.{_REQUIRED}"
+    spreading = spec.get("topologySpreadConstraints") or []
+    if any(item.get("whenUnsatisfiable") == "DoNotSchedule" for item in spreading):
+        yield "spec.topologySpreadConstraints with DoNotSchedule"
+    if POD_GROUP_LABEL in (pod["metadata"].get("labels") or {}):
+        yield f"the label {POD_GROUP_LABEL}"
 
 
 class Room:
@@ -98,21 +118,32 @@ class Room:
             )
             for node in nodes
         ]
-        self._by_shape: dict[Shape, frozenset[str]] = {}
+        self._by_shape: dict[Shape, dict[str, str]] = {}
         self._repulsion = Repulsion(running, {node.name: node.labels for node in self._nodes})
 
-    def nodes_for(self, key: Key) -> frozenset[str] | None:
-        """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
+    @property
+    def names(self) -> list[str]:
+        """The names of all nodes."""
+        return [node.name for node in self._nodes]
+
+    def why_not(self, key: Key) -> t.Mapping[str, str]:
+        """By the names of nodes that do not take the pod, why, in kube-scheduler's words.
+
+        Raises InvalidInput.
+        """
         pod = self._pods.by_key[key]
-        if pod["spec"].get("nodeName"):
-            return None
         closed = self._repulsion.nodes_closed_to(pod)
         shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
         if shape not in self._by_shape:
-            self._by_shape[shape] = frozenset(
-                node.name for node in self._nodes if refusal(shape, node) is None
-            )
+            reasons = {node.name: _reason(shape, node) for node in self._nodes}
+            self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
         return self._by_shape[shape]
+
+    def nodes_for(self, key: Key) -> frozenset[str] | None:
+        """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
+        if self._pods.by_key[key]["spec"].get("nodeName"):
+            return None
+        return frozenset(self.names).difference(self.why_not(key))
 
     def restrict(self, task: Task) -> Task:
         """The task with every unit on nodes that take each of its pods."""
@@ -127,13 +158,22 @@ class Room:
         return replace(task, instance=replace(task.instance, units=tuple(units)))
 
 
+def _reason(shape: Shape, node: Node) -> str:
+    return obstacle(shape.constraints, node) or ", ".join(shortages(shape.requests, node.free))
+
+
 @dataclass
 class Sent:
-    """What came of binding and pinning; ``refused`` are the pods that surely did not get there."""
+    """What came of binding and pinning.
+
+    ``refused`` are the pods that surely did not get there, and of them ``skipped`` those of which a
+    new look may tell more.
+    """
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     refused: list[Key] = field(default_factory=list)
+    skipped: list[Key] = field(default_factory=list)
 
     def refuse(self, key: Key, reason: str) -> None:
         """The pod is not on its node, and will not be."""
@@ -167,6 +207,7 @@ def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key
             sent.changes.append(Change("bound", "Pod", *key, after=after))
         elif outcome.fate == "skipped":
             sent.refuse(key, outcome.reason)
+            sent.skipped.append(key)
         elif outcome.fate == "failed":
             # An answer may be lost while the binding took effect, so the devices stay the pod's.
             sent.problems.append(Problem("Pod", *key, outcome.reason))

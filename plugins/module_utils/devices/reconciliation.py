@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import k8srm
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import describe
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
@@ -35,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Problem,
     View,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Allocation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
@@ -45,33 +46,47 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import (
+    availability_message,
+)
 
 
 class Api(t.NamedTuple):
-    """How objects of an API group are read as a task, and kept in a cluster."""
+    """How objects of an API group are read as a task, and kept in a cluster.
+
+    ``alone`` stands for an API whose resource versions do not keep two runs from giving the same
+    device: one run at a time is at work, by a Lease.
+    """
 
     read_task: t.Callable[[t.Sequence[Given], Options], Task]
     adapter: Adapter
+    alone: bool = False
 
 
 # By API group.
-APIS: dict[str, Api] = {}
+APIS: dict[str, Api] = {dra.GROUP: Api(dra.read, DraView, alone=True)}
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
     ArgumentSpec(
         {
-            "api_group": {"type": "str", "default": k8srm.GROUP, "choices": [k8srm.GROUP]},
+            "api_group": {"type": "str", "default": k8srm.GROUP, "choices": list(APIS)},
             "scheduler_name": {"type": "str", "default": "wattwise"},
             "gate": {"type": "str", "default": "wattwise.github.io/devices"},
             "device_power": {"type": "str"},
             "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
             "time_limit": {"type": "float", "default": 10.0},
             "seed": {"type": "int", "default": 0},
+            "lease_namespace": {"type": "str", "default": "kube-system"},
+            "lease_timeout": {"type": "float", "default": 60.0},
         }
     ),
 )
+
+LEASE = "wattwise-devices"
+_NO_DEVICES = "node(s) without the devices"
 
 # Each attempt begins anew because somebody else was quicker, so somebody else got on meanwhile.
 _ATTEMPTS = 8
@@ -116,6 +131,15 @@ class _Reconciliation:
         return APIS[self.options["api_group"]]
 
     def run(self) -> Result:
+        """The work, with nobody else at it where the API needs that."""
+        if not self._api.alone or self.context.check_mode:
+            return self._attempts()
+        namespace, timeout = self.options["lease_namespace"], self.options["lease_timeout"]
+        with Lease(self.kube, namespace, LEASE, timeout) as lease:
+            self.kube = lease.guarded()
+            return self._attempts()
+
+    def _attempts(self) -> Result:
         """Attempts, until one was not disturbed."""
         answer: Result = {}
         for attempt in range(_ATTEMPTS):
@@ -136,13 +160,17 @@ class _Reconciliation:
         nodes, pods = self._read_nodes(), self._read_pods()
         view.settle(pods)
         self._send(view, pods, view.placed())
-        task = self._task(view, nodes, pods)
+        room = Room(nodes, pods)
+        task = self._task(view, nodes, room)
         limits = Limits(self.options["time_limit"], self.options["seed"])
         allocation = STRATEGIES[self.options["strategy"]](task.instance, limits)
         answer = describe(task, allocation, Limits(self.options["time_limit"]))
         given = view.give(grants_of(task, allocation))
         self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
-        view.explain(reasons(answer))
+        refused = {
+            (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
+        }
+        view.explain({**refused, **reasons(answer, room)})
         self.changes += view.report.changes
         self.problems += view.report.problems
         self.problems += [
@@ -160,9 +188,9 @@ class _Reconciliation:
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         return Pods(by_key, self.options["scheduler_name"], self.options["gate"])
 
-    def _task(self, view: View, nodes: t.Sequence[Object], pods: Pods) -> Task:
+    def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]
-        task = Room(nodes, pods).restrict(self._api.read_task(objects, Options(report=True)))
+        task = room.restrict(self._api.read_task(objects, Options(report=True)))
         for finding in task.findings:
             self.context.warn(str(finding))
         return replace(
@@ -170,11 +198,16 @@ class _Reconciliation:
         )
 
     def _send(self, view: View, pods: Pods, nodes: t.Mapping[Key, str]) -> None:
-        """Bind or pin; where a node does not take a pod after all, its devices become free."""
+        """Bind or pin; where a node does not take a pod after all, its devices become free.
+
+        Pods of one attempt may be too many for a node, so another attempt looks for others.
+        """
         sent = send_to_nodes(self.kube, self.context, pods, nodes)
-        self.changes += sent.changes
-        self.problems += sent.problems
+        view.report.changes += sent.changes
+        view.report.problems += sent.problems
         view.take_back(sent.refused)
+        if not self.context.check_mode:
+            view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
 
     def _result(self, answer: Result) -> Result:
         shown = [change.as_dict() for change in self.changes]
@@ -211,23 +244,25 @@ def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
     return grants
 
 
-def reasons(answer: Result) -> dict[Key, str]:
+def reasons(answer: Result, room: Room) -> dict[Key, str]:
     """Why pods got no node, in one sentence for each: how many nodes lack what."""
-    lacking: dict[Key, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    lacking: dict[Key, dict[str, str]] = collections.defaultdict(dict)
     for result in answer["node_results"]:
         for pod in result.get("pods", ()):
-            lacking[pod["namespace"], pod["name"]][_lacking_on(result)] += 1
+            lacking[pod["namespace"], pod["name"]][result["NodeName"]] = _lacking_on(result)
     found: dict[Key, str] = {}
     for pod in answer["pods"]:
         key = pod["namespace"], pod["name"]
         if pod["node"] is not None:
             continue
-        counted = [f"{number} {reason}" for reason, number in sorted(lacking[key].items())]
-        found[key] = f"no node has the devices: {', '.join(counted)}"
-        if not counted:
-            found[key] = "no node that has the devices has room for the pod"
+        without_room = room.why_not(key)
+        counted = collections.Counter(
+            without_room.get(node) or lacking[key].get(node, _NO_DEVICES) for node in room.names
+        )
+        ordered = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+        found[key] = availability_message(ordered, len(room.names))
         if answer["outcome"] == "unknown":
-            found[key] += "; the time limit ended the search, give more time"
+            found[key] += " The time limit ended the search; give more time."
     return found
 
 

@@ -101,12 +101,12 @@ class _Group:
 
 
 def units_of(
-    demands: t.Sequence[PodDemand], names: t.Sequence[str]
+    demands: t.Sequence[PodDemand], names: t.Sequence[str], refusals: Refusals
 ) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
     """Units of pods; pods that share a claim are one unit, for it is on one node.
 
-    ``names`` are those of all claims by position; claims of no pod are in no unit. Raises
-    InvalidInput where pods that share a claim cannot be on one node.
+    ``names`` are those of all claims by position; claims of no pod are in no unit. Pods that share
+    a claim and cannot be on one node are refused, all of them. Raises InvalidInput.
     """
     group_of: dict[int, _Group] = {}
     for demand in demands:
@@ -119,10 +119,22 @@ def units_of(
             joined.pods = group.pods + joined.pods
         group_of.update(dict.fromkeys(joined.claims, joined))
     distinct = {id(group): group for group in group_of.values()}
-    groups = sorted(distinct.values(), key=lambda group: min(group.claims))
-    return tuple(_unit(group, names) for group in groups), tuple(
-        tuple((pod.given.namespace, pod.given.name) for pod in group.pods) for group in groups
-    )
+    units: list[Unit] = []
+    pods: list[tuple[tuple[str, str], ...]] = []
+    for group in sorted(distinct.values(), key=lambda group: min(group.claims)):
+        unit = _unit_or_refusal(group, names, refusals)
+        if unit is not None:
+            units.append(unit)
+            pods.append(tuple((pod.given.namespace, pod.given.name) for pod in group.pods))
+    return tuple(units), tuple(pods)
+
+
+def _unit_or_refusal(group: _Group, names: t.Sequence[str], refusals: Refusals) -> Unit | None:
+    def read(_pod: Given) -> Unit:
+        return _unit(group, names)
+
+    read_for_each = [refusals.read(pod.given, read) for pod in group.pods]
+    return read_for_each[0]
 
 
 def _unit(group: _Group, names: t.Sequence[str]) -> Unit:

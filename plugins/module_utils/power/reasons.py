@@ -74,7 +74,7 @@ class _Explainer:
         reasons = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
         return {
             "reasons": reasons,
-            "message": _message(reasons, len(self._instance.nodes)),
+            "message": availability_message(reasons, len(self._instance.nodes)),
             "fits_empty_fleet": None if shape.unsupported else self._fits_empty_fleet(shape),
         }
 
@@ -113,7 +113,8 @@ class _Explainer:
         )
 
 
-def _message(reasons: t.Mapping[str, int], nodes: int) -> str:
+def availability_message(reasons: t.Mapping[str, int], nodes: int) -> str:
+    """Why none of so many nodes takes a pod, as kube-scheduler words it."""
     if nodes == 0:
         return "no nodes available to schedule pods"
     listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())

@@ -134,6 +134,9 @@ def test_a_holder_whose_lease_was_taken_writes_nothing_more(kube: Kube, server: 
         first.renew()
         with pytest.raises(LeaseLost, match="somebody else took or deleted it"):
             first.check()
+        assert first.guarded().find("/lease") is not None
+        with pytest.raises(LeaseLost):
+            first.guarded().request("PUT", "/lease", {"metadata": {"resourceVersion": "99"}})
     assert server.holder == "other"
 
 

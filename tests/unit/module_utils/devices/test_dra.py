@@ -185,6 +185,14 @@ class TestNodes:
         with pytest.raises(InvalidInput, match=r"Pod default/b: it must run on n2, but shares"):
             run(*slices, ONE, *pods)
 
+    def test_such_pods_stop_no_others_where_refusals_are_told(self) -> None:
+        slices = resource_slice("n1", [dra_device("a"), dra_device("b")])
+        apart = [pod(name, "c", nodeName=node) for name, node in (("p", "n1"), ("q", "n2"))]
+        fine = resource_claim("fine", exactly("r", "gpu"))
+        result = run(slices, ONE, fine, *apart, pod("s", "fine"), on_error="report")
+        assert result["pods"] == [{"namespace": "default", "name": "s", "node": "n1"}]
+        assert [refusal["name"] for refusal in result["refused"]] == ["p", "q"]
+
     def test_pods_that_ended_or_ask_for_nothing_are_passed_over(self) -> None:
         ended = {**pod("ended", "c"), "status": {"phase": "Succeeded"}}
         strange = pod("strange", affinity={"nodeAffinity": "anywhere"})

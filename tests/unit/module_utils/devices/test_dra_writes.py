@@ -24,9 +24,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_writes i
     is_reserved_for,
     is_used_only_by,
     readiness,
-    release_patch,
     reservation_patch,
     room_for_consumers,
+    withdrawal_patch,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
     Findings,
@@ -150,12 +150,13 @@ class TestWrites:
         assert patch is not None and patch["metadata"]["finalizers"] == ["other", FINALIZER]
         assert finalizer_patch(claim(finalizers=[FINALIZER])) is None
 
-    def test_what_is_taken_back_is_taken_back_wholly(self) -> None:
-        assert release_patch(holding("c", "d0"))["status"] == {
-            "allocation": None,
-            "reservedFor": None,
-            "devices": None,
-        }
+    def test_devices_are_taken_back_with_the_last_reservation(self) -> None:
+        held = holding("c", "d0")
+        both = [{"resource": "pods", "name": name, "uid": name} for name in ("p", "q")]
+        held.manifest["status"]["reservedFor"] = both
+        assert withdrawal_patch(held, ["p"])["status"] == {"reservedFor": both[1:]}
+        nothing = {"allocation": None, "reservedFor": None, "devices": None}
+        assert withdrawal_patch(held, ["p", "q"])["status"] == nothing
 
 
 class TestBindingConditions:

@@ -1,0 +1,254 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods get devices of resource.k8s.io/v1, beside Kubernetes' own controller and scheduler."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import typing as t
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import Grant
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease, LeaseHeld
+from lab.process import wait_until
+from support.dra_checker import claim_names
+from support.dra_lab import DraLab
+
+Json = dict[str, t.Any]
+
+
+@pytest.fixture
+def dra(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[DraLab]:
+    """Two nodes with two devices each."""
+    found = DraLab(kube, kubeconfig, namespace)
+    try:
+        found.set_up([2, 2])
+        yield found
+    finally:
+        found.tear_down()
+
+
+@pytest.fixture
+def before_writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Takes what somebody else does once, between our decision and our first write."""
+
+    def arrange(act: Callable[[], object]) -> None:
+        give, acts = DraView.give, [act]
+
+        def late(view: DraView, grants: t.Sequence[Grant]) -> list[Grant]:
+            if acts:
+                acts.pop()()
+            return give(view, grants)
+
+        monkeypatch.setattr(DraView, "give", late)
+
+    return arrange
+
+
+def actions(result: Json) -> list[tuple[str, str]]:
+    return [(change["action"], change["kind"]) for change in result["changes"]]
+
+
+def unschedulable(dra: DraLab, pod: str) -> str:
+    conditions = dra.kube.get(f"{dra.pods_path}/{pod}")["status"].get("conditions", [])
+    [found] = [item for item in conditions if item["type"] == "PodScheduled"]
+    assert (found["status"], found["reason"]) == ("False", "Unschedulable")
+    return str(found["message"])
+
+
+def test_a_pod_with_a_claim_from_a_template_is_allocated_reserved_and_bound(dra: DraLab) -> None:
+    dra.add_pod("a")
+    first = dra.reconcile()
+    assert actions(first) == [("allocated", "ResourceClaim"), ("bound", "Pod")]
+    assert (first["changed"], first["errors"]) == (True, [])
+    assert dra.node_of("a") == dra.node(1)
+    assert dra.problems() == []
+    wait_until(
+        lambda: dra.kube.get(f"{dra.pods_path}/a")["status"]["phase"] == "Running", 30.0, "pod a"
+    )
+    before = dra.versions()
+    second = dra.reconcile()
+    assert (second["changed"], second["changes"], second["errors"]) == (False, [], [])
+    assert dra.versions() == before
+
+
+def test_check_mode_says_the_same_and_writes_nothing(dra: DraLab) -> None:
+    dra.add_claim("own")
+    dra.add_pod("a", "own")
+    dra.add_claim("five", 5)
+    dra.add_pod("b", "five")
+    before = dra.versions()
+    checked = dra.reconcile(check_mode=True)
+    assert dra.versions() == before
+    done = dra.reconcile()
+    assert checked["changes"] == done["changes"]
+    assert actions(done) == [
+        ("allocated", "ResourceClaim"),
+        ("bound", "Pod"),
+        ("explained", "Pod"),
+    ]
+
+
+def test_pods_that_share_a_claim_are_on_one_node_whenever_they_come(dra: DraLab) -> None:
+    dra.add_claim("shared")
+    dra.add_claim("other")
+    # The second node alone takes the first of them, so the others go there as well.
+    dra.add_pod("a", "shared", nodeSelector={"kubernetes.io/hostname": dra.node(2)})
+    dra.kube.request(
+        "PATCH",
+        f"/api/v1/nodes/{dra.node(2)}",
+        {"metadata": {"labels": {"kubernetes.io/hostname": dra.node(2)}}},
+        MERGE_CONTENT_TYPE,
+    )
+    dra.add_pod("b", "shared", "other")
+    dra.reconcile()
+    dra.add_pod("c", "shared")
+    dra.reconcile()
+    assert [dra.node_of(name) for name in "abc"] == [dra.node(2)] * 3
+    assert len(dra.claim("shared")["status"]["reservedFor"]) == 3
+    assert dra.problems() == []
+
+
+def test_pods_for_which_there_is_nothing_are_told_why(dra: DraLab) -> None:
+    for name in "abcde":
+        dra.add_pod(name)
+    dra.add_pod("lost", "missing")
+    dra.add_pod("large", cpu="64")
+    result = dra.reconcile()
+    assert dra.bound() == ["a", "b", "c", "d"]
+    [claim] = claim_names(dra.kube.get(f"{dra.pods_path}/e"))
+    assert f"2 {claim}: no available devices" in unschedulable(dra, "e")
+    assert "there is no ResourceClaim" in unschedulable(dra, "lost")
+    assert " Insufficient cpu" in unschedulable(dra, "large")
+    assert [error["name"] for error in result["errors"]] == ["lost"]
+    before = dra.versions()
+    assert dra.reconcile()["changed"] is False
+    assert dra.versions() == before
+    assert dra.problems() == []
+
+
+def test_a_device_of_a_pod_that_is_gone_is_for_the_next(dra: DraLab) -> None:
+    for name in "abcde":
+        dra.add_pod(name)
+    dra.reconcile()
+    dra.remove_pod("b")
+    dra.wait_for_free(3)
+    assert actions(dra.reconcile()) == [("allocated", "ResourceClaim"), ("bound", "Pod")]
+    assert dra.bound() == ["a", "c", "d", "e"]
+    assert dra.problems() == []
+
+
+@pytest.mark.parametrize("with_lease", [True, False])
+def test_runs_at_once_never_give_a_device_twice(
+    dra: DraLab, with_lease: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the Lease, what keeps them right is looking again after writing."""
+    api = reconciliation.APIS["resource.k8s.io"]._replace(alone=with_lease)
+    monkeypatch.setitem(reconciliation.APIS, "resource.k8s.io", api)
+    for number in range(8):
+        dra.add_pod(f"p{number}")
+    seeds = range(3)
+    with concurrent.futures.ThreadPoolExecutor(len(seeds)) as executor:
+        list(executor.map(lambda seed: dra.reconcile(seed=seed), seeds))
+    assert [problem for problem in dra.problems() if "bound" in problem] == []
+    dra.reconcile()
+    assert dra.problems() == []
+    assert len(dra.bound()) == 4
+
+
+def test_a_second_run_is_refused_while_another_holds_the_lease(dra: DraLab) -> None:
+    dra.add_claim("own")
+    dra.add_pod("a", "own")
+    before = dra.versions()
+    with (
+        Lease(dra.kube, dra.namespace, reconciliation.LEASE, 1.0) as lease,
+        pytest.raises(LeaseHeld, match=f"{lease.holder} holds the Lease"),
+    ):
+        dra.reconcile(lease_timeout=0.2)
+    assert dra.versions() == before
+    assert dra.reconcile(lease_timeout=0.2)["changed"]
+
+
+def test_a_device_that_somebody_else_took_meanwhile_is_given_back(
+    dra: DraLab, before_writing: Callable[[Callable[[], object]], None]
+) -> None:
+    """As kube-scheduler would: it knows nothing of our Lease."""
+    dra.add_claim("theirs")
+    dra.add_pod("a")
+    before_writing(lambda: dra.allocate("theirs", 1, "d0"))
+    result = dra.reconcile()
+    assert actions(result) == [
+        ("allocated", "ResourceClaim"),
+        ("released", "ResourceClaim"),
+        ("allocated", "ResourceClaim"),
+        ("bound", "Pod"),
+    ]
+    assert dra.devices("theirs") == [(dra.node(1), "d0")]
+    assert dra.problems() == []
+
+
+def test_a_claim_that_somebody_else_allocated_meanwhile_pins_its_pod(
+    dra: DraLab, before_writing: Callable[[Callable[[], object]], None]
+) -> None:
+    dra.add_claim("own")
+    dra.add_pod("a", "own")
+    before_writing(lambda: dra.allocate("own", 2, "d1"))
+    dra.reconcile()
+    assert dra.devices("own") == [(dra.node(2), "d1")]
+    assert dra.node_of("a") == dra.node(2)
+    assert dra.problems() == []
+
+
+def test_an_interrupted_run_is_finished_by_the_next(dra: DraLab) -> None:
+    """Of two pods that were reserved for but not bound, one no longer has room on its node."""
+    for name, cpu in (("a", "100m"), ("b", "3")):
+        dra.add_claim(name)
+        pod = dra.add_pod(name, name, cpu=cpu)
+        consumer = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
+        dra.allocate(name, 1, f"d{'ab'.index(name)}", reservedFor=[consumer])
+    dra.fill(1, cpu="3")
+    dra.reconcile()
+    assert (dra.node_of("a"), dra.node_of("b")) == (dra.node(1), dra.node(2))
+    assert dra.problems() == []
+
+
+def test_pods_that_fit_one_by_one_but_not_together_are_spread(dra: DraLab) -> None:
+    dra.add_pod("a", cpu="3")
+    dra.add_pod("b", cpu="3")
+    dra.reconcile()
+    assert sorted([str(dra.node_of("a")), str(dra.node_of("b"))]) == [dra.node(1), dra.node(2)]
+    assert dra.problems() == []
+
+
+def test_a_pod_with_demands_that_nobody_here_keeps_waits(dra: DraLab) -> None:
+    spreading = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {},
+    }
+    dra.add_pod("a", topologySpreadConstraints=[spreading])
+    dra.reconcile()
+    assert unschedulable(dra, "a") == (
+        "unsupported: spec.topologySpreadConstraints with DoNotSchedule"
+    )
+
+
+def test_pods_of_the_default_scheduler_are_left_to_it(dra: DraLab) -> None:
+    dra.add_pod("theirs", schedulerName="default-scheduler")
+    wait_until(lambda: dra.node_of("theirs") is not None, 30.0, "kube-scheduler")
+    for name in "abc":
+        dra.add_pod(name)
+    dra.add_pod("gated", schedulingGates=[{"name": "test.example/wait"}])
+    dra.reconcile()
+    assert dra.bound() == ["a", "b", "c", "theirs"]
+    assert dra.problems() == []

@@ -1,0 +1,41 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes of a test's own on a real API server: pods of others do not tolerate their taint."""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from lab.process import wait_until
+
+
+def make_node(kube: Kube, name: str, namespace: str) -> None:
+    taint = {"key": "test", "value": namespace, "effect": "NoSchedule"}
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"test": namespace}},
+        "spec": {"taints": [taint]},
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+    kube.request("POST", "/api/v1/nodes", body)
+    wait_until(lambda: is_ready(kube, name), 30.0, f"node {name} to be ready")
+
+
+def is_ready(kube: Kube, name: str) -> bool:
+    """Ready, and without the taint that a new node bears until the controller has seen that."""
+    node = kube.get(f"/api/v1/nodes/{name}")
+    conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", [])}
+    keys = [taint["key"] for taint in node["spec"].get("taints", [])]
+    return conditions.get("Ready") == "True" and keys == ["test"]
+
+
+def remove(kube: Kube, path: str) -> None:
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    try:
+        kube.request("DELETE", path, body)
+    except ApiError as error:
+        if error.status != 404:
+            raise

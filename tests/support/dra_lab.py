@@ -1,0 +1,189 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices, claims and pods of one test on a real API server that serves resource.k8s.io/v1."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import (
+    reconcile,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from lab.process import wait_until
+from support import dra_checker
+from support.cluster_nodes import make_node, remove
+from support.device_objects import DRA, dra_class, dra_device, exactly, manifest, resource_slice
+
+Json = dict[str, t.Any]
+ROOT = "/apis/resource.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class DraLab:
+    """A namespace, with nodes, a driver and a class of its name."""
+
+    kube: Kube
+    kubeconfig: str
+    namespace: str
+
+    @property
+    def driver(self) -> str:
+        return f"{self.namespace}.example.com"
+
+    @property
+    def claims_path(self) -> str:
+        return f"{ROOT}/namespaces/{self.namespace}/resourceclaims"
+
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def node(self, number: int) -> str:
+        return f"{self.namespace}-n{number}"
+
+    def set_up(self, devices_of_nodes: t.Sequence[int]) -> None:
+        """Nodes with so many devices each, the class, and a template for one device."""
+        for number, devices in enumerate(devices_of_nodes, 1):
+            make_node(self.kube, self.node(number), self.namespace)
+            names = [dra_device(f"d{index}") for index in range(devices)]
+            one = resource_slice(self.node(number), names, driver=self.driver)
+            self.kube.request("POST", f"{ROOT}/resourceslices", one)
+        of_driver = dra_class(self.namespace, f"device.driver == '{self.driver}'")
+        self.kube.request("POST", f"{ROOT}/deviceclasses", of_driver)
+        template = manifest(DRA, "ResourceClaimTemplate", "one", {"spec": self._spec(1)})
+        path = f"{ROOT}/namespaces/{self.namespace}/resourceclaimtemplates"
+        self.kube.request("POST", path, template)
+
+    def tear_down(self) -> None:
+        """Remove what is in no namespace."""
+        remove(self.kube, f"{ROOT}/deviceclasses/{self.namespace}")
+        for one in self.kube.list(f"{ROOT}/resourceslices"):
+            if one["spec"]["driver"] == self.driver:
+                remove(self.kube, f"{ROOT}/resourceslices/{one['metadata']['name']}")
+                remove(self.kube, f"/api/v1/nodes/{one['spec']['nodeName']}")
+
+    def _spec(self, count: int) -> Json:
+        return {"devices": {"requests": [exactly("r", self.namespace, count=count)]}}
+
+    def add_claim(self, name: str, count: int = 1) -> Json:
+        claim = manifest(DRA, "ResourceClaim", name, self._spec(count))
+        return self.kube.request("POST", self.claims_path, claim)
+
+    def add_pod(self, name: str, *claims: str, cpu: str = "100m", **spec: t.Any) -> Json:
+        """A pod with these claims, or with one from the template, that waits for this test."""
+        named = [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(claims)]
+        made = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+        container = {
+            "name": "main",
+            "image": "registry.example/none:1",
+            "resources": {
+                "requests": {"cpu": cpu},
+                "claims": [{"name": item["name"]} for item in named or made],
+            },
+        }
+        body = {
+            "schedulerName": self.namespace,
+            "containers": [container],
+            "resourceClaims": named or made,
+            "tolerations": [{"key": "test", "operator": "Exists"}],
+            **spec,
+        }
+        return self.kube.request("POST", self.pods_path, manifest("v1", "Pod", name, body))
+
+    def fill(self, node: int, cpu: str) -> None:
+        """Take CPU of a node, by a pod without claims."""
+        container = {
+            "name": "main",
+            "image": "registry.example/none:1",
+            "resources": {"requests": {"cpu": cpu}},
+        }
+        body = {
+            "containers": [container],
+            "nodeName": self.node(node),
+            "tolerations": [{"key": "test", "operator": "Exists"}],
+        }
+        self.kube.request("POST", self.pods_path, manifest("v1", "Pod", f"filler-{node}", body))
+
+    def remove_pod(self, name: str) -> None:
+        remove(self.kube, f"{self.pods_path}/{name}")
+
+    def node_of(self, pod: str) -> str | None:
+        found = self.kube.get(f"{self.pods_path}/{pod}")
+        return t.cast("str | None", found["spec"].get("nodeName"))
+
+    def claim(self, name: str) -> Json:
+        return self.kube.get(f"{self.claims_path}/{name}")
+
+    def devices(self, claim: str) -> list[tuple[str, str]]:
+        """Pool and device of each result of a claim."""
+        allocation = self.claim(claim).get("status", {}).get("allocation") or {}
+        results = allocation.get("devices", {}).get("results", [])
+        return [(one["pool"], one["device"]) for one in results]
+
+    def allocate(self, claim: str, node: int, device: str, **status: t.Any) -> None:
+        """What another allocator would write."""
+        result = {
+            "request": "r",
+            "driver": self.driver,
+            "pool": self.node(node),
+            "device": device,
+        }
+        field = {"key": "metadata.name", "operator": "In", "values": [self.node(node)]}
+        allocation = {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+        path = f"{self.claims_path}/{claim}"
+        finalizers = {"metadata": {"finalizers": [dra_checker.FINALIZER]}}
+        self.kube.request("PATCH", path, finalizers, MERGE_CONTENT_TYPE)
+        body = {"status": {"allocation": allocation, **status}}
+        self.kube.request("PATCH", f"{path}/status", body, MERGE_CONTENT_TYPE)
+
+    def reconcile(self, check_mode: bool = False, **options: t.Any) -> Json:
+        """A run for the pods of this test, with a Lease of its own."""
+        parameters = {
+            "kubeconfig": self.kubeconfig,
+            "api_group": "resource.k8s.io",
+            "scheduler_name": self.namespace,
+            "lease_namespace": self.namespace,
+            **options,
+        }
+        return reconcile(parameters, Context(check_mode=check_mode))
+
+    def versions(self) -> dict[str, str]:
+        """Resource versions of all claims and pods of the test."""
+        found = [*self.kube.list(self.claims_path), *self.kube.list(self.pods_path)]
+        return {
+            f"{one['kind']} {one['metadata']['name']}": one["metadata"]["resourceVersion"]
+            for one in found
+        }
+
+    def bound(self) -> list[str]:
+        """The names of the pods that have a node."""
+        pods = self.kube.list(self.pods_path)
+        return sorted(one["metadata"]["name"] for one in pods if one["spec"].get("nodeName"))
+
+    def problems(self) -> list[str]:
+        """What the independent checker finds."""
+        slices = [
+            one
+            for one in self.kube.list(f"{ROOT}/resourceslices")
+            if one["spec"]["driver"] == self.driver
+        ]
+        pods, claims = self.kube.list(self.pods_path), self.kube.list(self.claims_path)
+        return dra_checker.problems(slices, claims, pods)
+
+    def wait_for_free(self, count: int) -> None:
+        """Wait until Kubernetes' controller has taken all devices but so many from claims."""
+        wait_until(
+            lambda: len(dra_checker.holders(self.kube.list(self.claims_path))) == count,
+            30.0,
+            f"all but {count} devices of {self.namespace} to be free",
+        )
