@@ -33,7 +33,7 @@ FIRST_SCREENS: tuple[tuple[str, int, int, Scheme], ...] = (
     ("dark", 1280, 800, "dark"),
     ("phone", 360, 720, "light"),
 )
-SECTIONS = (("temperatures", 520), ("power_curves", 620), ("cache_ways", 620))
+SECTIONS = (("temperatures", 520), ("power_curves", 620), ("cache_ways", 620), ("devices", 760))
 
 
 def find() -> str | None:

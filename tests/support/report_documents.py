@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from support.report_shares import rmd_document
+from support.report_shares import device_objects, rmd_document
 
 Json = dict[str, t.Any]
 
@@ -32,7 +32,8 @@ class Case:
     """What the folder is like.
 
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
-    name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways.
+    name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways,
+    the first ``devices`` nodes devices.
     """
 
     nodes: int = 20
@@ -45,6 +46,7 @@ class Case:
     baseline: bool = True
     comparison: bool = True
     daemons: int = 0
+    devices: int = 0
     suffix: str = ""
 
 
@@ -79,6 +81,11 @@ def write(folder: Path, case: Case = STANDARD) -> Path:
     if case.daemons:
         names = [_name(node) for node in nodes[: case.daemons]]
         _write(folder, "rmd", rmd_document(names, case.suffix), READ_AGAIN)
+    if case.devices:
+        names = [_name(node) for node in nodes[: case.devices]]
+        objects = device_objects(names, case.suffix)
+        parts = {"cluster": {}, "nodes": nodes, "device_objects": objects}
+        _write(folder, "snapshot", parts, READ_AGAIN, "devices")
     return folder
 
 

@@ -68,10 +68,12 @@ def picture(
     ``steps`` are how many equal units are told apart.
     """
     height = _HEIGHT + (_FOOT if marks else 0)
-    shapes = [shape for part in parts for shape in _part(part)]
+    shapes = [shape for part in parts for shape in _box(part)]
     if steps > 1:
         lines = "".join(f"M{_short(units * UNIT * step / steps)} 0v18" for step in range(1, steps))
         shapes.append(element("path", d=lines, class_="cut"))
+    step = units / steps if steps else 0.0
+    shapes += [text for part in parts for text in _caption(part, step)]
     for mark in marks:
         begin, end = mark.first * UNIT, (mark.first + mark.size) * UNIT
         shapes.append(element("path", d=f"M{_short(begin + 1)} 21H{_short(end - 1)}"))
@@ -88,7 +90,7 @@ def picture(
     )
 
 
-def _part(part: Part) -> t.Iterator[Markup]:
+def _box(part: Part) -> t.Iterator[Markup]:
     x, width = part.first * UNIT, part.size * UNIT
     class_ = colour(part.letters[0]) if part.kind == "held" else part.kind
     left, wide = _short(x + 0.5), _short(width - 1)
@@ -98,11 +100,20 @@ def _part(part: Part) -> t.Iterator[Markup]:
             f"M{_short(x + place)} 17l8-16" for place in range(1, max(2, int(width) - 8), 5)
         )
         yield element("path", d=slashes)
+
+
+def _caption(part: Part, step: float) -> t.Iterator[Markup]:
+    """The letter or text of a part, in its middle but on no line between two units."""
     text = part.text
     if part.letters:
         text = part.letters[0] if len(part.letters) == 1 else f"{part.letters[0]}+"
-    if text and len(text) * _LETTER <= width:
-        yield _text(x + width / 2, 13.5, text, "on" if part.kind == "held" else None)
+    if not text or len(text) * _LETTER > part.size * UNIT:
+        return
+    middle = part.size / 2
+    if step:
+        middle = ((round(part.size / step) - 1) // 2 + 0.5) * step
+    x = (part.first + middle) * UNIT
+    yield _text(x, 13.5, text, "on" if part.kind == "held" else None)
 
 
 def _text(x: float, y: float, text: str, class_: str | None) -> Markup:

@@ -29,6 +29,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "bound_curves": ("bound/curves.json", "curves"),
     "baseline": ("baseline.json", "readings"),
     "rmd": ("rmd.json", "rmd"),
+    "devices": ("devices.json", "snapshot"),
 }
 
 
@@ -53,7 +54,8 @@ class Sources:
 
     ``snapshot`` to ``plan`` are of the last run. ``bindings`` and ``bound_…`` are of the last run
     that bound something; of ``bound_snapshot`` only names and nodes of pods are kept. ``baseline``
-    is what the BMCs said while another scheduler's choice ran, ``rmd`` what the RMD daemons hold.
+    is what the BMCs said while another scheduler's choice ran, ``rmd`` what the RMD daemons hold,
+    ``devices`` a snapshot with device objects.
     """
 
     snapshot: Document
@@ -67,7 +69,14 @@ class Sources:
     bound_curves: Document | None = None
     baseline: Document | None = None
     rmd: Document | None = None
+    devices: Document | None = None
     options: Options = field(default_factory=Options)
+
+    @property
+    def device_document(self) -> Document | None:
+        """The newest snapshot that has device objects."""
+        given = [one for one in (self.snapshot, self.devices) if (one or {}).get("device_objects")]
+        return max(given, key=lambda one: parse_time((one or {})["time"]), default=None)
 
     @property
     def time(self) -> str:
@@ -97,14 +106,17 @@ def read(folder: str, options: Options) -> Sources:
 
 
 def _read(name: str, path: str, kind: documents.DocumentKind) -> Document:
+    """A document, or of a large one what a report reads."""
     document = documents.load(path, kind)
-    if name != "bound_snapshot":
-        return document
-    pods = [
-        {
-            "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "name")},
-            "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
-        }
-        for pod in document.get("pods") or []
-    ]
-    return {"time": document["time"], "pods": pods}
+    if name == "bound_snapshot":
+        pods = [
+            {
+                "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "name")},
+                "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
+            }
+            for pod in document.get("pods") or []
+        ]
+        return {"time": document["time"], "pods": pods}
+    if name == "devices":
+        return {key: document.get(key) for key in ("time", "nodes", "device_objects")}
+    return document

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Section
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
     cache_ways,
+    devices,
     failing_endpoints,
     freshness,
     headline,
@@ -30,6 +31,7 @@ SECTIONS: tuple[Section, ...] = (
     power_curves.SECTION,
     placements.SECTION,
     cache_ways.SECTION,
+    devices.SECTION,
     prediction_error.SECTION,
     freshness.SECTION,
 )

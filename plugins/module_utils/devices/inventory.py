@@ -1,0 +1,373 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which node has which devices, and who holds them: for people, from the objects of either API.
+
+Devices that draw on the same counters are one thing that is divided, such as a GPU in partitions.
+Its scale is the counters that stand for one slice each (``memory-slice-0`` and so on), so that each
+partition has its place; without any it is the memory, or else what most of the devices draw on.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import (
+    dra_slices,
+    dra_status,
+    k8srm_pools,
+    k8srm_status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Findings,
+    Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Amounts,
+    Counter,
+    Device,
+    Node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import (
+    THOUSANDTHS,
+    quantity_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+
+# Of devices that several nodes reach.
+NETWORK = ""
+_NUMBERED = re.compile(r"(.*?)([0-9]+)")
+_FEWEST_SLICES = 2
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A claim that has devices, and the pods that it has them for."""
+
+    claim: str
+    pods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of something that is divided, held through the device of this name."""
+
+    device: str
+    holder: int
+    first: float
+    size: float
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Something that is divided into ``units``.
+
+    ``used`` and ``capacity`` are quantities of what is called ``amount``.
+    """
+
+    driver: str
+    pool: str
+    name: str
+    units: float
+    slices: bool
+    amount: str
+    used: str
+    capacity: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A device that is had wholly, by one holder, or by several that look on."""
+
+    driver: str
+    pool: str
+    name: str
+    holders: tuple[int, ...]
+    unusable: str = ""
+
+
+@dataclass
+class NodeDevices:
+    """The devices of one node."""
+
+    whole: list[Whole] = field(default_factory=list)
+    divided: list[Divided] = field(default_factory=list)
+
+
+@dataclass
+class Inventory:
+    """Devices by node, the holders that they name by position, and objects that say nothing."""
+
+    nodes: dict[str, NodeDevices] = field(default_factory=dict)
+    holders: list[Holder] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+class _Taken(t.NamedTuple):
+    holder: int
+    portions: Amounts
+
+
+def inventory(objects: t.Sequence[Given]) -> Inventory:
+    """What the objects say; those that cannot be read are among the problems."""
+    found = Inventory()
+    stock = _Stock(found)
+    by_kind: dict[str, list[Given]] = defaultdict(list)
+    for given in objects:
+        by_kind[given.kind].append(given)
+    nodes = tuple(
+        Node(given.name, given.manifest["metadata"].get("labels") or {})
+        for given in sorted(by_kind["Node"], key=lambda given: given.name)
+    )
+    stock.add_dra(nodes, by_kind)
+    stock.add_prototype(nodes, by_kind)
+    return found
+
+
+class _Stock:
+    def __init__(self, found: Inventory) -> None:
+        self._found = found
+
+    def add_dra(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
+        """ResourceSlices, with what ResourceClaims have of them."""
+        slices = dra_slices.Slices(Findings(), nodes)
+        try:
+            slices.read(by_kind.get("ResourceSlice", []))
+        except InvalidInput as error:
+            self._found.problems.append(str(error))
+            return
+        taken: dict[int, list[_Taken]] = defaultdict(list)
+        for given in by_kind.get("ResourceClaim", []):
+            users = (given.manifest.get("status") or {}).get("reservedFor") or []
+            pods = [user["name"] for user in users if user.get("resource") == "pods"]
+            self._note(taken, given, pods, lambda claim: dra_status.held_devices(claim, slices))
+        unusable = {place: one.unusable for place, one in enumerate(slices.published)}
+        self._sort(slices.devices, slices.counters, taken, unusable)
+
+    def add_prototype(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
+        """DevicePools, with what DeviceClaims have of them."""
+        pools = k8srm_pools.Pools(Findings(), frozenset(node.name for node in nodes))
+        for given in by_kind.get("DevicePool", []):
+            try:
+                pools.add(given)
+            except InvalidInput as error:
+                self._found.problems.append(str(error))
+        taken: dict[int, list[_Taken]] = defaultdict(list)
+        for kind in ("DeviceClaim", "DevicePrivilegedClaim"):
+            for given in by_kind.get(kind, []):
+                pods = (given.manifest.get("status") or {}).get("podNames") or []
+                self._note(
+                    taken,
+                    given,
+                    pods,
+                    lambda claim: k8srm_status.held_devices(claim, pools, taken.keys()),
+                )
+        self._sort(pools.devices, pools.counters, taken, {})
+
+    def _note(
+        self,
+        taken: dict[int, list[_Taken]],
+        given: Given,
+        pods: t.Sequence[str],
+        held_devices: t.Callable[[Given], t.Sequence[t.Any]],
+    ) -> None:
+        """Note what a claim has; who only looks on takes nothing."""
+        try:
+            held = [one for one in held_devices(given) if not one.admin]
+        except InvalidInput as error:
+            self._found.problems.append(str(error))
+            return
+        if held:
+            names = tuple(f"{given.namespace}/{name}" for name in pods)
+            self._found.holders.append(Holder(f"{given.namespace}/{given.name}", names))
+        for one in held:
+            taken[one.device].append(_Taken(len(self._found.holders) - 1, one.portions))
+
+    def _sort(
+        self,
+        devices: t.Sequence[Device],
+        counters: t.Sequence[Counter],
+        taken: t.Mapping[int, t.Sequence[_Taken]],
+        unusable: t.Mapping[int, str],
+    ) -> None:
+        families = _families(counters)
+        for group in _groups(devices, counters):
+            first = devices[group[0]]
+            node = self._node_of(first)
+            if first.consumes:
+                drawn = _divided_by_counters(group, devices, counters, families, taken)
+                node.divided.append(drawn)
+            elif first.shareable and first.capacities:
+                node.divided.append(_divided_by_portions(first, taken.get(group[0], ())))
+            else:
+                holders = tuple(one.holder for one in taken.get(group[0], ()))
+                why = unusable.get(group[0], "")
+                node.whole.append(Whole(first.driver, first.pool, first.name, holders, why))
+
+    def _node_of(self, device: Device) -> NodeDevices:
+        name = next(iter(device.nodes)) if len(device.nodes) == 1 else NETWORK
+        return self._found.nodes.setdefault(name, NodeDevices())
+
+
+def _groups(devices: t.Sequence[Device], counters: t.Sequence[Counter]) -> list[list[int]]:
+    """Positions of devices that draw on the same counters, directly or through others."""
+    leader = list(range(len(counters)))
+
+    def find(counter: int) -> int:
+        while leader[counter] != counter:
+            leader[counter] = leader[leader[counter]]
+            counter = leader[counter]
+        return counter
+
+    for device in devices:
+        for counter, _amount in device.consumes:
+            leader[find(counter)] = find(device.consumes[0][0])
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for place, device in enumerate(devices):
+        is_divided = bool(device.consumes)
+        key = ("counter", find(device.consumes[0][0])) if is_divided else ("device", place)
+        groups[key].append(place)
+    return list(groups.values())
+
+
+def _divided_by_counters(
+    group: t.Sequence[int],
+    devices: t.Sequence[Device],
+    counters: t.Sequence[Counter],
+    families: t.Mapping[int, t.Sequence[int]],
+    taken: t.Mapping[int, t.Sequence[_Taken]],
+) -> Divided:
+    first = devices[group[0]]
+    used: dict[int, int] = defaultdict(int)
+    drawing: dict[int, int] = defaultdict(int)
+    held: list[tuple[Device, int]] = []
+    for place in group:
+        for counter, amount in devices[place].consumes:
+            drawing[counter] += 1
+            used[counter] += amount if taken.get(place) else 0
+        held += [(devices[place], one.holder) for one in taken.get(place, ())[:1]]
+    scale = min(
+        drawing,
+        key=lambda counter: (
+            "memory" not in counters[counter].name or _is_slice(counters[counter]),
+            -drawing[counter],
+            counters[counter].name,
+        ),
+    )
+    slices = _slices(drawing.keys(), families)
+    capacity = counters[scale].capacity
+    parts = _parts_in_slices(held, slices, scale, capacity) if slices else _parts(held, scale)
+    return Divided(
+        first.driver,
+        first.pool,
+        _common_name([devices[place].name for place in group], counters[scale].counter_set),
+        units=len(slices) or capacity,
+        slices=bool(slices),
+        amount=counters[scale].name,
+        used=quantity_text(used[scale]),
+        capacity=quantity_text(capacity),
+        parts=tuple(parts),
+    )
+
+
+def _is_slice(counter: Counter) -> bool:
+    return counter.capacity == THOUSANDTHS and bool(_NUMBERED.fullmatch(counter.name))
+
+
+def _families(counters: t.Sequence[Counter]) -> dict[int, list[int]]:
+    """By slice, all slices whose names differ from its name in the number, in that order.
+
+    Slices that no device draws on are among them: they have their place, too.
+    """
+    families: dict[t.Hashable, list[tuple[int, int]]] = defaultdict(list)
+    for place, counter in enumerate(counters):
+        match = _NUMBERED.fullmatch(counter.name)
+        if match and _is_slice(counter):
+            family = (counter.driver, counter.pool, counter.counter_set, match[1])
+            families[family].append((int(match[2]), place))
+    ordered = [[place for _number, place in sorted(family)] for family in families.values()]
+    return {place: family for family in ordered for place in family}
+
+
+def _slices(drawn: t.Collection[int], families: t.Mapping[int, t.Sequence[int]]) -> dict[int, int]:
+    """Place by counter, of the largest family of slices that the devices draw on."""
+    used = [families[counter] for counter in drawn if counter in families]
+    largest = max(used, key=lambda family: (len(family), family[0]), default=())
+    if len(largest) < _FEWEST_SLICES:
+        return {}
+    return {counter: place for place, counter in enumerate(largest)}
+
+
+def _parts_in_slices(
+    held: t.Sequence[tuple[Device, int]], slices: t.Mapping[int, int], scale: int, capacity: int
+) -> t.Iterator[Part]:
+    """Where each held device lies; one that names no slice takes free ones by its amount."""
+    free = set(slices.values())
+    own: list[tuple[Device, int, list[int]]] = []
+    for device, holder in held:
+        places = sorted(
+            slices[counter] for counter, _amount in device.consumes if counter in slices
+        )
+        free.difference_update(places)
+        own.append((device, holder, places))
+    for device, holder, places in own:
+        if not places and capacity:
+            amount = dict(device.consumes).get(scale, 0)
+            places = sorted(free)[: round(len(slices) * amount / capacity)]
+            free.difference_update(places)
+        for first, size in _stretches(places):
+            yield Part(device.name, holder, first, size)
+
+
+def _stretches(places: t.Sequence[int]) -> t.Iterator[tuple[int, int]]:
+    begin = 0
+    for place in range(1, len(places) + 1):
+        if place == len(places) or places[place] != places[place - 1] + 1:
+            yield places[begin], place - begin
+            begin = place
+
+
+def _parts(held: t.Sequence[tuple[Device, int]], scale: int) -> t.Iterator[Part]:
+    """One after the other, as nothing says where they lie."""
+    first = 0
+    for device, holder in held:
+        size = dict(device.consumes).get(scale, 0)
+        yield Part(device.name, holder, first, size)
+        first += size
+
+
+def _divided_by_portions(device: Device, taken: t.Sequence[_Taken]) -> Divided:
+    """A device of which claims take portions of its capacity."""
+    amount = min(device.capacities, key=lambda name: ("memory" not in name, name))
+    capacity = device.capacities[amount].amount
+    parts: list[Part] = []
+    first = 0
+    for one in taken:
+        size = one.portions.get(amount, 0)
+        parts.append(Part(device.name, one.holder, first, size))
+        first += size
+    return Divided(
+        device.driver,
+        device.pool,
+        device.name,
+        units=capacity,
+        slices=False,
+        amount=amount,
+        used=quantity_text(first),
+        capacity=quantity_text(capacity),
+        parts=tuple(parts),
+    )
+
+
+def _common_name(names: t.Sequence[str], otherwise: str) -> str:
+    """What the names of a thing's devices begin with: ``gpu-0`` of ``gpu-0-mig-1g.5gb-0``."""
+    words = [name.split("-") for name in names]
+    common = words[0]
+    for other in words:
+        same = [left == right for left, right in zip(common, other)]
+        common = common[: same.index(False) if False in same else len(same)]
+    return "-".join(common) or otherwise or names[0]
