@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.native_output import (
+    kept_off_stdout,
+)
 
 # An optimum of an integer model is that of whole numbers, or of watts that are told to 1 mW.
 _ABSOLUTE_GAP = 5e-4
@@ -99,7 +102,8 @@ def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None
         time_limit=datetime.timedelta(seconds=max(limits.patience(), 0.001)), highs=options
     )
     prepared = mathopt.Model.from_model_proto(_proto(model))
-    result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)
+    with kept_off_stdout():
+        result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)
     return _solution(mathopt, result, limits)
 
 

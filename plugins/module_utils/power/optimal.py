@@ -42,6 +42,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import Solution, Terms
+from ansible_collections.wattwise.kube.plugins.module_utils.power.load_search import (
+    search_by_loads,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import (
@@ -96,6 +99,10 @@ def solve(problem: Problem, limits: Limits) -> Answer:
             other = _bound(bounds, best, relaxation, limits)
             bound = max(bound, other, key=lambda each: each.watts) if same_pods else other
     proven = is_proof(best, bound.watts)
+    if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
+        best, watts = search_by_loads(best, bound.watts, limits)
+        bound = bound._replace(watts=watts)
+        proven = is_proof(best, watts)
     if not proven:
         model = _whole_model(bounds, best, bound.prices, limits)
         if model is not None:
