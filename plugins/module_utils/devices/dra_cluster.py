@@ -133,15 +133,21 @@ class DraView:
         return True
 
     def _give_contested_back(self) -> None:
-        """An interrupted run may have left a claim whose devices somebody else has as well."""
+        """An interrupted run may have left a claim whose devices somebody else has as well.
+
+        Where pods run that use both, nothing can be taken back, and somebody must be told.
+        """
         contested = self._objects.contested()
+        waiting = {claim for pod in self._open() for claim in self._claims[pod]}
+        for claim in sorted(contested.keys() - waiting):
+            problem = Problem("ResourceClaim", *claim, contested[claim])
+            self.report.problems.append(problem)
         for pod in self._open():
             for claim in contested.keys() & set(self._claims[pod]):
-                if dra_writes.is_used_only_by(self._claim(claim), self._uids(self._given)):
-                    if allocation_of(self._claim(claim)):
-                        self._withdraw(claim, self._given, contested[claim])
-                else:
+                if not dra_writes.is_used_only_by(self._claim(claim), self._uids(self._given)):
                     self._refuse(pod, contested[claim])
+                elif allocation_of(self._claim(claim)):
+                    self._withdraw(claim, self._given, contested[claim])
 
     def _refuse(self, pod: Key, reason: str, waits: bool = False) -> None:
         """Leave a pod out; one that only waits is not called unschedulable."""

@@ -93,10 +93,11 @@ def reservation_patch(
 def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
     """A merge patch of the status that takes these pods' reservations away.
 
-    With the last of the reservations the devices become free.
+    With the last of the reservations the devices become free. What drivers said of them is dropped
+    by the API server; to write that is for drivers alone.
     """
     left = [consumer for consumer in consumers(claim) if consumer.get("uid") not in uids]
-    gone = {"allocation": None, "reservedFor": None, "devices": None}
+    gone = {"allocation": None, "reservedFor": None}
     status = {"reservedFor": left} if left else gone
     return {"metadata": _version(claim), "status": status}
 

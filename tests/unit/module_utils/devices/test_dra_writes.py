@@ -155,7 +155,7 @@ class TestWrites:
         both = [{"resource": "pods", "name": name, "uid": name} for name in ("p", "q")]
         held.manifest["status"]["reservedFor"] = both
         assert withdrawal_patch(held, ["p"])["status"] == {"reservedFor": both[1:]}
-        nothing = {"allocation": None, "reservedFor": None, "devices": None}
+        nothing = {"allocation": None, "reservedFor": None}
         assert withdrawal_patch(held, ["p", "q"])["status"] == nothing
 
 
