@@ -142,6 +142,8 @@ class Daemon:
             pool = pool_of(most, least, self.configuration.wire == "0.3")
         except AccountingError as error:
             raise Refusal(500, str(error), 400) from error
+        if pool == SHARED and (workload.mba_percentage or workload.mba_mbps):
+            raise Refusal(500, "MBA forbidden for shared group")
         try:
             masks, shrunk = self.ways.choose(Request(pool, most, least, caches))
         except Full as error:

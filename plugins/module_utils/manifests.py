@@ -17,7 +17,9 @@ Manifest = dict[str, t.Any]
 _PHASES: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),
-    frozenset({"ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}),
+    frozenset({"ServiceAccount", "Role", "ClusterRole"}),
+    # Whoever is no administrator may bind only what is there to be looked at.
+    frozenset({"RoleBinding", "ClusterRoleBinding"}),
     frozenset({"Secret", "ConfigMap"}),
 )
 

@@ -17,7 +17,7 @@ description:
     says for each what happened.
   - Objects are applied in an order that works. Namespaces come first, then
     CustomResourceDefinitions, which are waited for until they are established, then accounts and
-    roles, then Secrets and ConfigMaps, then the rest.
+    roles, then their bindings, then Secrets and ConfigMaps, then the rest.
   - One object that fails stops no other. The task then fails in the end, with the results of all.
   - Requests are repeated while the API server is away for a moment.
   - Can prune objects that an earlier run applied, and write status.
@@ -129,7 +129,8 @@ options:
     default: 0.3
   owner:
     description:
-      - Object that becomes the owner of all manifests, so that they go when it goes.
+      - Object that becomes the owner of all manifests, so that they go when it goes. One with a
+        namespace owns those in that namespace only.
     type: dict
     suboptions:
       api_version:

@@ -283,6 +283,8 @@ def test_v03_answers_in_its_own_form() -> None:
         ({"cache": cache(2, 2), "mba": {"mbps": 50}}, 400, "Please provide MBA in Percentage"),
         ({"cache": cache(2, 2), "mba": {"percentage": 101}}, 400, "range from 1 to 100"),
         ({"cache": cache(2, 1), "mba": {"percentage": 50}}, 400, "MBA only supported for Guarante"),
+        ({"cache": cache(0, 0), "mba": {"percentage": 50}}, 400, "MBA only supported for Guarante"),
+        ({"cache": cache(0, 0), "mba": {"percentage": 100}}, 500, "MBA forbidden for shared group"),
         ({"mba": {"percentage": 50}}, 400, "Need to provide both cache and mba"),
         ({"cache": cache(1, 2)}, 500, "Min cache value cannot be greater than max cache value"),
         ({"cache": {"max": 2}}, 400, "Need to provide both cache.* or none of them"),
@@ -301,6 +303,22 @@ def test_v03_without_bandwidth_or_plugin() -> None:
     assert b"This machine supports only cache and not MBA" in mba.content
     plugin = client.post(core_ids=["1"], plugins={"pstate": {"ratio": 1.5}})
     assert b"Trying to use module that is not loaded" in plugin.content
+
+
+def test_the_story_of_rmd_s_own_integration_test() -> None:
+    client = Client()
+    assert client.get("/v1/workloads") == []
+    client.made(task_ids=["5"], cache=cache(1, 1))
+    names = []
+    for most, least in ((1, 1), (2, 1), (0, 0)):
+        made = client.made(core_ids=["4-5"], cache=cache(most, least))
+        assert (made["status"], made["core_ids"], made["cache"]) == (
+            "Successful", ["4-5"], cache(most, least),
+        )  # fmt: skip
+        assert client.daemon.hardware.resctrl.groups[made["cos_name"]].cpus == {4, 5}
+        names.append(made["cos_name"])
+        assert client.ask("DELETE", f"/v1/workloads/{made['id']}").status == 200
+    assert names == ["4-5-guarantee", "4-5-besteffort", "shared"]
 
 
 def test_a_policy_overrides_what_is_given() -> None:

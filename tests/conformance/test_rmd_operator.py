@@ -91,6 +91,53 @@ def test_deviation_an_unknown_node_is_a_state_and_no_error_of_the_whole(
     assert states["example-node.com"]["response"] == "Success: 200"
 
 
+def test_the_state_is_that_of_the_workload_with_this_uuid(cluster: RmdCluster) -> None:
+    for number in (1, 2, 3):
+        nodes = [NODES[0]]
+        cluster.put(f"rmd-workload-{number}", coreIds=[f"{number}0"], cache=CACHE, nodes=nodes)
+    cluster.run()
+    [state] = cluster.status("rmd-workload-2")["workloadStates"].values()
+    [stored] = [
+        item for item in cluster.daemons[NODES[0]].workloads.values() if item.uuid[-1] == "2"
+    ]
+    assert (state["id"], state["cosName"]) == (stored.id, "20-guarantee")
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.x:xxxx", "127.0.0.1", ""])
+def test_deviation_an_address_that_is_none_is_named_and_stops_no_other(
+    cluster: RmdCluster, endpoint: str
+) -> None:
+    bad, good = NODES[:2]
+    cluster.put("rmd-workload-2", coreIds=["2"], cache=CACHE, nodes=[bad, good])
+    cluster.run(endpoints={**cluster.daemons.endpoints, bad: endpoint})
+    states = cluster.status("rmd-workload-2")["workloadStates"]
+    assert states[good]["response"] == "Success: 200"
+    assert states[bad]["response"].startswith("Failed: ")
+    assert "Failed to create new http" not in states[bad]["response"]
+
+
+# --- controller/node: what a node offers ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [None, "0", "4094"])
+def test_deviation_8_the_capacity_follows_the_daemon(
+    cluster: RmdCluster, before: str | None
+) -> None:
+    """Upstream keeps what is there, unless that is 0."""
+    cluster.ways = {} if before is None else {NODES[0]: before}
+    cluster.run()
+    # two caches with ten guaranteed ways each, less the two of a workload that no pod asked for
+    assert cluster.ways[NODES[0]] == "18"
+
+
+@pytest.mark.parametrize("before", ["0", "4094"])
+def test_a_daemon_that_is_away_offers_nothing(cluster: RmdCluster, before: str) -> None:
+    cluster.ways = {NODES[0]: before}
+    cluster.daemons.break_it(NODES[0], "rmd-dead")
+    cluster.run()
+    assert cluster.ways[NODES[0]] == "0"
+
+
 # --- rmd: requests, node states, addresses --------------------------------------------------------
 
 
@@ -172,6 +219,32 @@ def test_deviation_7_ways_are_counted_and_not_the_value_of_their_mask(
     assert sum(int(mask, 16) for mask in masks) == upstream
 
 
+@pytest.mark.parametrize(
+    ("status", "containers", "endpoint"),
+    [
+        ({"podIP": "127.0.0.1"}, [{"ports": [{"containerPort": 8081}]}], "http://127.0.0.1:8081"),
+        (
+            {"podIPs": [{"ip": "127.0.0.1"}]},
+            [{"ports": [{"containerPort": 8081}]}],
+            "http://127.0.0.1:8081",
+        ),
+        ({"podIP": "127.0.0.1"}, [], ""),
+        ({"podIP": "127.0.0.1"}, [{"ports": []}], ""),
+        ({}, [{"ports": [{"containerPort": 8081}]}], ""),
+    ],
+)
+def test_the_address_of_a_daemon(status: Object, containers: list[Object], endpoint: str) -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    pod = {
+        "metadata": {"name": "rmd-n"},
+        "spec": {"nodeName": "n", "containers": containers},
+        "status": {**status, **ready},
+    }
+    found = daemons_of([{"metadata": {"name": "n"}}], [pod], {})["n"]
+    assert found.endpoint == endpoint
+    assert ("no address or no port" in found.problem) is not bool(endpoint)
+
+
 @pytest.mark.parametrize(("port", "scheme"), [(8443, "https"), (8081, "http"), (8080, "http")])
 def test_the_port_says_whether_a_daemon_speaks_tls(port: int, scheme: str) -> None:
     pod = {
@@ -190,17 +263,21 @@ def test_the_port_says_whether_a_daemon_speaks_tls(port: int, scheme: str) -> No
 # --- v0.3 -----------------------------------------------------------------------------------------
 
 
+TWO_SOCKETS = ["0-23,48-71", "24-47,72-95"]
+
+
 @pytest.mark.parametrize(
-    ("spec", "core_ids"),
+    ("lists", "spec", "core_ids"),
     [
-        ({}, "0-95"),
-        ({"coreIds": ["0", "1"]}, "0-95"),
-        ({"reservedCoreIds": ["0-9"]}, "10-95"),
-        ({"reservedCoreIds": ["1-2", "4-7"]}, "0,3,8-95"),
+        (TWO_SOCKETS, {}, "0-95"),
+        (TWO_SOCKETS, {"coreIds": ["0", "1"]}, "0-95"),
+        (TWO_SOCKETS, {"reservedCoreIds": ["0-9"]}, "10-95"),
+        (TWO_SOCKETS, {"reservedCoreIds": ["1-2", "4-7"]}, "0,3,8-95"),
+        (["0-10", "11-20"], {}, "0-20"),
+        (["0-9,21-29", "10-19,30-39"], {}, "0-19,21-39"),
     ],
 )
-def test_all_cores(spec: Object, core_ids: str) -> None:
-    lists = ["0-23,48-71", "24-47,72-95"]
+def test_all_cores(lists: list[str], spec: Object, core_ids: str) -> None:
     infos = {str(n): {"cache_id": n, "share_cpu_list": text} for n, text in enumerate(lists)}
     cpus = frozenset[int]().union(*(cache.cpus for cache in caches_of({"Caches": infos})))
     given = {"allCores": True, "rdt": {"cache": CACHE}, **spec}

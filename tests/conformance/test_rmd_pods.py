@@ -137,6 +137,9 @@ def test_a_pod_that_asks_for_none_is_left_alone() -> None:
     assert not asks_for_ways(asking(ways="0"))
     assert asks_for_ways(asking())
     assert workloads_of_pod(pod(), {"nginx1": [0]}) == ([], [])
+    other = pod()
+    other["spec"]["containers"][0]["resources"]["limits"]["intel.com/qat_generic"] = "3"
+    assert not asks_for_ways(other)
 
 
 def separated() -> Object:

@@ -16,11 +16,15 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from lab import inventory, rmd, workload
 from lab.api import Api
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
+from lab.process import wait_until
+from support.asking_pods import MERGE, Pods
 from support.lab import RunningLab
+from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import PlaybookRun, run_playbook
 from support.recording_proxy import Proxy, Right, recording_proxy
 
@@ -28,12 +32,14 @@ Json = dict[str, t.Any]
 
 RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac"
 RMD_SAMPLE = RBAC.parents[1] / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
 # Right → why it is given although nothing here uses it.
 UNUSED = {
     Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
     Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many objects are listed, a few are got",
     Right("", "nodes", "list"): "of role placement: many nodes are listed, a few are got",
+    Right("intel.com", "rmdworkloads", "list"): "many are listed, a few are got",
 }
 
 
@@ -46,12 +52,12 @@ class Account:
     kubeconfig: Path
     folder: Path
 
-    def may(self, role: str, without: Right | None = None) -> set[tuple[Right, ...]]:
-        """Give it the rights of a role and no other; return them as alternatives, by API group."""
+    def may(self, *roles: str, without: Right | None = None) -> set[tuple[Right, ...]]:
+        """Give it the rights of roles and no other; return them as alternatives, by API group."""
         for path in RBAC.glob("*.yaml"):
             if path.stem != "account":
                 self._manifests(read(path), "absent")
-        manifests = read(RBAC / f"{role}.yaml")
+        manifests = [manifest for role in roles for manifest in read(RBAC / f"{role}.yaml")]
         for manifest in manifests:
             if without is not None and "rules" in manifest:
                 manifest["rules"] = [rule for rule in manifest["rules"] if not has(rule, without)]
@@ -173,10 +179,118 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
     assert run.returncode == 0, run.output
     assert_exactly(account, granted, used | account.proxy.used)
 
+    give_rights_to_an_agent(whole_lab)
     granted = account.may("teardown")
     run = account.play("wattwise.kube.teardown", "-e", f"teardown_everything_of={CLUSTER}")
     assert run.returncode == 0, run.output
     assert_exactly(account, granted, set(account.proxy.used))
+
+
+def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
+    account: Account, whole_lab: RunningLab
+) -> None:
+    kube = Kube.connect({"kubeconfig": whole_lab.kubeconfig})
+    files = sorted((RBAC.parents[1] / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
+    apply({"kubeconfig": whole_lab.kubeconfig, "src": list(map(str, files)), "wait": True})
+    with daemons_of_default(kube):
+        node = sorted(item["metadata"]["name"] for item in kube.list("/api/v1/nodes"))[0]
+        named: Json = {"rmd_labelled_nodes": [node], "rmd_deployment": "pods"}
+        other: Json = {"rmd_layouts": [{"name": "other", "ways": 11}]}
+        ends_pods = {"rmd_agent_image": "agent:1", "rmd_terminate_refused_pods": True}
+        used: set[Right] = set()
+        granted = account.may("rmd")
+        install(account, used, **named)
+        # Whoever gives the agent its rights must have them.
+        account.may("rmd", "rmd_agent_installation", "rmd_node_agent")
+        install(account, used, **other, **ends_pods)
+        [manifest] = [item for item in read(RBAC / "rmd_node_agent.yaml") if "rules" in item]
+        assert kube.get(f"{CLUSTER_ROLES}/rmd-node-agent")["rules"] == manifest["rules"]
+        granted |= account.may("rmd_agent_installation")
+        account.may("rmd")
+        install(account, used, **named)
+        assert_exactly(account, granted, used)
+
+    namespace = "wattwise-rights"
+    with a_namespace(kube, namespace):
+        pods = Pods(kube, whole_lab.kubeconfig, namespace)
+        granted = account.may("rmd_node_agent")
+        used = set()
+        refused, ended = pods.add("refused"), pods.add("ended")
+        for uid in (refused, ended):
+            folder = f"sys/fs/cgroup/kubepods/pod{uid}/{CONTAINER_ID}"
+            write_cpus(account.folder / "host", folder, "2-3")
+        look(account, used, pods)
+        pods.answer("rmd-workload-refused", "Fail: Not enough cache left on cache_id 0")
+        pods.end("ended", "Succeeded")
+        look(account, used, pods)
+        assert_exactly(account, granted, used)
+        assert {each["metadata"]["name"] for each in kube.list(pods.workloads)} <= {
+            "rmd-workload-refused"
+        }
+
+
+def give_rights_to_an_agent(lab: RunningLab) -> None:
+    """As role rmd does; playbook teardown takes them back."""
+    group, metadata = "rbac.authorization.k8s.io", {"name": "rmd-node-agent"}
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "rmd-node-agent"}
+    manifests: list[Json] = [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": []},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+        },
+    ]
+    apply({"kubeconfig": lab.kubeconfig, "manifests": manifests})
+
+
+def install(account: Account, used: set[Right], **given: t.Any) -> None:
+    """Role rmd in the namespace default, to which docs/rbac gives its rights; adds to `used`."""
+    variables = {"rmd_node_labels": {"wattwise.github.io/rights": "true"}, "rmd_prune_max": 1.0}
+    arguments = ("--tags", "rmd_daemons", "-e", json.dumps({**variables, **given}))
+    run = account.play("wattwise.kube.rmd", *arguments)
+    assert run.returncode == 0, run.output
+    used |= account.proxy.used
+
+
+def look(account: Account, used: set[Right], pods: Pods) -> None:
+    """One look of the node agent, which ends pods that were refused."""
+    variables = {
+        "rmd_node_agent_hosts": "localhost",
+        "rmd_node_name": pods.node,
+        "rmd_node_root": str(account.folder / "host"),
+        "rmd_terminate_refused_pods": True,
+    }
+    run = account.play("wattwise.kube.rmd_node_agent", "-e", json.dumps(variables))
+    assert run.returncode == 0, run.output
+    used |= account.proxy.used
+
+
+@contextlib.contextmanager
+def daemons_of_default(kube: Kube) -> Iterator[None]:
+    """Let role rmd work there, and take away what it leaves."""
+    yield
+    for path in (
+        "/api/v1/namespaces/default/configmaps/wattwise-rmd",  # owns the rest
+        f"{CLUSTER_ROLES}/rmd-node-agent",
+        f"{CLUSTER_ROLES.replace('roles', 'rolebindings')}/rmd-node-agent",
+    ):
+        kube.request("DELETE", path)
+    for node in kube.list("/api/v1/nodes", {"labelSelector": "wattwise.github.io/rmd"}):
+        labels = {"wattwise.github.io/rmd": None, "wattwise.github.io/rights": None}
+        body = {"metadata": {"labels": {**labels, "rmd-node": None}}}
+        kube.request("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body, MERGE)
+
+
+@contextlib.contextmanager
+def a_namespace(kube: Kube, name: str) -> Iterator[None]:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    kube.request("POST", "/api/v1/namespaces", body)
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    wait_until(lambda: kube.find(account) is not None, 30.0, "the account that pods need")
+    yield
+    kube.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @contextlib.contextmanager

@@ -106,6 +106,18 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"coreIds": ["0"], "rdt": {"cache": CACHE, "mba": {"percentage": 101}}},
         "spec.rdt.mba.percentage",
     ),
+    "bandwidth in two units": (
+        {"coreIds": ["0"], "rdt": {"cache": CACHE, "mba": {"percentage": 50, "mbps": 50}}},
+        "give percentage or mbps, not both",
+    ),
+    "bandwidth with best effort": (
+        {"coreIds": ["0"], "rdt": {"cache": {"max": 2, "min": 1}, "mba": {"percentage": 50}}},
+        "rdt.mba goes with guaranteed ways only",
+    ),
+    "bandwidth with the shared ways of v0.1.1": (
+        {"coreIds": ["0"], "cache": {"max": 0, "min": 0}, "rdt": {"mba": {"percentage": 50}}},
+        "rdt.mba goes with guaranteed ways only",
+    ),
     "a misspelled field": ({"coreIds": ["0"], "cahce": CACHE}, "cahce"),
 }
 

@@ -6,27 +6,23 @@
 from __future__ import annotations
 
 import json
-import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
-    CONDITION,
     configure_pods,
     read_pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 from lab.process import wait_until
-from support.node_trees import write_cpus
+from support.asking_pods import Object, Pods
+from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import run_playbook
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "roles" / "crds" / "files"
-Object = dict[str, t.Any]
 POOL_IS_USED_UP = "Fail: Not enough cache left on cache_id 0"
 
 
@@ -35,97 +31,6 @@ def definitions(kubeconfig: str) -> None:
     """The definition, established; it belongs to the whole lab and stays."""
     files = [str(DEFINITIONS / "intel.com_rmdworkloads.yaml")]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
-
-
-class Pods:
-    """Pods in a namespace of their own, on a node that does not exist, as kubelet reports them."""
-
-    def __init__(self, kube: Kube, kubeconfig: str, namespace: str) -> None:
-        self.kube, self.kubeconfig, self.namespace = kube, kubeconfig, namespace
-        self.node = f"node-of-{namespace}"
-        self.pods = f"/api/v1/namespaces/{namespace}/pods"
-        self.workloads = f"/apis/intel.com/v1alpha1/namespaces/{namespace}/rmdworkloads"
-
-    def add(self, name: str, **annotations: str) -> str:
-        """A running pod with a container nginx1 of two CPUs and two ways; returns its UID."""
-        resources = {"cpu": "2", "memory": "64Mi", CACHE_WAYS: "2"}
-        container = {
-            "name": "nginx1",
-            "image": "nginx",
-            "resources": {"requests": resources, "limits": resources},
-        }
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": {"nodeName": self.node, "containers": [container]},
-        }
-        created = self.kube.request("POST", self.pods, pod)
-        status = {"phase": "Running", "containerStatuses": [_container_status()]}
-        body = {"status": status}
-        self.kube.request("PATCH", f"{self.pods}/{name}/status", body, MERGE)
-        uid: str = created["metadata"]["uid"]
-        return uid
-
-    def annotate(self, name: str, **annotations: str) -> None:
-        body = {"metadata": {"annotations": annotations}}
-        self.kube.request("PATCH", f"{self.pods}/{name}", body, MERGE)
-
-    def configure(
-        self, cpus: t.Mapping[str, list[int]], check: bool = False, **parameters: t.Any
-    ) -> Object:
-        cpusets = [
-            {"pod_uid": uid, "container": "nginx1", "cpus": given} for uid, given in cpus.items()
-        ]
-        asked = {"kubeconfig": self.kubeconfig, "node_names": [self.node], "cpusets": cpusets}
-        return configure_pods({**asked, **parameters}, Context(check_mode=check))
-
-    def answer(self, workload: str, response: str) -> None:
-        """As role rmd_workloads writes what the daemon said."""
-        generation = self.kube.get(f"{self.workloads}/{workload}")["metadata"]["generation"]
-        states = {self.node: {"response": response}}
-        body = {"status": {"observedGeneration": generation, "workloadStates": states}}
-        self.kube.request("PATCH", f"{self.workloads}/{workload}/status", body, MERGE)
-
-    def end(self, name: str, phase: str) -> None:
-        """As kubelet reports a pod whose containers have ended."""
-        self.kube.request(
-            "PATCH", f"{self.pods}/{name}/status", {"status": {"phase": phase}}, MERGE
-        )
-
-    def condition(self, name: str) -> Object | None:
-        conditions = self.kube.get(f"{self.pods}/{name}")["status"].get("conditions") or []
-        return next((each for each in conditions if each["type"] == CONDITION), None)
-
-    def events(self, name: str) -> list[tuple[str, str]]:
-        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-        return [
-            (each["reason"], each["note"])
-            for each in self.kube.list(path)
-            if each["regarding"]["name"] == name and each["reason"].startswith("CacheWays")
-        ]
-
-    def spec(self, workload: str) -> Object:
-        spec: Object = self.kube.get(f"{self.workloads}/{workload}")["spec"]
-        return spec
-
-    def names(self) -> list[str]:
-        return [each["metadata"]["name"] for each in self.kube.list(self.pods)]
-
-
-MERGE = "application/merge-patch+json"
-
-
-def _container_status() -> Object:
-    return {
-        "name": "nginx1",
-        "containerID": "containerd://" + "0" * 64,
-        "image": "nginx",
-        "imageID": "",
-        "ready": True,
-        "restartCount": 0,
-        "state": {"running": {}},
-    }
 
 
 @pytest.fixture
@@ -139,7 +44,7 @@ def test_the_pods_that_ask_are_listed_with_what_their_node_needs(pods: Pods) -> 
     [pod] = read["pods"][pods.node]
     assert pod["metadata"] == {"name": "pod-1", "namespace": pods.namespace, "uid": uid}
     assert pod["status"]["qosClass"] == "Guaranteed"
-    assert pod["status"]["containerStatuses"][0]["containerID"].endswith("0" * 64)
+    assert pod["status"]["containerStatuses"][0]["containerID"].endswith(CONTAINER_ID)
 
 
 def test_a_pod_gets_a_workload_that_follows_annotations_and_cpus(pods: Pods) -> None:
@@ -162,7 +67,7 @@ def test_a_pod_gets_a_workload_that_follows_annotations_and_cpus(pods: Pods) -> 
 
 def test_the_playbook_does_it_all_for_a_node(pods: Pods, tmp_path: Path) -> None:
     uid = pods.add("pod-1", nginx1_policy="gold")
-    container = f"sys/fs/cgroup/kubepods/pod{uid}/{'0' * 64}"
+    container = f"sys/fs/cgroup/kubepods/pod{uid}/{CONTAINER_ID}"
     write_cpus(tmp_path / "host", container, "4-5")
     variables = {
         "wattwise_kubeconfig": pods.kubeconfig,
@@ -195,6 +100,26 @@ def test_the_workload_goes_with_the_pod(pods: Pods) -> None:
     pods.configure({uid: [2, 3]})
     [owner] = pods.kube.list(pods.workloads)[0]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Pod", uid, True)
+
+
+def test_a_pod_that_does_not_run_yet_waits(pods: Pods) -> None:
+    uid = pods.add("pod-1")
+    pods.end("pod-1", "Pending")
+    assert pods.configure({uid: [2, 3]})["workloads"] == []
+
+
+def test_each_node_is_served_by_a_run_of_its_own_and_none_waits_for_another(
+    pods: Pods, kube: Kube, kubeconfig: str
+) -> None:
+    other = Pods(kube, kubeconfig, pods.namespace)
+    other.node = f"other-{pods.node}"
+    first, second = pods.add("pod-1"), other.add("pod-2")
+    cpus = {first: [2, 3], second: [2, 3]}
+    for node, name in ((other, "rmd-workload-pod-2"), (pods, "rmd-workload-pod-1")):
+        [applied] = node.configure(cpus)["workloads"]
+        assert (applied["name"], applied["action"]) == (name, "created")
+    locks = f"/apis/coordination.k8s.io/v1/namespaces/{pods.namespace}/leases"
+    assert kube.list(locks) == []
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

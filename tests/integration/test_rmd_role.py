@@ -15,6 +15,9 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from lab.process import wait_until
+from lab.rmd.daemon import Daemon
+from lab.rmd.host import Configuration, Host
 from support.playbook import PlaybookRun, run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +71,42 @@ class Rmd:
         path = f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets"
         return sorted(item["metadata"]["name"] for item in self.kube.list(path))
 
+    def environment(self, pod_spec: Object) -> dict[str, str]:
+        """What makes a daemon start anew when it changes."""
+        return {item["name"]: item["value"] for item in pod_spec["containers"][0]["env"]}
+
+    def pods(self) -> dict[str, Object]:
+        """The pods that the role itself made, by name, without those that are going."""
+        found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/pods")
+        own = [
+            pod for pod in found if "applyset.kubernetes.io/part-of" in pod["metadata"]["labels"]
+        ]
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in own
+            if "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def labels(self, node: str) -> dict[str, str]:
+        """The labels of a node that this test's role gave it."""
+        labels = self.kube.get(f"/api/v1/nodes/{node}")["metadata"]["labels"]
+        own = (self.label, "rmd-node", "wattwise.github.io/rmd")
+        return {key: labels[key] for key in own if key in labels}
+
+    @property
+    def label(self) -> str:
+        return f"wattwise.github.io/{self.namespace}"
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted(item["metadata"]["name"] for item in self.kube.list("/api/v1/nodes"))
+
+    def boots(self, host: Host) -> Configuration:
+        """The role's rmd.toml, after a simulated daemon has started with it."""
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps/rmd-configuration"
+        text = self.kube.get(path)["data"]["rmd.toml"]
+        return Daemon(host, Configuration.from_toml(text)).configuration
+
     def file(self, name: str, daemon_set: str = "rmd") -> Object:
         path = f"/api/v1/namespaces/{self.namespace}/configmaps/{daemon_set}-configuration"
         return tomllib.loads(self.kube.get(path)["data"][name])
@@ -100,6 +139,8 @@ def test_the_default_is_one_daemon_set_with_tls_that_a_second_run_leaves_alone(r
     assert pools == {"guarantee": 6, "besteffort": 3, "shared": 1}
     assert "InfraGroup" not in toml
     assert rmd.file("policy.toml")["skylake"]["silver"]["cache"] == {"max": 3, "min": 1}
+    eleven_ways = Host({0: (0, 1)}, ways=11, architecture="skylake")
+    assert rmd.boots(eleven_ways).client_auth == "challenge"
 
 
 def test_check_mode_works_before_there_is_a_namespace(rmd: Rmd) -> None:
@@ -116,12 +157,20 @@ def test_the_client_s_files_lie_in_the_run_folder(rmd: Rmd) -> None:
 
 def test_a_new_certificate_is_a_new_pod(rmd: Rmd) -> None:
     rmd.install()
-    before = rmd.daemon_set()["spec"]["template"]["metadata"]["annotations"]
+    before = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
     rmd.kube.request("DELETE", f"/api/v1/namespaces/{rmd.namespace}/secrets/rmd-server")
     rmd.install()
-    after = rmd.daemon_set()["spec"]["template"]["metadata"]["annotations"]
-    changed = {key for key in after if after[key] != before[key]}
-    assert changed == {"wattwise.github.io/certificate"}
+    after = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
+    assert {key for key in after if after[key] != before[key]} == {"WATTWISE_CERTIFICATE"}
+
+
+def test_passwords_take_the_place_of_client_certificates(rmd: Rmd) -> None:
+    rmd.install(rmd_authentication="password", rmd_pam_service="hall")
+    configuration = rmd.boots(Host({0: (0, 1)}, ways=11, architecture="skylake"))
+    assert (configuration.client_auth, configuration.debug) == ("no", False)
+    assert rmd.file("rmd.toml")["pam"] == {"service": "hall"}
+    volumes = rmd.daemon_set()["spec"]["template"]["spec"]["volumes"]
+    assert "administrators" not in [volume["name"] for volume in volumes]
 
 
 def test_without_tls_it_is_plain_http_and_no_certificate_is_made(rmd: Rmd) -> None:
@@ -165,13 +214,75 @@ def test_pools_that_do_not_fit_are_refused_with_the_sum(
     assert rmd.daemon_sets() == []
 
 
-def test_nodes_of_the_inventory_get_the_label_and_a_pod(rmd: Rmd) -> None:
-    label = f"wattwise.github.io/{rmd.namespace}"
-    node = sorted(item["metadata"]["name"] for item in rmd.kube.list("/api/v1/nodes"))[0]
-    rmd.install(rmd_tls=False, rmd_node_labels={label: "true"}, rmd_labelled_nodes=[node])
-    assert rmd.kube.get(f"/api/v1/nodes/{node}")["metadata"]["labels"][label] == "true"
+def test_nodes_of_the_inventory_get_the_label_until_they_are_taken_out(rmd: Rmd) -> None:
+    first, second = rmd.nodes[:2]
+    given: Object = {"rmd_tls": False, "rmd_node_labels": {rmd.label: "true"}}
+    rmd.install(**given, rmd_labelled_nodes=[first, second])
+    marked = {rmd.label: "true", "wattwise.github.io/rmd": "labelled"}
+    assert (rmd.labels(first), rmd.labels(second)) == (marked, marked)
     selector = rmd.daemon_set()["spec"]["template"]["spec"]["nodeSelector"]
-    assert selector == {label: "true"}
+    assert selector == {rmd.label: "true"}
+    assert rmd.install(**given, rmd_labelled_nodes=[second]) == 1
+    assert (rmd.labels(first), rmd.labels(second)) == ({}, marked)
+    rmd.install(**given)
+    assert rmd.labels(second) == {}
+
+
+def test_a_node_that_is_none_is_refused_and_not_made(rmd: Rmd) -> None:
+    run = rmd.play(rmd_tls=False, rmd_labelled_nodes=["nowhere"])
+    assert run.returncode != 0
+    assert "the cluster has no node nowhere; correct the name" in run.output
+    assert rmd.kube.find("/api/v1/nodes/nowhere") is None
+
+
+def test_layouts_that_select_the_same_node_are_refused(rmd: Rmd) -> None:
+    node, label = rmd.nodes[0], {rmd.label: "true"}
+    layouts = [SKYLAKE, {**BROADWELL, "node_labels": {}}]
+    run = rmd.play(rmd_layouts=layouts, rmd_node_labels=label, rmd_labelled_nodes=[node])
+    assert run.returncode != 0
+    assert f"{node} would get more than one daemon" in run.output
+    assert (rmd.labels(node), rmd.daemon_sets()) == ({}, [])
+
+
+def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
+    """From DaemonSets to pods and back; labels, files and nodes that change meanwhile."""
+    first, second = rmd.nodes[:2]
+    path, merge = f"/api/v1/nodes/{second}", "application/merge-patch+json"
+    of_the_operator = {"rmd-node": "cdaa1644"}
+    rmd.kube.request("PATCH", path, {"metadata": {"labels": of_the_operator}}, merge)
+    third = f"/api/v1/nodes/{rmd.nodes[2]}"
+    rmd.kube.request("PATCH", third, {"metadata": {"labels": {rmd.label: "false"}}}, merge)
+    labels = {"rmd_node_labels": {rmd.label: "true"}, "rmd_tls": False, "rmd_prune_max": 1.0}
+    both: Object = {**labels, "rmd_labelled_nodes": [first, second]}
+    rmd.install(**both)
+    check = rmd.play("--check", **both, rmd_deployment="pods")
+    assert (check.returncode, rmd.pods(), rmd.daemon_sets()) == (0, {}, ["rmd"])
+
+    rmd.install(**both, rmd_deployment="pods")
+    made = rmd.pods()
+    assert (sorted(made), rmd.daemon_sets()) == ([f"rmd-{first}", f"rmd-{second}"], [])
+    uid = rmd.kube.get(f"/api/v1/nodes/{first}")["metadata"]["uid"]
+    for node, value in ((first, uid), (second, "cdaa1644")):
+        assert rmd.labels(node)["rmd-node"] == value
+        assert made[f"rmd-{node}"]["spec"]["nodeSelector"] == {"rmd-node": value}
+    wait_until(
+        lambda: rmd.pods()[f"rmd-{first}"]["spec"].get("nodeName") == first, 30.0, "the pod's node"
+    )
+    assert rmd.install(**both, rmd_deployment="pods") == 0
+
+    layouts = [{**SKYLAKE, "guaranteed_ways": 5}]
+    one = {**labels, "rmd_labelled_nodes": [first], "rmd_layouts": layouts}
+    rmd.install(**one, rmd_deployment="pods")
+    [(name, changed)] = rmd.pods().items()
+    assert (name, rmd.labels(second)) == (f"rmd-{first}", of_the_operator)
+    assert changed["metadata"]["uid"] != made[name]["metadata"]["uid"]
+    assert rmd.environment(changed["spec"]) != rmd.environment(made[name]["spec"])
+
+    rmd.install(**labels, rmd_layouts=layouts)
+    assert (rmd.pods(), rmd.daemon_sets(), rmd.labels(first)) == ({}, ["rmd"], {})
+    assert rmd.labels(second) == of_the_operator
+    rmd.kube.request("PATCH", path, {"metadata": {"labels": {"rmd-node": None}}}, merge)
+    rmd.kube.request("PATCH", third, {"metadata": {"labels": {rmd.label: None}}}, merge)
 
 
 def test_the_agent_may_end_pods_only_where_that_is_wanted(rmd: Rmd) -> None:

@@ -8,10 +8,7 @@ The daemons are simulated ones of RMD v0.2, as README v0.1.1 shows them.
 
 from __future__ import annotations
 
-import json
-import typing as t
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,86 +18,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from lab.rmd.host import Configuration
-from support.playbook import PlaybookRun, run_playbook
 from support.rmd import RmdDaemons, rmd_daemons
-
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = ROOT / "tests" / "conformance" / "rmd"
-GROUP = "/apis/intel.com/v1alpha1"
-Object = dict[str, t.Any]
-
-
-@dataclass
-class Walk:
-    """Daemons on two nodes of the lab's cluster, and the role run from an inventory."""
-
-    kube: Kube
-    kubeconfig: str
-    daemons: RmdDaemons
-    nodes: list[str]
-    folder: Path
-
-    def create(self, name: str, **spec: t.Any) -> str:
-        """A sample of upstream's in the namespace `default`, on the nodes of the lab."""
-        manifest: Object = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
-        manifest["metadata"]["namespace"] = "default"
-        manifest["spec"] = {**manifest["spec"], "nodes": self.nodes, **spec}
-        apply({"kubeconfig": self.kubeconfig, "manifests": [manifest]})
-        return str(manifest["metadata"]["name"])
-
-    @property
-    def endpoints(self) -> dict[str, str]:
-        return dict(zip(self.nodes, self.daemons.endpoints.values(), strict=True))
-
-    def run(self) -> Object:
-        """What the role does, without starting Ansible; the result of the reconciliation."""
-        path, document = str(self.folder / "rmd-snapshot.json"), str(self.folder / "rmd.json")
-        parts = ["rmd_workloads", "rmd_node_states", "rmd_configs", "rmd_pods"]
-        snapshot.take({"kubeconfig": self.kubeconfig, "include": parts, "path": path})
-        options = {"snapshot": path, "endpoints": self.endpoints, "path": document}
-        result = reconcile({**options, **self.daemons.tls})
-        for key, status in (("node_states", False), ("statuses", True)):
-            given = {"src": [document], "src_key": key, "status": status}
-            apply({"kubeconfig": self.kubeconfig, **given, "field_manager": "wattwise-rmd"})
-        return result
-
-    def leave_client_files(self) -> None:
-        """What role rmd leaves in the run folder, for these daemons."""
-        folder = self.folder / "runs" / "walk" / "rmd"
-        folder.mkdir(parents=True, exist_ok=True)
-        names = {"ca_path": "ca.pem", "client_cert": "cert.pem", "client_key": "key.pem"}
-        for option, name in names.items():
-            (folder / name).write_bytes(Path(self.daemons.tls[option]).read_bytes())
-
-    def playbook(self, *arguments: str, expect: int = 0, **variables: t.Any) -> PlaybookRun:
-        self.leave_client_files()
-        given = {
-            "wattwise_kubeconfig": self.kubeconfig,
-            "wattwise_run_dir": str(self.folder / "runs"),
-            "rmd_endpoints": self.endpoints,
-            **variables,
-        }
-        inventory = self.folder / "inventory.json"
-        inventory.write_text(json.dumps({"clusters": {"hosts": {"walk": given}}}))
-        arguments = ("-i", str(inventory), "--tags", "rmd_workloads", *arguments)
-        done = run_playbook("wattwise.kube.rmd", self.folder, *arguments, as_json=True)
-        assert done.returncode == expect, done.output
-        return done
-
-    def workload(self, name: str) -> Object:
-        return self.kube.get(f"{GROUP}/namespaces/default/rmdworkloads/{name}")
-
-    def states(self, name: str) -> Object:
-        return t.cast("Object", self.workload(name)["status"]["workloadStates"])
-
-    def versions(self, name: str) -> list[str]:
-        objects = [self.workload(name), *map(self.node_state, self.nodes)]
-        return [obj["metadata"]["resourceVersion"] for obj in objects]
-
-    def node_state(self, node: str) -> Object:
-        return self.kube.get(f"{GROUP}/namespaces/default/rmdnodestates/rmd-node-state-{node}")
+from support.rmd_walk import GROUP, SAMPLES, Walk, walking
 
 
 @pytest.fixture(scope="module")
@@ -112,21 +32,9 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RmdDaemons]:
 
 
 @pytest.fixture
-def walk(
-    daemons: RmdDaemons, kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path
-) -> Iterator[Walk]:
-    folder = ROOT / "roles" / "crds" / "files"
-    files = [str(path) for path in sorted(folder.glob("intel.com_*.yaml"))]
-    apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
-    nodes = sorted(node["metadata"]["name"] for node in kube.list("/api/v1/nodes"))[:2]
-    yield Walk(kube, kubeconfig, daemons, nodes, tmp_path)
-    for kind in ("rmdworkloads", "rmdnodestates"):
-        path = f"{GROUP}/namespaces/default/{kind}"
-        for obj in kube.list(path):
-            kube.request("DELETE", f"{path}/{obj['metadata']['name']}")
-    for name in daemons.endpoints:
-        for key in list(daemons[name].workloads):
-            daemons[name].delete(key)
+def walk(daemons: RmdDaemons, kube: Kube, kubeconfig: str, tmp_path: Path) -> Iterator[Walk]:
+    with walking(daemons, kube, kubeconfig, tmp_path) as walk:
+        yield walk
 
 
 def test_guaranteed_cache(walk: Walk) -> None:

@@ -35,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     Kube,
+    UnknownKind,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.manifests import (
     Manifest,
@@ -158,7 +159,10 @@ def _assumed(given: t.Sequence[t.Any]) -> t.Iterator[Manifest]:
 def _set_owner(
     kube: Kube, owner: t.Mapping[str, t.Any], manifests: list[Manifest], check_mode: bool
 ) -> None:
-    """Add an owner reference to every manifest, so that the garbage collector follows the owner."""
+    """Add an owner reference to every manifest, so that the garbage collector follows the owner.
+
+    What has a namespace can own only what is in it.
+    """
     resource = kube.resource(owner["api_version"], owner["kind"])
     found = kube.find(resource.path(owner["name"], owner["namespace"]))
     if found is None:
@@ -172,7 +176,16 @@ def _set_owner(
         "uid": found["metadata"]["uid"],
     }
     for manifest in manifests:
-        manifest["metadata"].setdefault("ownerReferences", []).append(reference)
+        if not owner["namespace"] or _is_in(kube, manifest, owner["namespace"]):
+            manifest["metadata"].setdefault("ownerReferences", []).append(reference)
+
+
+def _is_in(kube: Kube, manifest: Manifest, namespace: str) -> bool:
+    try:
+        namespaced = kube.resource(manifest["apiVersion"], manifest["kind"]).namespaced
+    except UnknownKind:  # only about to be installed, in check mode
+        return True
+    return namespaced and (manifest["metadata"].get("namespace") or "default") == namespace
 
 
 def _wait_for_definitions(

@@ -28,6 +28,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
 
 WORKLOADS = "/v1/workloads"
 _REASONS: dict[int, TargetReason] = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
+# Said with 400 by a daemon that asks for a user name and a password, and gets none.
+_NO_CREDENTIALS = "Malformed credentials"
 _CLIENT_REFUSED = (
     "; a daemon that does not accept the client's certificate, or gets none, does this: give "
     "certificate and key of its administrator (client_cert, client_key)"
@@ -42,13 +44,18 @@ class Refused(TargetFailure):
         self.text = received.text.strip()
         self._what = what
         reason = _REASONS.get(received.status, "refused")
+        if self.text == _NO_CREDENTIALS:
+            reason = "unauthorized"
         super().__init__(reason, "")
         self.explain(self.text or "no words")
 
     def explain(self, meaning: str, note: str = "") -> None:
         """Say in ``detail`` what the daemon's words mean, and what came of it."""
-        if self.status in (401, 403):
-            meaning += "; use a client certificate that may do this (an administrator's)"
+        if self.reason in ("unauthorized", "forbidden"):
+            meaning += (
+                "; use a client certificate that may do this (an administrator's), or username and "
+                "password where the daemon asks for these"
+            )
         self.detail = f"HTTP {self.status} to {self._what}: {meaning}{note}"
 
     def __str__(self) -> str:

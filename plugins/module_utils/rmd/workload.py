@@ -52,6 +52,11 @@ class Settings:
         """Ratio and monitoring; a ratio alone switches monitoring on."""
         return None if self.ratio is None else (self.ratio, (self.monitoring or "on").lower())
 
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether no request for other than guaranteed ways is in it."""
+        return self.cache is None or self.cache[0] == self.cache[1] > 0
+
     def differs_from(self, other: Settings) -> bool:
         """Whether a workload with these gets something else. A policy decides alone."""
         if self.policy or other.policy:
@@ -197,6 +202,11 @@ def _require_sense(desired: Desired, where: str) -> None:
             )
     if settings.mba_percentage is not None and settings.mba_mbps is not None:
         raise InvalidInput(f"{where}.mba: give percentage or mbps, not both")
+    if settings.mba != (None, None) and not settings.is_guaranteed:
+        raise InvalidInput(
+            f"{where}.mba: bandwidth goes with guaranteed ways only; make cache.max and cache.min "
+            "equal, or take mba out"
+        )
     for name, value, most in (
         ("percentage", settings.mba_percentage, _ALL_PERCENT),
         ("mbps", settings.mba_mbps, _ALL_MBPS),
@@ -242,7 +252,10 @@ def stored_of(document: t.Any) -> Stored:
 
 
 def body_of(uuid: str, core_ids: t.Sequence[str], settings: Settings, wire: Wire) -> JsonObject:
-    """A request's body. v0.3 gets each CPU by itself: of a range it later frees CPU 0 alone."""
+    """A request's body. v0.3 gets each CPU by itself: of a range it later frees CPU 0 alone.
+
+    All of the bandwidth is left out where it may not be said: of ways that are not guaranteed.
+    """
     if wire == "0.3":
         core_ids = [str(cpu) for cpu in sorted(parse_core_ids(core_ids))]
     body: JsonObject = {"uuid": uuid, "core_ids": list(core_ids)}
@@ -253,7 +266,9 @@ def body_of(uuid: str, core_ids: t.Sequence[str], settings: Settings, wire: Wire
     p_state = None if pstate is None else {"ratio": pstate[0], "monitoring": pstate[1]}
     if wire == "0.2":
         return {**body, **_given({"cache": cache, "pstate": p_state})}
-    mba = _given({"percentage": settings.mba_percentage, "mbps": settings.mba_mbps})
+    mba = {}
+    if settings.is_guaranteed:
+        mba = _given({"percentage": settings.mba_percentage, "mbps": settings.mba_mbps})
     rdt = _given({"cache": cache, "mba": mba or None})
     plugins = {"pstate": p_state} if p_state else None
     return {**body, **_given({"rdt": rdt or None, "plugins": plugins})}

@@ -66,6 +66,7 @@ def test_phases_put_what_others_need_first_and_keep_the_order_within() -> None:
     given = [
         manifest("Deployment", "d1"),
         manifest("ConfigMap"),
+        manifest("ClusterRoleBinding"),
         manifest("ClusterRole"),
         manifest("Deployment", "d0"),
         manifest("CustomResourceDefinition"),
@@ -76,6 +77,7 @@ def test_phases_put_what_others_need_first_and_keep_the_order_within() -> None:
         ["Namespace"],
         ["CustomResourceDefinition"],
         ["ClusterRole"],
+        ["ClusterRoleBinding"],
         ["ConfigMap"],
         ["Deployment", "Deployment"],
     ]

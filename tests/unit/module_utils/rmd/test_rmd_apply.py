@@ -36,6 +36,7 @@ CONFIGURATIONS = {
     "narrow": Configuration(guarantee=19, besteffort=0, shared=0),
     "secure": TLS,
     "secure-new": TLS.with_(wire="0.3"),
+    "pam": TLS.with_(client_auth="no", users={"admin": "secret", "user": "secret"}),
 }
 
 
@@ -351,6 +352,27 @@ def test_a_wrong_client_certificate(daemons: RmdDaemons, tmp_path: Path) -> None
     assert stored(daemons, "secure") == {}
 
 
+def test_user_name_and_password_where_a_daemon_asks_for_them(daemons: RmdDaemons) -> None:
+    account: dict[str, t.Any] = {
+        "client_cert": None,
+        "client_key": None,
+        "username": "admin",
+        "password": "secret",
+    }
+    assert apply(daemons, "pam", workload(), **account)["errors"] == []
+    assert set(stored(daemons, "pam")) == {"a"}
+    cases: list[tuple[dict[str, t.Any], str, str]] = [
+        ({"password": "wrong"}, "unauthorized", "Authentication failure"),
+        ({"username": "user"}, "forbidden", 'User "user" is not authorized'),
+        ({"username": None, "password": None}, "unauthorized", "or username and password"),
+    ]
+    for changes, reason, words in cases:
+        result = apply(daemons, "pam", workload(core_ids=["3"]), **{**account, **changes})
+        [error] = result["errors"]
+        assert (error["reason"], words in error["detail"]) == (reason, True), error
+    assert stored(daemons, "pam")["a"]["core_ids"] == ["1", "2"]
+
+
 def test_a_certificate_for_another_name(daemons: RmdDaemons) -> None:
     [error] = apply(daemons, "secure", workload(), tls_server_name="")["errors"]
     assert error["reason"] == "tls"
@@ -442,6 +464,16 @@ def test_a_write_whose_answer_was_lost_is_looked_for_and_not_repeated() -> None:
     result = scripted(Reply(body=[]), Reply(drop=True), Reply(body=[MADE]))
     assert (result["errors"], result["changed"]) == ([], True)
     assert result["results"][0]["id"] == "1"
+
+
+def test_a_cpu_that_was_taken_meanwhile_is_named() -> None:
+    """v0.2 shows CPUs 1 and 2 as 6, the mask that upstream's README shows without a word."""
+    words = (
+        b"Failed to validate workload. Reason: Workload validation in database failed."
+        b" Details: CPU list 6 has been assigned\n"
+    )
+    [error] = scripted(Reply(body=[]), Reply(400, words))["errors"]
+    assert "'6' is a hexadecimal mask: CPU 1-2 has a workload" in error["detail"]
 
 
 def test_a_daemon_that_is_lost_on_the_way_fails_the_rest_and_keeps_what_was_done() -> None:

@@ -128,6 +128,26 @@ def test_what_is_no_rmd_is_malformed(documents: dict[str, t.Any]) -> None:
     assert found["errors"][0]["reason"] in ("malformed", "not_found")
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (
+            {"mba": True, "mba_enable": True, "mba_step": 10, "mba_min": 20},
+            {"supported": True, "enabled": True, "step": 10, "min": 20},
+        ),
+        ({"mba": True}, {"supported": True, "enabled": False, "step": None, "min": None}),
+        ({"mba": False}, {"supported": False, "enabled": False, "step": None, "min": None}),
+    ],
+)
+def test_bandwidth_as_rmd_s_own_tests_have_it(
+    told: dict[str, t.Any], shown: dict[str, t.Any]
+) -> None:
+    with HttpsServer({"/v1/mba": Reply(body=told)}, certificate=None) as server:
+        targets = [{"name": "x", "endpoint": server.endpoint}]
+        found = read_daemons({"targets": targets, "gather": ["mba"], "wire": "0.3"})
+    assert found["daemons"][0]["mba"] == shown
+
+
 def test_a_version_that_the_user_says_is_not_asked_for(daemons: RmdDaemons) -> None:
     found = read(daemons, gather=["mba"], wire="0.3")
     assert {item["wire"] for item in found["daemons"]} == {"0.3"}

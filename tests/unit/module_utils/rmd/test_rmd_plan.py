@@ -231,6 +231,8 @@ def test_a_plan_ends_without_a_cpu_in_two_workloads(
         ({"mba": {"percentage": 101}}, "not between 1 and 100"),
         ({"mba": {"mbps": 0}}, "not between 1 and"),
         ({"mba": {"percentage": 50, "mbps": 50}}, "not both"),
+        ({"cache": {"max": 2, "min": 1}, "mba": {"percentage": 50}}, "guaranteed ways only"),
+        ({"cache": {"max": 0, "min": 0}, "mba": {"mbps": 50}}, "guaranteed ways only"),
     ],
 )
 def test_what_rmd_would_refuse_is_refused_first(given: dict[str, t.Any], message: str) -> None:

@@ -294,6 +294,19 @@ def test_what_cannot_be_understood_is_told_and_left_as_it_is(cluster: RmdCluster
     assert stored(cluster, "n1") == {"a": ["1"]}
 
 
+@pytest.mark.parametrize("key", ["", "7"])
+def test_the_id_in_a_status_is_for_people_only(cluster: RmdCluster, key: str) -> None:
+    """Defect 9: upstream sends its PATCH to the id in the status, which may be old or empty."""
+    cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
+    cluster.run()
+    states(cluster, "a")["n1"]["id"] = key
+    cluster.put("a", coreIds=["1"], cache={"max": 4, "min": 4}, nodes=["n1"])
+    assert cluster.run()["errors"] == []
+    assert (states(cluster, "a")["n1"]["id"], cluster.condition("a")[0]) == ("1", "True")
+    [item] = cluster.daemons["n1"].workloads.values()
+    assert (item.cache_max, item.cache_min) == (4, 4)
+
+
 def test_a_workload_that_names_no_node_says_so(cluster: RmdCluster) -> None:
     cluster.put("a", coreIds=["1"], cache=CACHE)
     cluster.run()
