@@ -46,6 +46,11 @@ def identity(manifest: t.Mapping[str, t.Any]) -> Identity:
     )
 
 
+def same_object(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The metadata of a status that is for this very object, not for a later one of its name."""
+    return {key: metadata[key] for key in ("name", "namespace", "uid") if metadata.get(key)}
+
+
 def read_manifests(given: t.Any, where: str = "manifests") -> list[Manifest]:
     """Checked manifests from a list of objects or YAML text; a List counts as its items.
 

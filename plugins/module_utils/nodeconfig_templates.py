@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
@@ -368,11 +369,9 @@ def _was_shadowed(node_config: Object) -> bool:
 
 
 def _status_manifest(obj: Object, status: Manifest) -> Manifest:
-    given = obj["metadata"]
-    metadata = {key: given[key] for key in ("name", "namespace") if given.get(key)}
     return {
         "apiVersion": obj.get("apiVersion") or API_VERSIONS[0],
         "kind": obj["kind"],
-        "metadata": metadata,
+        "metadata": same_object(obj["metadata"]),
         "status": status,
     }

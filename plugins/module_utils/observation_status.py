@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
 Object = t.Mapping[str, t.Any]
@@ -61,7 +62,7 @@ def status_of(
     return {
         "apiVersion": config["apiVersion"],
         "kind": config["kind"],
-        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "metadata": same_object(metadata),
         "status": status,
     }
 

@@ -87,6 +87,8 @@ options:
   status:
     description:
       - Whether the manifests carry a C(status) that is to be written to the status subresource.
+      - A manifest that names the C(uid) of its object is for that object alone. Where that was
+        deleted meanwhile, nothing is written, and that is no error.
       - Readings are observations. Only a condition that appears, goes or changes its status makes
         the task changed. A condition that stays keeps its C(lastTransitionTime).
     type: bool

@@ -330,6 +330,31 @@ def test_a_status_is_a_change_only_when_a_condition_moves(
     assert write(21.0, "False")["changed"]
 
 
+def test_a_status_of_an_object_that_was_deleted_is_dropped_where_it_names_the_object(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    one = custom("Fleeting", namespace)
+    parameters = {"kubeconfig": kubeconfig, "manifests": [definition("Fleeting", namespace), one]}
+    apply(parameters)
+    path = f"/apis/{namespace}.test/v1/namespaces/{namespace}/fleetings/one"
+    first = kube.get(path)["metadata"]["uid"]
+    kube.request("DELETE", path)
+    named = {**one, "metadata": {**one["metadata"], "uid": first}, "status": {"celsius": 20.0}}
+
+    def write(manifest: Manifest) -> Manifest:
+        return apply({"kubeconfig": kubeconfig, "status": True, "manifests": [manifest]})
+
+    assert actions(write(named)) == ["unchanged"]
+    apply(parameters)
+    assert actions(write(named)) == ["unchanged"]
+    assert "status" not in kube.get(path)
+    now = {**named["metadata"], "uid": kube.get(path)["metadata"]["uid"]}
+    assert actions(write({**named, "metadata": now})) == ["configured"]
+    kube.request("DELETE", path)
+    with pytest.raises(WattwiseError, match="no such object to write the status of"):
+        write({**one, "status": {"celsius": 20.0}})
+
+
 def test_objects_of_a_kind_that_is_not_served_fail_with_the_remedy(
     kubeconfig: str, namespace: str
 ) -> None:

@@ -192,6 +192,10 @@ class ApplyRun:
     def _apply_status(
         self, manifest: Manifest, before: Object | None, path: str, this: Identity
     ) -> Change:
+        # Deleted since it was looked at: nobody waits for this status any more.
+        uid = manifest["metadata"].get("uid")
+        if uid and (before is None or before["metadata"]["uid"] != uid):
+            return Change(this, "unchanged", before, before)
         if before is None:
             if self.context.check_mode:
                 return Change(this, "configured", None, manifest, is_change=False)
@@ -205,7 +209,12 @@ class ApplyRun:
             "metadata": {"name": this.name, "namespace": this.namespace or None},
             "status": status,
         }
-        after, _created = self._patch(f"{path}/status", body, force=True)
+        try:
+            after, _created = self._patch(f"{path}/status", body, force=True)
+        except ApiError as error:
+            if uid and error.status == 404:
+                return Change(this, "unchanged", None, None)
+            raise
         moved = conditions_moved(before.get("status") or {}, after.get("status") or {})
         same = before.get("status") == after.get("status")
         return Change(this, "unchanged" if same else "configured", before, after, is_change=moved)

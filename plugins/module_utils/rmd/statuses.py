@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply.prune import APPLY_SET_LABEL
+from ansible_collections.wattwise.kube.plugins.module_utils.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import Visit
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
@@ -69,7 +70,7 @@ class Report:
         return {
             "apiVersion": API_VERSION,
             "kind": "RmdWorkload",
-            "metadata": {"name": metadata["name"], "namespace": metadata.get("namespace")},
+            "metadata": same_object(metadata),
             "status": status,
         }
 
@@ -136,7 +137,7 @@ def node_status(
     return {
         "apiVersion": API_VERSION,
         "kind": "RmdNodeState",
-        "metadata": {name: manifest["metadata"][name] for name in ("name", "namespace")},
+        "metadata": same_object((stored or manifest)["metadata"]),
         "status": status,
     }
 
@@ -166,7 +167,7 @@ def config_status(
     return {
         "apiVersion": API_VERSION,
         "kind": "RmdConfig",
-        "metadata": {"name": metadata["name"], "namespace": metadata.get("namespace")},
+        "metadata": same_object(metadata),
         "status": status,
     }
 

@@ -114,7 +114,7 @@ def test_a_node_config_is_complete_and_owned_by_its_template() -> None:
     assert result["statuses"][0] == {
         "apiVersion": API_VERSIONS[0],
         "kind": "NodeConfigTemplate",
-        "metadata": {"name": "t", "namespace": "wao-system"},
+        "metadata": {"name": "t", "namespace": "wao-system", "uid": "u1"},
         "status": {
             "matchedNodes": 1,
             "observedGeneration": 3,
