@@ -10,6 +10,7 @@ private home of ansible-test lie in build/. Sessions run in the order of this fi
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import functools
 import os
 import re
@@ -95,6 +96,30 @@ def run_each(session: nox.Session, *commands: tuple[str, ...], **variables: str)
         raise failures[0]
 
 
+def run_side_by_side(session: nox.Session, *commands: tuple[str, ...], **variables: str) -> None:
+    """Run commands at the same time, print what each said, then fail if any of them failed."""
+    if len(commands) == 1:
+        run(session, *commands[0], **variables)
+        return
+    all_variables = {**environment(), **variables}
+
+    def run_aside(number: int) -> bool:
+        with (REPORTS / f"{session.name}-{number}.log").open("w+") as log:
+            try:
+                session.run(*commands[number], env=all_variables, external=True, stdout=log)
+            except nox.command.CommandFailed:
+                return False
+            finally:
+                log.seek(0)
+                sys.stdout.write(log.read())
+                sys.stdout.flush()
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        if not all(list(executor.map(run_aside, range(len(commands))))):
+            session.error("not all of them passed; see above")
+
+
 def run_pytest(
     session: nox.Session, *arguments: str, launcher: tuple[str, ...] = (), **variables: str
 ) -> None:
@@ -143,14 +168,17 @@ def has_lab() -> bool:
 
 
 def run_sanity(
-    session: nox.Session, tools: Path, interpreters: dict[str, Path], *arguments: str
+    session: nox.Session, tools: Path, interpreters: dict[str, Path], *lanes: tuple[str, ...]
 ) -> None:
-    """Run the sanity tests of the ansible-core whose commands are in `tools`."""
+    """Run the sanity tests of the ansible-core whose commands are in `tools`.
+
+    Each lane is the options of one run of ansible-test; lanes run at the same time.
+    """
     session.log(f"interpreters found: {', '.join(interpreters)}")
     home = BUILD / "home"
     variables = ansible_test_home.prepare(home, tools, interpreters, UV_FOLDER / "python")
     command = (str(tools / "ansible-test"), "sanity", "--local", "--requirements", "--color", "no")
-    run(session, *command, *arguments, **variables)
+    run_side_by_side(session, *((*command, *lane) for lane in lanes), **variables)
 
 
 def core_environment(session: nox.Session, core: str) -> Path | None:
@@ -189,7 +217,8 @@ def try_core(session: nox.Session, core: str) -> None:
     version = next(item for item in OTHER_CORES[core] if (python.parent / f"python{item}").exists())
     tests = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
     options = [option for test in tests for option in ("--test", test)]
-    run_sanity(session, python.parent, {version: python.parent}, "--python", version, *options)
+    interpreter = ("--python", version)
+    run_sanity(session, python.parent, {version: python.parent}, (*interpreter, *options))
     wait_for_lab_build(session)
     folders = ("tests/unit/plugins", "tests/integration/test_task_modes.py")
     inventory = "tests/integration/test_node_configs_inventory.py"
@@ -244,7 +273,10 @@ def ansible_lint(session: nox.Session) -> None:
 @gate("lint", "test")
 def sanity(session: nox.Session) -> None:
     """ansible-test's sanity tests; compile and import on every interpreter that is found."""
-    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), *session.posargs)
+    # Imports on all interpreters take as long as everything else, and either keeps one core busy.
+    lanes = (("--skip-test", "import"), ("--test", "import"))
+    chosen = (tuple(session.posargs),) if session.posargs else lanes
+    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), *chosen)
 
 
 @gate("lint", "test")
@@ -337,8 +369,9 @@ def integration(session: nox.Session) -> None:
     if not folders:
         session.skip("there is no integration test yet")
     wait_for_lab_build(session)
-    # They share a lab, so one after the other; in a worker, so that one that hangs ends alone.
-    run_pytest(session, "--numprocesses=1", "-m", "not slow", *folders)
+    # Each worker has a lab of its own; a file's tests stay together for what they set up once.
+    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
+    run_pytest(session, *options, *(session.posargs or folders))
 
 
 @gate("test")
@@ -390,7 +423,7 @@ def cores(session: nox.Session) -> None:
         if python is not None:
             # pep8 of 2.18 refuses what formatters write; ruff looks after style.
             options = ("--skip-test", "pep8", *session.posargs)
-            run_sanity(session, python.parent, ansible_test_home.interpreter_folders(), *options)
+            run_sanity(session, python.parent, ansible_test_home.interpreter_folders(), options)
 
 
 @gate()
