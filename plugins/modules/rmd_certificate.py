@@ -17,7 +17,8 @@ description:
     client that asks them. Each has the keys C(tls.crt), C(tls.key) and C(ca.crt).
   - What is missing is made. What ends soon, lacks a name, has too short a key or was issued by
     another authority is made anew; the rest stays as it is.
-  - Secrets that cert-manager keeps are better left to it.
+  - Of Secrets that cert-manager or people keep, O(issue=false) tells what is in them and writes the
+    client's files.
 options:
   namespace:
     description: Namespace of the Secrets.
@@ -61,6 +62,12 @@ options:
     description: Days before its end at which a certificate is renewed.
     type: int
     default: 30
+  issue:
+    description:
+      - Whether certificates are made. If V(false), the daemons' and the client's Secret are only
+        read. One that is not there is left out of what is returned; one that cannot be used fails.
+    type: bool
+    default: true
   folder:
     description:
       - Folder on the host where the task runs for the client's files C(cert.pem), C(key.pem) and
@@ -84,6 +91,11 @@ EXAMPLES = r"""
     folder: /etc/wattwise/rmd
   register: kept
 
+- name: Write the client's files of what cert-manager keeps
+  wattwise.kube.rmd_certificate:
+    issue: false
+    folder: /etc/wattwise/rmd
+
 - name: Renew certificates half a year before they end
   wattwise.kube.rmd_certificate:
     renew_days: 180
@@ -91,7 +103,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 certificates:
-  description: The authority's, the daemons' and the client's certificate.
+  description:
+    - The authority's, the daemons' and the client's certificate; with O(issue=false) those of the
+      latter two that are there.
   returned: success
   type: list
   elements: dict

@@ -149,5 +149,28 @@ def test_what_makes_no_sense_is_refused(keeper: Keeper, options: Object, words: 
     assert keeper.versions() == {}
 
 
+def test_what_others_keep_is_looked_at_and_never_made(keeper: Keeper, tmp_path: Path) -> None:
+    assert keeper.keep(issue=False) == {"changed": False, "certificates": [], "files": []}
+    made = keeper.keep()
+    versions = keeper.versions()
+    elsewhere = str(tmp_path / "elsewhere")
+    found = keeper.keep(issue=False, folder=elsewhere)
+    assert keeper.versions() == versions
+    assert found["certificates"] == [
+        {**each, "action": "unchanged", "why": ""}
+        for each in made["certificates"]
+        if each["name"] != "authority"
+    ]
+    for path in keeper.folder.iterdir():
+        assert (tmp_path / "elsewhere" / path.name).read_bytes() == path.read_bytes()
+    assert keeper.keep(issue=False, folder=elsewhere)["changed"] is False
+
+
+def test_what_others_keep_and_cannot_be_used_is_refused(keeper: Keeper) -> None:
+    keeper.keep()
+    with pytest.raises(InvalidInput, match="rmd-server cannot be used, because it lacked a name"):
+        keeper.keep(issue=False, server_names=["rmd.example"])
+
+
 def test_no_key_is_shown(keeper: Keeper) -> None:
     assert "PRIVATE" not in str(keeper.keep())

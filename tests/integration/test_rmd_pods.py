@@ -83,6 +83,10 @@ def test_the_playbook_does_it_all_for_a_node(pods: Pods, tmp_path: Path) -> None
         changed.append(run.stats()["localhost"]["changed"])
     spec = pods.spec("rmd-workload-pod-1")
     assert (spec["coreIds"], spec["policy"], changed) == (["4", "5"], "gold", [1, 0])
+    pods.add("pod-2")
+    run = run_playbook("wattwise.kube.rmd_node_agent", tmp_path, *arguments)
+    assert run.returncode == 2
+    assert "pod-2: no control group of pod" in run.output
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.certificates import (
+    keep_certificates,
+)
 from lab.process import wait_until
 from lab.rmd.daemon import Daemon
 from lab.rmd.host import Configuration, Host
@@ -29,6 +32,29 @@ BROADWELL: Object = {
     "guaranteed_ways": 10,
     "besteffort_ways": 7,
     "shared_ways": 2,
+}
+CERTIFICATES: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "certificates.cert-manager.io"},
+    "spec": {
+        "group": "cert-manager.io",
+        "scope": "Namespaced",
+        "names": {"plural": "certificates", "singular": "certificate", "kind": "Certificate"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
 }
 SKYLAKE: Object = {
     "name": "default", "ways": 11, "guaranteed_ways": 6, "besteffort_ways": 3, "shared_ways": 1,
@@ -162,6 +188,31 @@ def test_a_new_certificate_is_a_new_pod(rmd: Rmd) -> None:
     rmd.install()
     after = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
     assert {key for key in after if after[key] != before[key]} == {"WATTWISE_CERTIFICATE"}
+
+
+def test_certificates_of_cert_manager_are_asked_for_and_waited_for(rmd: Rmd) -> None:
+    """cert-manager is played: its kind is served, and its Secrets are there."""
+    keep_certificates({"kubeconfig": rmd.kubeconfig, "namespace": rmd.namespace})
+    apply({"kubeconfig": rmd.kubeconfig, "manifests": [CERTIFICATES], "wait": True})
+    issuer = {"name": "hall", "kind": "ClusterIssuer"}
+    given: Object = {"rmd_certificates": "cert_manager", "rmd_issuer": issuer}
+    rmd.install(**given)
+    path = f"/apis/cert-manager.io/v1/namespaces/{rmd.namespace}/certificates"
+    asked = {item["spec"]["secretName"]: item["spec"] for item in rmd.kube.list(path)}
+    assert asked["rmd-server"]["dnsNames"] == ["rmd-nameserver"]
+    assert asked["rmd-client"]["subject"] == {"organizationalUnits": ["Admin"]}
+    for spec in asked.values():
+        assert spec["issuerRef"] == issuer
+        assert spec["privateKey"]["size"] == 3072
+    folder = rmd.folder / "runs" / "here" / "rmd"
+    assert sorted(path.name for path in folder.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
+    before = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
+    rmd.kube.request("DELETE", f"/api/v1/namespaces/{rmd.namespace}/secrets/rmd-server")
+    keep_certificates({"kubeconfig": rmd.kubeconfig, "namespace": rmd.namespace})
+    rmd.install(**given)
+    after = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
+    assert {key for key in after if after[key] != before[key]} == {"WATTWISE_CERTIFICATE"}
+    apply({"kubeconfig": rmd.kubeconfig, "manifests": [CERTIFICATES], "state": "absent"})
 
 
 def test_passwords_take_the_place_of_client_certificates(rmd: Rmd) -> None:

@@ -43,6 +43,7 @@ SPEC = KUBERNETES.merge(
             "key_bits": {"type": "int", "default": 3072, "no_log": False},
             "valid_days": {"type": "int", "default": 365},
             "renew_days": {"type": "int", "default": 30},
+            "issue": {"type": "bool", "default": True},
             "folder": {"type": "path"},
         }
     )
@@ -70,21 +71,21 @@ class Wish:
 def keep_certificates(parameters: Parameters, context: Context = Context()) -> Result:
     """Make what is missing, renew what ends soon or fits no longer, and leave the rest alone.
 
-    Raises InvalidInput for keys that are too short and for numbers of days that make no sense.
+    Without ``issue`` nothing is made: what others keep is looked at. Raises InvalidInput for keys
+    that are too short, for numbers of days that make no sense, and for others' that cannot be used.
     """
     options = SPEC.complete(parameters)
     _require_sense(options)
-    stored = _read(Kube.connect(options), options)
+    kube = Kube.connect(options)
     maker = _Maker(options, context.now())
+    if not options["issue"]:
+        return _look(kube, maker, context)
+    stored = _read(kube, options)
     authority_wish = Wish("wattwise RMD authority", is_authority=True)
     authority = maker.keep("authority", stored["authority"], authority_wish, None)
-    server = Wish(options["server_names"][0], tuple(options["server_names"]))
-    client = Wish(options["client_name"], unit=options["client_unit"])
-    pairs = {
-        "authority": authority,
-        "server": maker.keep("server", stored["server"], server, authority),
-        "client": maker.keep("client", stored["client"], client, authority),
-    }
+    pairs = {"authority": authority}
+    for name, wish in _wishes(options).items():
+        pairs[name] = maker.keep(name, stored[name], wish, authority)
     for pair in pairs.values():
         context.protect(pair.key.decode())
     if maker.made:
@@ -92,6 +93,37 @@ def keep_certificates(parameters: Parameters, context: Context = Context()) -> R
     written = _write_files(options["folder"], pairs, context) if options["folder"] else []
     certificates = [maker.shown(name, pair) for name, pair in pairs.items()]
     return {"changed": bool(maker.made or written), "certificates": certificates, "files": written}
+
+
+def _wishes(options: Parameters) -> dict[str, Wish]:
+    names = tuple(options["server_names"])
+    return {
+        "server": Wish(names[0], names),
+        "client": Wish(options["client_name"], unit=options["client_unit"]),
+    }
+
+
+def _look(kube: Kube, maker: _Maker, context: Context) -> Result:
+    """What others keep, as far as it is there, and the client's files of it."""
+    options = maker.options
+    pairs: dict[str, Pair] = {}
+    for name, wish in _wishes(options).items():
+        secret = options[f"{name}_secret"]
+        found = kube.read_secret(options["namespace"], secret)
+        if not found or not found[0].get("tls.crt"):
+            continue  # cert-manager makes the Secret before what it shall hold
+        data = found[0]
+        pairs[name] = Pair(data["tls.crt"].encode(), data.get("tls.key", "").encode())
+        problem = maker.unusable(pairs[name], wish)
+        if problem is not None:
+            where = f"Secret {options['namespace']}/{secret}"
+            raise InvalidInput(f"{where} cannot be used, because {problem}; correct it")
+        context.protect(pairs[name].key.decode())
+        if data.get("ca.crt"):
+            pairs["authority"] = Pair(data["ca.crt"].encode(), b"")
+    written = _write_files(options["folder"], pairs, context) if options["folder"] else []
+    shown = [maker.shown(name, pair) for name, pair in pairs.items() if name != "authority"]
+    return {"changed": bool(written), "certificates": shown, "files": written}
 
 
 def _require_sense(options: Parameters) -> None:
@@ -149,7 +181,22 @@ class _Maker:
         }
 
     def _problem(self, pair: Pair, wish: Wish, authority: Pair | None) -> str | None:
-        """Why the pair cannot be used; None where it can."""
+        """Why the pair cannot be kept; None where it can."""
+        problem = self.unusable(pair, wish)
+        if problem is not None:
+            return problem
+        certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+        lasting = self.options["renew_days"] + (
+            self.options["valid_days"] if wish.is_authority else 0
+        )
+        if certificate.not_valid_after_utc - self.now < datetime.timedelta(days=lasting):
+            return "it ends soon"
+        if authority is not None and not self._is_issued_by(certificate, authority):
+            return "another authority had issued it"
+        return None
+
+    def unusable(self, pair: Pair, wish: Wish) -> str | None:
+        """Why neither daemons nor clients could use the pair; None where they can."""
         serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
         try:
             certificate = self._x509.load_pem_x509_certificate(pair.certificate)
@@ -160,15 +207,8 @@ class _Maker:
             return "certificate and key did not belong together"
         if getattr(key, "key_size", 0) < _SHORTEST_RSA_BITS:
             return "its key was too short"
-        lasting = self.options["renew_days"] + (
-            self.options["valid_days"] if wish.is_authority else 0
-        )
-        if certificate.not_valid_after_utc - self.now < datetime.timedelta(days=lasting):
-            return "it ends soon"
         if not set(wish.names) <= set(self._names(certificate)):
             return "it lacked a name"
-        if authority is not None and not self._is_issued_by(certificate, authority):
-            return "another authority had issued it"
         return None
 
     def _names(self, certificate: t.Any) -> list[str]:
@@ -281,11 +321,11 @@ def _write(
 
 def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> list[str]:
     """The client's files for those who ask daemons from here; returns the paths that changed."""
-    contents = {
-        "ca.pem": pairs["authority"].certificate,
-        "cert.pem": pairs["client"].certificate,
-        "key.pem": pairs["client"].key,
-    }
+    contents = {}
+    if "authority" in pairs:
+        contents["ca.pem"] = pairs["authority"].certificate
+    if "client" in pairs:
+        contents |= {"cert.pem": pairs["client"].certificate, "key.pem": pairs["client"].key}
     changed = []
     for name, content in contents.items():
         path = Path(folder) / name
