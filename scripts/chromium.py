@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Chromium of the machine: where it is, how CI gets it, and pages shown in it.
 
-`python -m scripts.chromium REPORT.html` renews the pictures of the documentation.
+`python -m scripts.chromium REPORT.html` renews the pictures of the documentation from the demo's
+report; `… REPORT.html cache_ways devices` those of sections in which the demo has nothing to show.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,7 +34,9 @@ FIRST_SCREENS: tuple[tuple[str, int, int, Scheme], ...] = (
     ("dark", 1280, 800, "dark"),
     ("phone", 360, 720, "light"),
 )
-SECTIONS = (("temperatures", 520), ("power_curves", 620), ("cache_ways", 620), ("devices", 760))
+# Sections with the height of their pictures. The demo has no workloads of RMD and no devices.
+DEMO_SECTIONS = ("temperatures", "power_curves")
+HEIGHTS = {"temperatures": 520, "power_curves": 620, "cache_ways": 620, "devices": 760}
 
 
 def find() -> str | None:
@@ -83,30 +86,28 @@ def shown(
         context.close()
 
 
-def take_pictures(report: Path, folder: Path) -> None:
-    """The pictures of README and docs: the first screen in both schemes, a phone, some sections.
+def take_pictures(report: Path, folder: Path, sections: Sequence[str] = ()) -> None:
+    """The pictures of README and docs: the first screen in both schemes, a phone, two sections.
 
-    Of a section that the report does not have the old picture stays.
+    With ``sections`` only these, of a report that has something to show in them.
     """
     program = find()
     if program is None:
         raise SystemExit(f"There is no Chromium here; {REMEDY}")
     folder.mkdir(exist_ok=True)
     with started(program) as browser:
-        for name, width, height, scheme in FIRST_SCREENS:
+        for name, width, height, scheme in () if sections else FIRST_SCREENS:
             with shown(browser, report, width, height, scheme) as page:
                 page.screenshot(path=folder / f"report-{name}.png")
         with shown(browser, report, 1280, 800, "light") as page:
-            for section, height in SECTIONS:
-                top = page.evaluate(f"document.getElementById({section!r})?.offsetTop")
-                if top is None:
-                    continue
+            for section in sections or DEMO_SECTIONS:
+                top = page.evaluate(f"document.getElementById({section!r}).offsetTop")
                 page.screenshot(
                     path=folder / f"report-{section.replace('_', '-')}.png",
-                    clip={"x": 0, "y": top, "width": 1280, "height": height},
+                    clip={"x": 0, "y": top, "width": 1280, "height": HEIGHTS[section]},
                     full_page=True,
                 )
 
 
 if __name__ == "__main__":
-    take_pictures(Path(sys.argv[1]), PICTURES)
+    take_pictures(Path(sys.argv[1]), PICTURES, sys.argv[2:])

@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation im
     expected_watts,
     recent_curves,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import told_caches
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
 Object = t.Mapping[str, t.Any]
@@ -303,8 +304,23 @@ def _write_textfile(
         options["usage_source"],
         options["pod_usage_assumption"],
     )
-    labels = options["textfile_labels"]
-    textfile.write(options["textfile"], textfile.render(readings.values(), now, predicted, labels))
+    labels, ways = options["textfile_labels"], list(_cache_ways(snapshot))
+    content = textfile.render(readings.values(), now, predicted, labels, ways)
+    textfile.write(options["textfile"], content)
+
+
+def _cache_ways(snapshot: Object) -> t.Iterator[textfile.CacheWays]:
+    """What the RmdNodeStates say of guaranteed ways."""
+    for state in snapshot.get("rmd_node_states") or []:
+        for cache in told_caches(state):
+            pool = cache.get("guaranteed")
+            if pool:
+                yield textfile.CacheWays(
+                    state["spec"]["node"],
+                    str(cache["cacheId"]),
+                    pool["freeWays"],
+                    pool["longestFreeRun"],
+                )
 
 
 def _details(results: t.Sequence[Object]) -> dict[str, dict[str, t.Any]]:

@@ -35,12 +35,21 @@ class Reading(t.Protocol):
     def is_fresh(self) -> bool: ...
 
 
+class CacheWays(t.NamedTuple):
+    """Guaranteed ways of one cache that are free: all of them, and the longest run."""
+
+    node: str
+    cache: str
+    free: int
+    longest_run: int
+
+
 _GAUGES = {
     "inlet_celsius": ("inlet_temp_celsius", "Inlet air temperature of a node."),
     "delta_p_pascal": ("delta_p_pascal", "Differential pressure across a node's rack."),
     "power_watts": ("node_power_watts", "Power that a whole node draws."),
 }
-_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason"})
+_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache"})
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -49,11 +58,13 @@ def render(
     now: datetime.datetime,
     predicted_watts: t.Mapping[str, float],
     labels: Labels,
+    cache_ways: t.Sequence[CacheWays] = (),
 ) -> str:
     """The whole file; every sample bears ``labels`` beside those of its own.
 
-    ``predicted_watts`` are by node, each for the CPU use at the time of the readings. Raises
-    InvalidInput for labels that Prometheus does not take.
+    ``predicted_watts`` are by node, each for the CPU use at the time of the readings. A cluster
+    without ``cache_ways`` has no metrics of them. Raises InvalidInput for labels that Prometheus
+    does not take.
     """
     _check(labels)
     readings = list(readings)
@@ -62,6 +73,7 @@ def render(
         for name, text, samples in (
             *_quantities(readings),
             *_freshness(readings, now),
+            *(_caches(cache_ways) if cache_ways else ()),
             (
                 "wattwise_predicted_power_watts",
                 "Power that the model of a node predicts at its present CPU use.",
@@ -112,6 +124,15 @@ def _freshness(
     fresh = [({"node": reading.node}, float(reading.is_fresh)) for reading in readings]
     text = "1 for a node whose temperature and pressure were both read just now, else 0."
     yield "wattwise_node_read", text, fresh
+
+
+def _caches(cache_ways: t.Sequence[CacheWays]) -> t.Iterator[tuple[str, str, Samples]]:
+    own = [{"node": one.node, "cache": one.cache} for one in cache_ways]
+    free = [float(one.free) for one in cache_ways]
+    yield "wattwise_cache_free_ways", "Free guaranteed ways of a cache.", list(zip(own, free))
+    longest = [float(one.longest_run) for one in cache_ways]
+    text = "Free guaranteed ways of a cache side by side, the most that one workload gets."
+    yield "wattwise_cache_longest_free_run_ways", text, list(zip(own, longest))
 
 
 def _family(name: str, text: str, samples: Samples, labels: Labels) -> str:

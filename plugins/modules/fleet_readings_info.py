@@ -74,7 +74,9 @@ options:
       - Where to write the readings in Prometheus' text format.
       - The metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
         C(wattwise_predicted_power_watts), C(wattwise_reading_age_seconds), C(wattwise_node_read),
-        C(wattwise_endpoint_failing) and C(wattwise_observation_timestamp_seconds).
+        C(wattwise_endpoint_failing) and C(wattwise_observation_timestamp_seconds). If the snapshot
+        has RmdNodeStates, there are C(wattwise_cache_free_ways) and
+        C(wattwise_cache_longest_free_run_ways), too.
     type: path
   textfile_labels:
     description:

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What role observe gives Prometheus and Grafana, judged by Prometheus' promtool.
 
-The metrics are those of a file that fleet_readings_info wrote of three nodes, one of them failing.
+The metrics are those of a file that fleet_readings_info wrote of three nodes, one of them failing,
+two with RMD.
 The alerts' own tests are in prometheus/rules.test.yml.
 """
 
@@ -45,6 +46,21 @@ def node_config(node: str) -> Json:
     }
 
 
+def node_state(node: str, reachable: str) -> Json:
+    pools = {"free": "1-3,7", "freeWays": 4, "longestFreeRun": 3}
+    return {
+        "metadata": {"name": f"rmd-node-state-{node}"},
+        "spec": {"node": node},
+        "status": {
+            "conditions": [{"type": "Reachable", "status": reachable}],
+            "caches": [
+                {"cacheId": 0, "ways": 20, "guaranteed": pools},
+                {"cacheId": 1, "ways": 20, "besteffort": pools},
+            ],
+        },
+    }
+
+
 @pytest.fixture(scope="module")
 def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The file of cluster hall-1: n1 and n2 are read and have curves, the BMC of n3 is lost."""
@@ -58,6 +74,7 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
             {"metadata": {"name": "n1"}, "usage": {"cpu": "5"}},
             {"metadata": {"name": "n2"}, "usage": {"cpu": "0"}},
         ],
+        "rmd_node_states": [node_state("n1", "True"), node_state("n2", "False")],
     }
     documents.write(str(folder / "snapshot.json"), "snapshot", snapshot)
     curve = {"cpu": [0.0, 10.0], "watts": [200.0, 400.0]}
@@ -108,6 +125,9 @@ def test_the_readings_are_in_the_metrics(textfile: str, tmp_path: Path) -> None:
         "sum(wattwise_node_read)": 2,
         "count(wattwise_node_read)": 3,
         "sum(wattwise_observation_timestamp_seconds)": NOON.timestamp(),
+        "count(wattwise_cache_free_ways)": 1,
+        'sum(wattwise_cache_free_ways{node="n1", cache="0", cluster="hall-1"})': 4,
+        'sum(wattwise_cache_longest_free_run_ways{node="n1"})': 3,
     }
     found = [Expectation(query, [value]) for query, value in expected.items()]
     assert unmet(samples(textfile), found, tmp_path) == ""

@@ -120,6 +120,16 @@ def _daemon_of_pod(node: str, pod: Object) -> Daemon:
     return Daemon(node, f"{'https' if port == TLS_PORT else 'http'}://{host}:{port}")
 
 
+def told_caches(state: Object) -> list[Object]:
+    """The caches in an RmdNodeState; none where its daemon did not answer when last asked."""
+    status = state.get("status") or {}
+    lost = any(
+        item.get("type") == "Reachable" and item.get("status") != "True"
+        for item in status.get("conditions") or []
+    )
+    return [] if lost else list(status.get("caches") or [])
+
+
 def managed_of(state: Object | None) -> list[str]:
     """The uuids of workloads on a node that were made for RmdWorkloads."""
     return list(member(state, "status", "managed") or ())
