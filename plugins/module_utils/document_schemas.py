@@ -204,6 +204,13 @@ SCHEMAS: dict[str, Schema] = {
                 },
             },
             "preference_watts": {"type": "number"},
+            "allocations": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["namespace", "name", "node", "allocation"],
+                },
+            },
             "proven": {"type": "boolean"},
             "method": {"type": "string"},
             "stopped_by": {"type": "string"},

@@ -226,6 +226,7 @@ SOURCES: t.Mapping[str, Source] = {
 _BY_DEFAULT = [
     *("nodes", "pods", "node_configs", "node_config_templates", "node_metrics"),
     *("namespaces", "replica_sets", "pod_disruption_budgets", "rmd_node_states"),
+    "device_objects",
 ]
 
 SPEC = KUBERNETES.merge(

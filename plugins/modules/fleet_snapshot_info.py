@@ -24,7 +24,7 @@ options:
     description:
       - Parts to read. Nodes are always read.
       - V(device_objects) are those of C(resource.k8s.io) and of the k8srm prototype, for
-        M(wattwise.kube.device_allocation).
+        M(wattwise.kube.device_allocation) and M(wattwise.kube.power_placement).
       - Of V(namespaces) and V(replica_sets) only metadata is read, and of the latter only those
         with WAO's annotation C(podspread-rate) are kept.
     type: list
@@ -54,6 +54,7 @@ options:
       - replica_sets
       - pod_disruption_budgets
       - rmd_node_states
+      - device_objects
   selectors:
     description:
       - Label selectors in Kubernetes' text form, by part. That of C(rmd_pods), the pods in which

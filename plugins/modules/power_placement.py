@@ -24,6 +24,12 @@ description:
   - A pod that asks for C(intel.com/l3_cache_ways) goes to a node on which one cache has as many
     free ways in a row, beside those of all other pods that go there or are bound already. Free rows
     are those of the node's RmdNodeState; on a node without one only the extended resource counts.
+  - A pod with claims for devices goes to a node whose devices satisfy them, beside those of all
+    other pods; no device is given twice, what devices draw counts, and RV(allocations) has what
+    each claim gets. Claims are those of C(resource.k8s.io/v1) in C(resourceClaims) and of the k8srm
+    prototype in C(deviceClaims). On its node a pod gets devices as
+    M(wattwise.kube.device_allocation) gives them. Pods that share a claim are on one node. Claims
+    that a device might satisfy which several nodes can use are C(unsupported).
   - Rules between pods hold in the final state, whatever came when, and in the order of
     RV(placements) also at each step.
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
@@ -51,7 +57,8 @@ options:
     description:
       - Path of a JSON or YAML file with C(nodes), C(pods) and C(running) as the options of the
         same names, and, if wanted, C(namespaces), C(replica_sets), C(rmd_node_states),
-        C(node_metrics) (objects of metrics.k8s.io) and C(curves) (power curves by node name).
+        C(device_objects), C(node_metrics) (objects of metrics.k8s.io) and C(curves) (power curves
+        by node name).
     type: path
   nodes:
     description:
@@ -103,6 +110,17 @@ options:
         best effort, and makes do with so many.
     type: list
     elements: dict
+  device_objects:
+    description:
+      - Objects about devices, with O(nodes), as M(wattwise.kube.device_allocation) takes them.
+        Without any, a pod with claims is C(unsupported).
+    type: list
+    elements: dict
+  device_power:
+    description:
+      - The name of the attribute or capacity that says how many watts a device draws in use, such
+        as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+    type: str
   scheduler_name:
     description:
       - The pods of O(snapshot) with this C(schedulerName) are placed.
@@ -214,7 +232,7 @@ options:
       - A pod moves by being evicted and made anew. So only those are proposed that have the
         C(schedulerName) of O(scheduler_name) and a ReplicaSet, ReplicationController or
         StatefulSet for a controller, that no PodDisruptionBudget holds, and that neither belong to
-        a pod group, nor hold cache ways, nor have the annotation
+        a pod group, nor hold cache ways or devices, nor have the annotation
         C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
     type: bool
     default: false
@@ -237,6 +255,7 @@ extends_documentation_fragment:
 requirements:
   - python >= 3.11
   - ortools >= 9.15
+  - cel-expr-python >= 0.1.3 (for selectors of devices)
   - fastjsonschema >= 2.20 (for documents)
 """
 
@@ -300,6 +319,47 @@ EXAMPLES = r"""
       - name: database
         requests: {cpu: "4", memory: 8Gi, intel.com/l3_cache_ways: 4}
 
+- name: Place a pod that claims a GPU, and see which one it gets
+  wattwise.kube.power_placement:
+    nodes:
+      - name: node-1
+        allocatable: {cpu: "16", memory: 64Gi}
+        curve: {cpu: [0, 16], watts: [95, 240]}
+    device_power: watts
+    device_objects:
+      - apiVersion: resource.k8s.io/v1
+        kind: DeviceClass
+        metadata: {name: gpu}
+        spec:
+          selectors:
+            - cel: {expression: device.driver == 'gpu.example.com'}
+      - apiVersion: resource.k8s.io/v1
+        kind: ResourceSlice
+        metadata: {name: node-1-gpus}
+        spec:
+          driver: gpu.example.com
+          nodeName: node-1
+          pool: {name: node-1, generation: 1, resourceSliceCount: 1}
+          devices:
+            - name: gpu-0
+              attributes:
+                watts: {int: 300}
+      - apiVersion: resource.k8s.io/v1
+        kind: ResourceClaim
+        metadata: {name: training, namespace: default}
+        spec:
+          devices:
+            requests:
+              - name: gpu
+                exactly: {deviceClassName: gpu}
+    pods:
+      - name: trainer
+        requests: {cpu: "4", memory: 8Gi}
+        resource_claims:
+          - name: gpu
+            resource_claim_name: training
+  register: plan
+
 - name: Compare strategies on the same input
   wattwise.kube.power_placement:
     src: fleet.yml
@@ -330,7 +390,8 @@ placements:
 watts:
   description:
     - Watts of all nodes with a power curve before and after placing, and the least that any
-      placement of the same pods needs that leaves no more preferences unmet.
+      placement of the same pods needs that leaves no more preferences unmet. Devices count that
+      are in use only after placing.
   returned: success
   type: dict
   sample:
@@ -397,9 +458,29 @@ unplaced:
       reasons:
         Insufficient cpu: 2
       uid: null
+allocations:
+  description:
+    - What each claim of the placed pods gets, with C(allocation) in the form of its API, as
+      M(wattwise.kube.device_allocation) gives it.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - allocation:
+        devices:
+          results:
+            - device: gpu-0
+              driver: gpu.example.com
+              pool: node-1
+              request: gpu
+      name: training
+      namespace: default
+      node: node-1
+      uid: ""
 nodes:
   description:
-    - CPU use in cores and watts of each node before and after; no watts where there is no curve.
+    - CPU use in cores and watts of each node before and after, devices included; no watts where
+      there is no curve.
   returned: success
   type: list
   elements: dict

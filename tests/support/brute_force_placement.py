@@ -46,7 +46,9 @@ class _Search:
         self._asked = [{**pod.requests, "pods": 1} for pod in pods]
         self._free = {id(node): dict(node.free) for node in fleet.nodes}
         self._collisions = any(pod.ports or pod.away_from for pod in pods)
-        self._demanding = any(pod.near or pod.spreads or pod.gang for pod in pods)
+        self._demanding = any(
+            pod.near or pod.spreads or pod.gang or pod.claims_devices for pod in pods
+        )
         self._placed: list[Placed] = []
         self._chosen: list[int] = []
         self._found: Value | None = None
@@ -94,6 +96,8 @@ class _Search:
         here = (self._pods[position], node)
         others = [pod for pod, where in self._placed if where is node]
         if not self._fleet.caches.hold(node.name, [*others, here[0]]):
+            return False
+        if self._fleet.devices.cost(node.name, [*others, here[0]]) is None:
             return False
         return not self._collisions or not any(collide(here, other) for other in self._placed)
 

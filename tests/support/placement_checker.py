@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from support.placement_caches import Caches
+from support.placement_devices import Devices
 from support.placement_rules import (
     Json,
     Node,
@@ -64,6 +65,7 @@ class Fleet:
                 on.setdefault(get(pod.spec, "nodeName"), []).append(pod)
         self.nodes = [self._read_node(node, on) for node in parameters["nodes"]]
         self.caches = Caches(parameters, on)
+        self.devices = Devices(parameters)
         self.by_name = {node.name: node for node in self.nodes}
         self.running: list[Placed] = [(pod, node) for node in self.nodes for pod in node.running]
         self._watts: dict[tuple[str, int, bool], float] = {}
@@ -103,6 +105,7 @@ class Fleet:
             self._open[key] = (
                 (node.curve is not None or self.use_unpriced)
                 and open_to(node, pod)
+                and self.devices.may_be_on(node.name, pod)
                 and self.holds(node, [pod])
                 and not any(collide((pod, node), other) for other in self.running)
             )
@@ -110,18 +113,26 @@ class Fleet:
 
     def holds(self, node: Node, pods: Sequence[Pod]) -> bool:
         """Whether the node has what all these pods need of it."""
-        return fits(node, pods) and self.caches.hold(node.name, pods)
+        return (
+            fits(node, pods)
+            and self.caches.hold(node.name, pods)
+            and self.devices.cost(node.name, pods) is not None
+        )
 
     def watts(self, node: Node, pods: Sequence[Pod]) -> float:
         """Watts of a node with these new pods; 0 where they are not known."""
         if node.curve is None:
             return 0.0
+        return self.curve_watts(node, pods) + self.devices.watts(node.name, pods)
+
+    def curve_watts(self, node: Node, pods: Sequence[Pod]) -> float:
         awake = node.occupied or any(not pod.daemon for pod in pods)
         key = (node.name, sum(pod.requests.get("cpu", 0) for pod in pods), awake)
         if key not in self._watts:
             self._watts[key] = self.standby
             if awake or not self.power_off:
                 cores = float((node.millicores + key[1] * self.assumption) / 1000)
+                assert node.curve is not None
                 self._watts[key] = on_curve(node.curve, cores)
         return self._watts[key]
 
@@ -182,6 +193,13 @@ class Fleet:
             f"{first[0].name} on {first[1].name} and {second[0].name} on {second[1].name} collide"
             for first, second in itertools.combinations(placed, 2)
             if collide(first, second)
+        ]
+        found += [
+            f"{first[0].name} and {second[0].name} share a claim, but no node"
+            for first, second in itertools.combinations(placed, 2)
+            if first[1] is not second[1]
+            and first[0].namespace == second[0].namespace
+            and self.devices.claims(first[0]).keys() & self.devices.claims(second[0]).keys()
         ]
         found += self.uneven(placed)
         members = Counter(pod.gang for pod, _node in placed if pod.gang)
@@ -257,6 +275,8 @@ def violations(parameters: Json, result: Json, is_complete: bool = True) -> list
         found.append("the placed and the unplaced pods are not those of the input")
     found += fleet.wrong(placed)
     found += wrong_order(fleet, placed)
+    pods_on = {node.name: [pod for pod, there in placed if there is node] for node in fleet.nodes}
+    found += fleet.devices.wrong(result, pods_on)
     if is_complete:
         refused = {key_of(entry) for entry in result["unplaced"] if is_refused(entry)}
         found += [

@@ -143,6 +143,10 @@ class Pod:
         name = self.labels.get(GANG_LABEL)
         return f"{self.namespace}/{name}" if name else None
 
+    @property
+    def claims_devices(self) -> bool:
+        return bool(get(self.spec, "resourceClaims"))
+
     def likeness(self) -> str:
         metadata = self.namespace, sorted(self.labels.items()), sorted(self.annotations.items())
         return repr((metadata, self.spec, self.daemon))

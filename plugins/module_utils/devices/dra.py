@@ -114,6 +114,7 @@ class _Reader:
         held = [
             one for given in self._of("ResourceClaim") for one in held_devices(given, self._slices)
         ]
+        demands: list[PodDemand] = []
         if self._of("Pod"):
             read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
@@ -139,6 +140,7 @@ class _Reader:
             tuple(self._slices.pools),
             tuple(self._findings.found),
             tuple(self._refusals.found),
+            tuple(demands),
         )
 
     def _single_units(self) -> t.Iterator[Unit]:

@@ -104,6 +104,7 @@ class _Reader:
     def task(self) -> Task:
         for given in self._of(*CLAIM_KINDS):
             self._read_status(given)
+        demands: list[PodDemand] = []
         if self._of("Pod"):
             read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
@@ -127,6 +128,7 @@ class _Reader:
             tuple(self._read_pools()),
             tuple(self._findings.found),
             tuple(self._refusals.found),
+            tuple(demands),
         )
 
     def _read_pools(self) -> t.Iterator[tuple[str, str, frozenset[str]]]:

@@ -46,6 +46,7 @@ class Task:
     ``result`` writes the allocation of a claim (by position) as its API does. ``pools`` are the
     drivers, names and nodes of all pools in published order. ``pods`` are namespace and name of the
     pods of each unit. ``refused`` are the errors of pods and claims that were left out.
+    ``demands`` has all pods that were read, also those whose claims have their devices already.
     """
 
     instance: Instance
@@ -54,6 +55,7 @@ class Task:
     pools: tuple[tuple[str, str, frozenset[str]], ...] = ()
     findings: tuple[Finding, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    demands: tuple[PodDemand, ...] = ()
 
 
 @dataclass(frozen=True)

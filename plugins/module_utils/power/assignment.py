@@ -210,11 +210,23 @@ class Assignment:
         return after - self.cost[nodes]
 
     def watts(self) -> float:
-        """Watts of all priced nodes."""
-        return float(self.cost[self.problem.costs.priced].sum())
+        """Watts of all priced nodes, with those of their devices."""
+        return float(self.cost[self.problem.costs.priced].sum() + self.device_watts().sum())
+
+    def device_watts(self) -> Floats:
+        """What devices in new use draw on each node."""
+        watts = self._numpy.zeros(len(self.all_nodes))
+        if self.related is not None:
+            for rule in self.related.relations.contents:
+                watts = watts + rule.watts(self.related.tallied)
+        return t.cast("Floats", watts)
 
     def preference_watts(self) -> float:
         """What all unmet preferences are worth."""
+        return self._linear_watts() - float(self.device_watts().sum())
+
+    def _linear_watts(self) -> float:
+        """What pods cost beside their CPU use: unmet preferences, and devices."""
         problem = self.problem
         total = 0.0
         if problem.preference is not None:

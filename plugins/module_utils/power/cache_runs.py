@@ -12,7 +12,6 @@ but have no workload yet. On which cache a pod's CPUs lie, kubelet decides.
 from __future__ import annotations
 
 import functools
-import math
 import typing as t
 from dataclasses import dataclass
 
@@ -22,6 +21,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     CacheRun,
     Node,
     Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import (
+    IMPOSSIBLE,
+    NO_DRAW,
+    Draw,
+    Sum,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     container_requests,
@@ -45,6 +50,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_c
 
 BEST_EFFORT = "besteffort"
 _POOLS = (GUARANTEED, BEST_EFFORT)
+_MORE_THAN_ENOUGH = 1 << 30
 
 Lengths = tuple[int, ...]
 
@@ -194,11 +200,10 @@ class CacheOracle:
     def kind(self, node: int) -> t.Hashable:
         return self.pools[node]
 
-    def watts(self, node: int, pods: tuple[int, ...]) -> float:
-        """0; infinite where the runs cannot be had together."""
+    def draw(self, node: int, pods: tuple[int, ...]) -> Draw:
         pools = self.pools[node]
         if pools is None:
-            return 0.0
+            return NO_DRAW
         wanted = list(pools.promised)
         for runs_of_one, number in zip(self.of_group.values(), pods):
             wanted += runs_of_one * number
@@ -206,9 +211,21 @@ class CacheOracle:
         possible = all(
             fit(free, tuple(run for run in wanted if run.pool == pool)) for pool, free in pools.free
         )
-        return 0.0 if possible else math.inf
+        return NO_DRAW if possible else IMPOSSIBLE
 
-    least_watts = watts
+    def least_alone(self, node: int, group: int) -> float:
+        return 0.0
+
+    def sums(self) -> list[Sum]:
+        """How many runs of at least some length there are, for each length that somebody needs."""
+        asked = {(run.pool, run.least) for runs in self.of_group.values() for run in runs}
+        return [
+            Sum(
+                {group: _number(runs, pool, least) for group, runs in self.of_group.items()},
+                [_there(pools, pool, least) for pools in self.pools],
+            )
+            for pool, least in sorted(asked)
+        ]
 
     def reason(self, group: int) -> str:
         lengths = [run.least for run in self.of_group[group]]
@@ -216,6 +233,17 @@ class CacheOracle:
             return f"node(s) had no free run of {lengths[0]} l3 cache ways on one cache id"
         listed = " and ".join(map(str, lengths))
         return f"node(s) had no free runs of {listed} l3 cache ways, each on one cache id"
+
+
+def _number(wanted: t.Sequence[CacheRun], pool: str, least: int) -> int:
+    return sum(1 for run in wanted if run.pool == pool and run.least >= least)
+
+
+def _there(pools: CachePools | None, pool: str, least: int) -> int:
+    if pools is None:
+        return _MORE_THAN_ENOUGH
+    free = dict(pools.free).get(pool, ())
+    return sum(length // least for length in free) - _number(pools.promised, pool, least)
 
 
 def cache_oracle(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheOracle | None:

@@ -1,30 +1,37 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rows for the exact model that forbid what a node cannot hold, found as solutions ask for it.
+"""Rows for the exact model about what nodes hold, found as solutions ask for them.
 
 The model knows sums of resources only. Where a solution puts pods together that an oracle of
 node_contents.py refuses, the fewest of them that it refuses are forbidden, on all nodes of that
-kind. As fewer pods never need more, nothing that is possible is cut off.
+kind. Where they draw more watts than the model thinks, it is told those of the fewest that draw as
+much. As fewer pods never need more, nothing that is possible is cut off.
 """
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import LinearModel
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import (
     ContentRule,
+    OneNodeRule,
     Pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import Relations
 
 if t.TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
     Integers = NDArray[numpy.int64]
+
+
+_TOLERANCE_WATTS = 1e-4
 
 
 class ContentCuts:
@@ -39,29 +46,76 @@ class ContentCuts:
         self._model, self._columns = model, columns
         # A column that is 1 if so many pods of a group are on a node.
         self._reached: dict[tuple[int, int, int], int] = {}
-        self._forbidden: set[tuple[int, t.Hashable, Pods]] = set()
+        self._told: set[tuple[int, t.Hashable, Pods]] = set()
+        # Columns of the watts that the contents of each node draw, by rule and node.
+        self._watts: dict[tuple[int, int], int] = {}
+        self._keep_on_one_node(relations)
 
-    def add(self, counts: Integers) -> bool:
-        """Forbid what these counts do wrong; False where they do nothing wrong."""
-        before = len(self._forbidden)
+    def _keep_on_one_node(self, relations: Relations | None) -> None:
+        """Rows for pods that must be on the same node."""
+        for rule in relations.rules if relations is not None else ():
+            if not isinstance(rule, OneNodeRule):
+                continue
+            here: dict[int, int] = {}
+            for (group, node), column in self._columns.items():
+                if group in rule.groups:
+                    if node not in here:
+                        here[node] = self._model.column(0.0, 1.0, integer=True)
+                    most = self._model.upper[column]
+                    self._model.at_most([(column, 1.0), (here[node], -most)], 0.0)
+            self._model.at_most([(column, 1.0) for column in here.values()], 1.0)
+
+    def add_watts(self) -> None:
+        """Columns that cost what contents draw, at the least what each pod does alone."""
+        for index, rule in enumerate(self._rules):
+            if not rule.draws:
+                continue
+            for node in rule.priced.nonzero()[0].tolist():
+                terms = [
+                    (self._columns[group, node], -float(floor))
+                    for group, floor in zip(rule.oracle.groups, rule.floor[:, node])
+                    if (group, node) in self._columns
+                ]
+                if terms:
+                    column = self._model.column(0.0, math.inf, 1.0)
+                    self._watts[index, node] = column
+                    self._model.at_least([(column, 1.0), *terms], 0.0)
+
+    def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
+        """Tell the model what a solution has wrong; False where that is nothing, or known."""
+        before = len(self._told)
         for index, rule in enumerate(self._rules):
             pods = counts[list(rule.oracle.groups)]
             for node in require("numpy").flatnonzero(pods.any(axis=0)).tolist():
                 there = tuple(pods[:, node].tolist())
-                if not rule.fits(node, there):
-                    self._forbid(index, node, fewest_refused(rule, node, there))
-        return len(self._forbidden) > before
+                least = rule.draw(node, there).least_watts
+                column = self._watts.get((index, node))
+                believed = math.inf if column is None else values[column]
+                if least == math.inf or least > believed + _TOLERANCE_WATTS:
+                    self._tell(index, node, fewest_that_draw(rule, node, there, least), least)
+        return len(self._told) > before
 
-    def _forbid(self, index: int, node: int, pods: Pods) -> None:
+    def _tell(self, index: int, node: int, pods: Pods, watts: float) -> None:
         rule, kind = self._rules[index], self._rules[index].oracle.kind(node)
-        if (index, kind, pods) in self._forbidden:
+        if (index, kind, pods) in self._told:
             return
-        self._forbidden.add((index, kind, pods))
+        self._told.add((index, kind, pods))
         asked = [(group, number) for group, number in zip(rule.oracle.groups, pods) if number]
         for other in range(rule.nodes):
             known = all((group, other) in self._columns for group, _number in asked)
-            if known and rule.oracle.kind(other) == kind:
+            if not known or rule.oracle.kind(other) != kind:
+                continue
+            if watts == math.inf:
                 self._forbid_on(other, asked)
+            elif (index, other) in self._watts:
+                self._charge(self._watts[index, other], other, asked, watts)
+
+    def _charge(
+        self, column: int, node: int, asked: t.Sequence[tuple[int, int]], watts: float
+    ) -> None:
+        reached = [self._reaches(group, node, number) for group, number in asked]
+        terms = [(column, 1.0), *((each, -watts) for each in reached)]
+        self._model.at_least(terms, -watts * (len(reached) - 1))
 
     def _forbid_on(self, node: int, asked: t.Sequence[tuple[int, int]]) -> None:
         if len(asked) == 1:
@@ -82,13 +136,13 @@ class ContentCuts:
         return self._reached[key]
 
 
-def fewest_refused(rule: ContentRule, node: int, pods: Pods) -> Pods:
-    """Pods that are refused together, of which none can be left out."""
+def fewest_that_draw(rule: ContentRule, node: int, pods: Pods, watts: float) -> Pods:
+    """Of these pods some that draw as much, at the least, and of which none can be left out."""
     fewest = list(pods)
     for position in range(len(fewest)):
         while fewest[position]:
             fewest[position] -= 1
-            if rule.fits(node, tuple(fewest)):
+            if rule.draw(node, tuple(fewest)).least_watts < watts:
                 fewest[position] += 1
                 break
     return tuple(fewest)

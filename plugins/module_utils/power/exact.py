@@ -139,6 +139,7 @@ class PlacementModel:
     def minimize_watts(self) -> None:
         """Make the watts of the priced nodes the objective. Adds to the model: call it once."""
         self.minimize([])
+        self._cuts.add_watts()
         for node in self.nodes:
             if self.problem.costs.priced[node]:
                 self._add_watts(node)
@@ -230,7 +231,9 @@ class PlacementModel:
         """The solution, with rows for what nodes cannot hold, as far as a few rounds find it."""
         solution = solve(self.model, limits, branching_nodes)
         for _round in range(_ROUNDS_OF_CUTS):
-            if not solution.is_optimal or not self._cuts.add(self.counts(solution)):
+            if not solution.is_optimal:
+                break
+            if not self._cuts.add(self.counts(solution), solution.values):
                 break
             solution = solve(self.model, limits, branching_nodes)
         return solution

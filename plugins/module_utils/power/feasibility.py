@@ -28,6 +28,7 @@ UNSCHEDULABLE = "node(s) were unschedulable"
 NOT_READY = "node(s) were not ready"
 NO_CURVE = "node(s) had no power curve"
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
+CLAIM_ELSEWHERE = "resourceclaim not available on the node"
 EVERY_ADDRESS = "0.0.0.0"
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -51,6 +52,8 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
         return "node(s) didn't match Pod's node affinity/selector"
     if any(in_each_others_way(port, taken) for port in constraints.ports for taken in node.ports):
         return PORTS_TAKEN
+    if constraints.device_nodes is not None and node.name not in constraints.device_nodes:
+        return CLAIM_ELSEWHERE
     if node.name in constraints.repelled_by:
         return "node(s) didn't satisfy existing pods anti-affinity rules"
     return None

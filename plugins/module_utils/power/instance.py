@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerNode, PeerPod
 
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import ClaimBook
+
 Quantities = t.Mapping[str, int]
 Labels = t.Mapping[str, str]
 
@@ -89,7 +92,8 @@ class Constraints:
     """Which nodes a pod may run on, resources aside.
 
     One of ``node_terms`` must be met; None demands nothing. ``repelled_by`` names nodes where
-    a running pod does not want this one near.
+    a running pod does not want this one near, ``device_nodes`` those where the devices are that its
+    claims have already, if they have any.
     """
 
     node_name: str = ""
@@ -98,6 +102,7 @@ class Constraints:
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     repelled_by: frozenset[str] = frozenset()
+    device_nodes: frozenset[str] | None = None
 
 
 class Exclusion(t.NamedTuple):
@@ -179,6 +184,7 @@ class Shape:
     """All that matters of a pod for placing it; pods of equal shape are interchangeable.
 
     ``unsupported`` names fields that the placer does not understand: such a pod stays unplaced.
+    ``device_claims`` are keys of Instance.claims, one for each API, "" where it asks for nothing.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -190,6 +196,7 @@ class Shape:
     relations: PodRelations = PodRelations()
     preferences: tuple[Preference, ...] = ()
     cache_runs: tuple[CacheRun, ...] = ()
+    device_claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -250,3 +257,4 @@ class Instance:
     pods: tuple[Pod, ...]
     rules: Rules = Rules()
     peers: tuple[t.Mapping[str, int], ...] = ()
+    claims: ClaimBook | None = None

@@ -12,26 +12,54 @@ from __future__ import annotations
 import math
 import typing as t
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+    CLAIM_ELSEWHERE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import UNLIMITED
 from ansible_collections.wattwise.kube.plugins.module_utils.power.tallies import Counts, Tally
 
 if t.TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
+    Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
 
 Pods = tuple[int, ...]
 
 
+class Draw(t.NamedTuple):
+    """What pods draw beside a node's curve, infinite where they cannot be there together.
+
+    ``least_watts`` are never more than ``watts``, and never fall as there are more pods: what is
+    impossible by them stays so. ``watts`` may be infinite where nobody knows.
+    """
+
+    watts: float
+    least_watts: float
+
+
+NO_DRAW = Draw(0.0, 0.0)
+IMPOSSIBLE = Draw(math.inf, math.inf)
+
+
+class Sum(t.NamedTuple):
+    """Something that adds up: what one pod of each group needs of it, and what each node has."""
+
+    needed: t.Mapping[int, int]
+    there: t.Sequence[int]
+
+
 class NodeOracle(t.Protocol):
     """Pods of some groups on one node, other resources aside. ``pods`` has a number for each.
 
-    ``watts`` are what they draw beside the node's curve, infinite where they cannot be there
-    together. ``least_watts`` are never more than that, infinite where it is, and never fall as
-    there are more pods: so what is impossible stays so. Nodes of one ``kind`` are alike.
+    ``least_alone`` is what each pod of a group adds to the least watts whatever else is there.
+    ``sums`` are necessary, not sufficient: they tell linear models about what they can know.
+    Nodes of one ``kind`` are alike.
     """
 
     @property
@@ -39,9 +67,11 @@ class NodeOracle(t.Protocol):
 
     def kind(self, node: int) -> t.Hashable: ...
 
-    def watts(self, node: int, pods: Pods) -> float: ...
+    def draw(self, node: int, pods: Pods) -> Draw: ...
 
-    def least_watts(self, node: int, pods: Pods) -> float: ...
+    def least_alone(self, node: int, group: int) -> float: ...
+
+    def sums(self) -> list[Sum]: ...
 
     def reason(self, group: int) -> str: ...
 
@@ -57,13 +87,18 @@ class _Room:
 @dataclass
 class ContentRule:
     """An oracle as a rule. ``numbers[k]`` is the tally that counts group k of the oracle by node;
-    ``count[k]`` are all its pods."""
+    ``count[k]`` are all its pods. Watts count on ``priced`` nodes only.
+
+    ``floor[k, n]`` are the watts of each pod alone: with those, costs are linear, and what pods
+    draw together beyond that is their *excess*, which is never negative.
+    """
 
     oracle: NodeOracle
     tallies: t.Sequence[Tally]
     numbers: tuple[int, ...]
     count: tuple[int, ...]
-    _known: dict[tuple[t.Hashable, Pods], float] = field(default_factory=dict)
+    priced: Booleans
+    _known: dict[tuple[t.Hashable, Pods], Draw] = field(default_factory=dict)
     _rooms: dict[int, _Room] = field(default_factory=dict)
     _last: Integers | None = None
     _changes: Integers | None = None
@@ -77,14 +112,71 @@ class ContentRule:
         return len(self.tallies[self.numbers[0]].domain_of)
 
     def fits(self, node: int, pods: Pods) -> bool:
-        return self.least_watts(node, pods) < math.inf
+        return self.draw(node, pods).watts < math.inf
 
-    def least_watts(self, node: int, pods: Pods) -> float:
+    def draw(self, node: int, pods: Pods) -> Draw:
         """What the oracle says, asked once for nodes that are alike."""
+        if not any(pods):
+            return NO_DRAW
         key = self.oracle.kind(node), pods
         if key not in self._known:
-            self._known[key] = self.oracle.least_watts(node, pods) if any(pods) else 0.0
+            self._known[key] = self.oracle.draw(node, pods)
         return self._known[key]
+
+    @cached_property
+    def floor(self) -> Floats:
+        numpy, groups = require("numpy"), self.oracle.groups
+        known: dict[tuple[t.Hashable, int], float] = {}
+        floor = numpy.zeros((len(groups), self.nodes))
+        for node in self.priced.nonzero()[0].tolist():
+            for position, group in enumerate(groups):
+                key = self.oracle.kind(node), group
+                if key not in known:
+                    least = self.oracle.least_alone(node, group)
+                    known[key] = least if least < math.inf else 0.0
+                floor[position, node] = known[key]
+        return t.cast("Floats", floor)
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether there are any watts to speak of."""
+        alone = [
+            tuple(int(k == one) for k in range(len(self.count))) for one in range(len(self.count))
+        ]
+        return bool(self.floor.any()) or any(
+            0 < self.draw(node, pods).watts < math.inf
+            for node in self.priced.nonzero()[0].tolist()
+            for pods in alone
+        )
+
+    def watts(self, counts: Counts) -> Floats:
+        """What the pods draw on each node."""
+        numpy, pods = require("numpy"), self.pods(counts)
+        watts = numpy.zeros(self.nodes)
+        for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
+            watts[node] = self.draw(node, tuple(pods[:, node].tolist())).watts
+        return t.cast("Floats", watts)
+
+    def excess(self, counts: Counts) -> float:
+        """The watts of all nodes beyond the floor."""
+        if not self.draws:
+            return 0.0
+        return float(self.watts(counts).sum() - (self.floor * self.pods(counts)).sum())
+
+    def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
+        """The excess that so many more pods of the group add on each of these nodes alone."""
+        numpy, position = require("numpy"), self.oracle.groups.index(group)
+        there = self.pods(counts)[:, nodes]
+        added = numpy.zeros(len(nodes))
+        for index, node in enumerate(nodes.tolist()):
+            more = there[:, index].copy()
+            more[position] += number
+            if not self.priced[node] or more[position] < 0:
+                continue
+            before = self.draw(node, tuple(there[:, index].tolist())).watts
+            after = self.draw(node, tuple(more.tolist())).watts
+            added[index] = after - before - number * self.floor[position, node]
+        return t.cast("Floats", added)
 
     def most(self, group: int) -> Integers:
         """How many pods of the group alone each node could take."""
@@ -161,3 +253,34 @@ class ContentRule:
 
     def reason(self, group: int, node: int) -> str:
         return self.oracle.reason(group)
+
+
+@dataclass
+class OneNodeRule:
+    """Pods of ``groups`` are all on one node; ``tally`` counts them by node."""
+
+    tallies: t.Sequence[Tally]
+    groups: frozenset[int]
+    tally: int
+
+    def _there(self, counts: Counts) -> Integers:
+        return counts[self.tally][self.tallies[self.tally].domain_of]
+
+    def most(self, group: int) -> Integers:
+        nodes = len(self.tallies[self.tally].domain_of)
+        return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        there = self._there(counts)
+        if not there.any():
+            return self.most(group)
+        return t.cast("Integers", require("numpy").where(there > 0, UNLIMITED, 0))
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        return self._there(counts) >= 0
+
+    def holds(self, counts: Counts) -> bool | None:
+        return bool((self._there(counts) > 0).sum() <= 1)
+
+    def reason(self, group: int, node: int) -> str:
+        return CLAIM_ELSEWHERE

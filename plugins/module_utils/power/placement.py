@@ -49,7 +49,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies imp
 # What stands in a snapshot or a file already, beside the nodes.
 _PARTS = (
     *("pods", "running", "namespaces", "replica_sets", "pod_disruption_budgets"),
-    *("rmd_node_states",),
+    *("rmd_node_states", "device_objects"),
 )
 
 SPEC = ArgumentSpec(
@@ -64,6 +64,8 @@ SPEC = ArgumentSpec(
         "replica_sets": {"type": "list", "elements": "dict"},
         "pod_disruption_budgets": {"type": "list", "elements": "dict"},
         "rmd_node_states": {"type": "list", "elements": "dict"},
+        "device_objects": {"type": "list", "elements": "dict"},
+        "device_power": {"type": "str"},
         "scheduler_name": {"type": "str", "default": "wattwise"},
         "usage_source": {
             "type": "str",

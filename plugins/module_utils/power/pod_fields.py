@@ -109,6 +109,16 @@ _SPREAD_CHOICES = {
     "nodeTaintsPolicy": (None, "", "Honor", "Ignore"),
 }
 
+# Refused only where the claims are not known too.
+CLAIM_FIELDS = frozenset(
+    {
+        "spec.resourceClaims",
+        "spec.deviceClaims",
+        "spec.containers.resources.claims",
+        "spec.initContainers.resources.claims",
+    }
+)
+
 # Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 PODSPREAD_ANNOTATIONS = ("waok8s.github.io/podspread-rate", "wao.bitmedia.co.jp/podspread-rate")

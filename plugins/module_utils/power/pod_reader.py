@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view impo
     peer_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+    CLAIM_FIELDS,
     unsupported_fields,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
@@ -42,6 +43,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     quantities,
     required_text,
 )
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import PodClaims
 
 _SHORT_METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),
@@ -118,6 +122,7 @@ def read_pod(
     relations: PodRelations = _NO_RELATIONS,
     also_unsupported: tuple[str, ...] = (),
     cache_runs: tuple[CacheRun, ...] = (),
+    claims: PodClaims | None = None,
 ) -> Pod:
     """A pod to be placed. Raises InvalidInput for what no API server would accept."""
     namespace, name = identity(pod, "pods")
@@ -131,12 +136,13 @@ def read_pod(
         requests=tuple(sorted({**requests, "pods": 1}.items())),
         use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
         priority=priority,
-        constraints=_constraints(spec, where, repelled_by),
+        constraints=_constraints(spec, where, repelled_by, claims),
         is_daemon=is_daemon(pod),
-        unsupported=(*unsupported_fields(pod), *also_unsupported),
+        unsupported=(*_not_understood(pod, claims), *also_unsupported),
         relations=relations,
         preferences=_preferences(spec, where),
         cache_runs=cache_runs,
+        device_claims=claims.keys if claims else (),
     )
     return Pod(
         namespace,
@@ -229,7 +235,17 @@ def _raise_to(total: dict[str, int], least: t.Mapping[str, int]) -> None:
         total[name] = max(total.get(name, 0), value)
 
 
-def _constraints(spec: Object, where: str, repelled_by: frozenset[str]) -> Constraints:
+def _not_understood(pod: Object, claims: PodClaims | None) -> tuple[str, ...]:
+    """Fields, less those about claims where the claims are known, and what is wrong with these."""
+    fields = unsupported_fields(pod)
+    if claims is None:
+        return fields
+    return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
+
+
+def _constraints(
+    spec: Object, where: str, repelled_by: frozenset[str], claims: PodClaims | None
+) -> Constraints:
     selector = mapping(spec.get("nodeSelector"), f"{where}: spec.nodeSelector")
     tolerations = mappings(spec.get("tolerations"), f"{where}: spec.tolerations")
     affinity = mapping(spec.get("affinity"), f"{where}: spec.affinity")
@@ -250,6 +266,7 @@ def _constraints(spec: Object, where: str, repelled_by: frozenset[str]) -> Const
         ),
         ports=host_ports(spec, where),
         repelled_by=repelled_by,
+        device_nodes=claims.nodes if claims else None,
     )
 
 

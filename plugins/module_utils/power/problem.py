@@ -28,6 +28,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Pod,
     Shape,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import (
+    ContentRule,
+    Sum,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.preferences import preferences
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_builder import (
     build_relations,
@@ -57,8 +61,9 @@ class Problem:
 
     ``request[g, r]`` and ``free[n, r]`` are in whole units, ``use[g]`` in microcores.
     ``limit[g, n]`` is how many pods of the group the node could take if it took nothing else.
-    ``preference[g, n]`` are the watts that one pod's unmet preferences cost there, None where there
-    are no preferences; those that depend on other waiting pods are in ``relations.caps``.
+    ``preference[g, n]`` are the watts that one pod's unmet preferences cost there, and what its
+    devices draw at the least; None where there is neither. What depends on other waiting pods is in
+    ``relations.caps`` and ``relations.contents``.
     """
 
     instance: Instance
@@ -97,6 +102,11 @@ def build_problem(instance: Instance) -> Problem:
     allowed = _allowed(numpy, instance, groups)
     shapes = [group.shape for group in groups]
     relations = build_relations(instance, shapes, count, allowed)
+    for index, total in enumerate(_sums(relations)):
+        names.append(f"contents {index}")
+        needed = [total.needed.get(group, 0) for group in range(len(groups))]
+        request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
+        free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
     limit = _limits(numpy, request, free, count, allowed)
     limit = _related_limits(numpy, instance, groups, relations, limit)
     return Problem(
@@ -111,7 +121,7 @@ def build_problem(instance: Instance) -> Problem:
         limit=limit,
         costs=NodeCosts(instance.nodes, instance.rules),
         relations=relations,
-        preference=preferences(instance, shapes),
+        preference=_with_floors(preferences(instance, shapes), relations, limit),
     )
 
 
@@ -161,6 +171,26 @@ def _limits(
         fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
         limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
     return t.cast("Integers", limit)
+
+
+def _sums(relations: Relations | None) -> list[Sum]:
+    """What of the nodes' contents adds up, and so is a resource like any other."""
+    rules = relations.rules if relations is not None else ()
+    return [
+        total for rule in rules if isinstance(rule, ContentRule) for total in rule.oracle.sums()
+    ]
+
+
+def _with_floors(
+    wishes: Floats | None, relations: Relations | None, limit: Integers
+) -> Floats | None:
+    """Unmet preferences, and the watts that the pods' devices draw at the least."""
+    if relations is None or not relations.contents:
+        return wishes
+    total = require("numpy").zeros(limit.shape) if wishes is None else wishes.copy()
+    for rule in relations.contents:
+        total[list(rule.oracle.groups)] += rule.floor
+    return t.cast("Floats", total)
 
 
 def _related_limits(

@@ -89,8 +89,9 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
         and not metadata.get("deletionTimestamp")
         and (metadata.get("annotations") or {}).get(_SAFE_TO_EVICT) != "false"
         and POD_GROUP_LABEL not in (metadata.get("labels") or {})
-        # Their run is taken for as long as they run, and what would be free without them unknown.
+        # What cache ways and devices would be free without them is not known.
         and not asks_for_ways(pod)
+        and not spec.get("resourceClaims")
     )
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import cache_oracle
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_oracle import (
+    device_oracles,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
     EVERY_ADDRESS,
     PORTS_TAKEN,
@@ -31,6 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import (
     ContentRule,
     NodeOracle,
+    OneNodeRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
     AttractionRule,
@@ -64,7 +68,9 @@ def build_relations(
 
     ``allowed[g, n]`` says which nodes are open to each, other pods and resources aside.
     """
-    oracles = [oracle for oracle in (cache_oracle(shapes, instance.nodes),) if oracle is not None]
+    caches = cache_oracle(shapes, instance.nodes)
+    devices = device_oracles(instance.claims, shapes, instance.nodes)
+    oracles: list[NodeOracle] = [*([caches] if caches else []), *devices]
     if not oracles and all(
         shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes
     ):
@@ -73,6 +79,8 @@ def build_relations(
     builder.add_rules()
     for oracle in oracles:
         builder.add_contents(oracle)
+    for groups in (groups for oracle in devices for groups in oracle.shared):
+        builder.add_one_node(groups)
     builder.add_caps()
     relations = Relations(
         tuple(builder.book.tallies), tuple(builder.rules), tuple(builder.caps), builder.gangs()
@@ -243,7 +251,14 @@ class _Builder:
         nodes = self.book.topology("")
         numbers = [self.book.tally(self._mask([group]), nodes) for group in oracle.groups]
         count = [int(self._count[group]) for group in oracle.groups]
-        self.rules.append(ContentRule(oracle, self.book.tallies, tuple(numbers), tuple(count)))
+        priced = self._numpy.array([node.curve is not None for node in self._instance.nodes])
+        self.rules.append(
+            ContentRule(oracle, self.book.tallies, tuple(numbers), tuple(count), priced)
+        )
+
+    def add_one_node(self, groups: t.Sequence[int]) -> None:
+        tally = self.book.tally(self._mask(groups), self.book.topology(""))
+        self.rules.append(OneNodeRule(self.book.tallies, frozenset(groups), tally))
 
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)

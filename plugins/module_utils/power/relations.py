@@ -17,6 +17,7 @@ from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import UNLIMITED
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import ContentRule
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
     AttractionRule,
     Rule,
@@ -115,8 +116,16 @@ class Relations:
         """Whether pods can be bound in an order in which each finds those that it must be near."""
         return bool((~Reach(self, counts).bound & (counts > 0)).sum() == 0)
 
+    @cached_property
+    def contents(self) -> tuple[ContentRule, ...]:
+        """The rules about what a node holds that draws watts."""
+        found = (rule for rule in self.rules if isinstance(rule, ContentRule))
+        return tuple(rule for rule in found if rule.draws)
+
     def preference_watts(self, tallied: Counts) -> float:
-        return sum(cap.cost(tallied) for cap in self.caps)
+        """What soft caps cost, and what the contents of nodes draw beyond their floors."""
+        caps = sum(cap.cost(tallied) for cap in self.caps)
+        return caps + sum(rule.excess(tallied) for rule in self.contents)
 
 
 class Reach:
@@ -197,7 +206,10 @@ class RelationState:
 
     def has_caps(self, group: int) -> bool:
         """Whether what other pods do changes what a pod of the group costs."""
-        return bool(self.relations.caps_of(group))
+        return bool(self.relations.caps_of(group)) or self._draws(group)
+
+    def _draws(self, group: int) -> bool:
+        return any(group in rule.groups for rule in self.relations.contents)
 
     def room(self, group: int) -> Integers:
         """How many more pods of the group the rules let each node take, if only it took any."""
@@ -226,11 +238,14 @@ class RelationState:
         return reasons
 
     def added_preference(self, group: int, nodes: Integers, number: int) -> Floats | float:
-        """What the soft caps cost more with so many more pods of the group on each node alone."""
+        """What soft caps and contents cost more with so many more pods on each node alone."""
         added: t.Any = 0.0
         for cap in self.relations.caps_of(group):
             domains = self.relations.tallies[cap.tally].domain_of[nodes]
             above = self.tallied[cap.tally][domains] - cap.cap[domains]
             more = self._numpy.maximum(above + number, 0) - self._numpy.maximum(above, 0)
             added = added + cap.watts * self._numpy.where(domains < 0, 0, more)
+        for rule in self.relations.contents:
+            if group in rule.groups:
+                added = added + rule.added_excess(self.tallied, group, nodes, number)
         return t.cast("Floats | float", added)

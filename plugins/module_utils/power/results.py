@@ -10,6 +10,9 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import Answer, watts_of
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_results import (
+    allocations,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
     Pod,
@@ -55,6 +58,7 @@ def describe_answer(answer: Answer) -> Entry:
         "unpriced": [node.name for node in nodes if node.curve is None],
         "preference_watts": round(assignment.preference_watts(), _DECIMALS),
         "unplaced": unplaced_pods(assignment),
+        "allocations": allocations(assignment, bound_pods(assignment)),
         "nodes": _node_summaries(assignment),
     }
 
@@ -135,7 +139,7 @@ def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
 def _node_summaries(assignment: Assignment) -> list[Entry]:
     nodes = assignment.problem.instance.nodes
     before = Assignment(assignment.problem).cost.tolist()
-    after = assignment.cost.tolist()
+    after = (assignment.cost + assignment.device_watts()).tolist()
     return [
         {
             "name": node.name,

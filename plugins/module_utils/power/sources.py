@@ -18,6 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs imp
     runs_of_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import read_curve
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import (
+    ClaimBook,
+    read_claims,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Instance,
     Node,
@@ -55,7 +59,7 @@ Parameters = t.Mapping[str, t.Any]
 
 _FILE_KEYS = (
     *("curves", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
-    *("replica_sets", "rmd_node_states", "running"),
+    *("device_objects", "replica_sets", "rmd_node_states", "running"),
 )
 
 
@@ -75,6 +79,7 @@ class Source:
     replica_sets: t.Sequence[Object] = ()
     budgets: t.Sequence[Object] = ()
     rmd_node_states: t.Sequence[Object] = ()
+    device_objects: t.Sequence[Object] = ()
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -86,14 +91,21 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
     """The task in neutral terms. Raises InvalidInput."""
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     nodes = _with_caches(_read_nodes(source, parameters, assumption), source)
-    pods, peers = _read_pods(source, assumption)
+    claims = read_claims(
+        source.pods,
+        source.nodes,
+        source.device_objects,
+        parameters["device_power"],
+        parameters["seed"],
+    )
+    pods, peers = _read_pods(source, assumption, claims)
     rules = Rules(
         allow_power_off=parameters["allow_power_off"],
         standby_watts=parameters["standby_watts"],
         use_unpriced=parameters["unpriced"] == "last_resort",
         preference_watts=parameters["preference_watts"],
     )
-    return Instance(nodes, pods, rules, peers)
+    return Instance(nodes, pods, rules, peers, claims)
 
 
 def read_source(parameters: Parameters) -> Source:
@@ -117,6 +129,7 @@ def read_source(parameters: Parameters) -> Source:
         replica_sets=mappings(given.get("replica_sets"), "replica_sets"),
         budgets=mappings(given.get("pod_disruption_budgets"), "pod_disruption_budgets"),
         rmd_node_states=mappings(given.get("rmd_node_states"), "rmd_node_states"),
+        device_objects=mappings(given.get("device_objects"), "device_objects"),
     )
 
 
@@ -138,6 +151,7 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
         replica_sets=snapshot.get("replica_sets", []),
         budgets=snapshot.get("pod_disruption_budgets", []),
         rmd_node_states=snapshot.get("rmd_node_states", []),
+        device_objects=snapshot.get("device_objects", []),
     )
 
 
@@ -190,7 +204,7 @@ def _with_caches(nodes: tuple[Node, ...], source: Source) -> tuple[Node, ...]:
 
 
 def _read_pods(
-    source: Source, assumption: Decimal
+    source: Source, assumption: Decimal, claims: ClaimBook
 ) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
     """The pods to be placed, and what runs of the sets of pods that their rules speak of."""
     labels_of = {
@@ -216,8 +230,10 @@ def _read_pods(
         if demands == former_demands and _is_copy(pod, former):
             pods.append(replace(pods[-1], name=pod["metadata"]["name"]))
         else:
-            cache_runs = runs_of_pod(pod, describe(*identity(pod, "pods")))
-            pods.append(read_pod(pod, assumption, closed, relations, unsupported, cache_runs))
+            key = identity(pod, "pods")
+            runs = runs_of_pod(pod, describe(*key))
+            asked = claims.of_pod.get(key)
+            pods.append(read_pod(pod, assumption, closed, relations, unsupported, runs, asked))
         former_demands = demands
     pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
     return tuple(pods), reader.peers()

@@ -1,0 +1,196 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Claims for devices of the pods that are to be placed, of both APIs.
+
+Pods that ask for the same are alike to the placer, so their claims are known by a key. Pods that
+share a claim are a unit, which is on one node, and gets all of its claims as soon as one of its
+pods has that node.
+
+What reads and solves claims is imported only where pods have any: others need none of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import node_name
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import identity
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Task
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.together import Together
+
+# Where the claims of each API stand in a pod, by the API's group.
+FIELDS = {"resource.k8s.io": "resourceClaims", "devmgmtproto.k8s.io": "deviceClaims"}
+SEVERAL_NODES = "claims for devices that several nodes can use"
+_IN_NAMESPACES = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClaim", "DevicePrivilegedClaim")
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PodClaims:
+    """What the claims of one pod mean to the placer.
+
+    ``keys`` names what it asks for by API; "" where nothing. ``nodes`` are where the devices are
+    that it has already (None: it has none). ``unsupported`` says why it cannot be placed.
+    """
+
+    keys: tuple[str, ...] = ()
+    nodes: frozenset[str] | None = None
+    unsupported: tuple[str, ...] = ()
+
+
+@dataclass
+class ClaimTask:
+    """The claims of one API. ``units`` are the positions of those who ask for the same, by key;
+    pods of a ``shared`` key are one unit."""
+
+    task: Task
+    together: Together
+    units: dict[str, list[int]] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)
+
+
+@dataclass
+class ClaimBook:
+    """The claims of all waiting pods; ``understood`` are pods whose claims were read."""
+
+    tasks: list[ClaimTask] = field(default_factory=list)
+    of_pod: dict[Key, PodClaims] = field(default_factory=dict)
+
+    def note(
+        self,
+        pod: Key,
+        position: int,
+        key: str,
+        nodes: frozenset[str] | None,
+        unsupported: tuple[str, ...],
+    ) -> None:
+        """What a pod asks for of the API at this position, beside what is known of it."""
+        known = self.of_pod.get(pod, PodClaims())
+        keys = (*known.keys, *[""] * (position - len(known.keys)), key)
+        if nodes is None or known.nodes is None:
+            nodes = known.nodes if nodes is None else nodes
+        else:
+            nodes &= known.nodes
+        self.of_pod[pod] = PodClaims(keys, nodes, (*known.unsupported, *unsupported))
+
+
+def read_claims(
+    pods: t.Sequence[Object],
+    nodes: t.Sequence[Object],
+    device_objects: t.Sequence[Object],
+    device_power: str | None,
+    seed: int,
+) -> ClaimBook:
+    """The claims of the waiting pods that the objects define; none of pods without objects.
+
+    Raises InvalidInput where objects other than pods and claims cannot be read.
+    """
+    book = ClaimBook()
+    for group, name in FIELDS.items():
+        asking = [pod for pod in pods if (pod.get("spec") or {}).get(name)]
+        objects = [item for item in device_objects if _group(item) == group]
+        if asking and objects:
+            _add(book, _read_task(asking, name, nodes, objects, device_power, seed))
+    return book
+
+
+def _group(item: Object) -> str:
+    return str(item.get("apiVersion")).rpartition("/")[0]
+
+
+def _read_task(
+    pods: t.Sequence[Object],
+    field_name: str,
+    nodes: t.Sequence[Object],
+    objects: t.Sequence[Object],
+    device_power: str | None,
+    seed: int,
+) -> ClaimTask:
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.together import Together
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
+
+    given = _given(objects, nodes, pods, field_name)
+    task = read_task(given, Options(report=True))
+    instance = with_watts(task.instance, device_power, {}, ())
+    task = dataclasses.replace(task, instance=instance)
+    return ClaimTask(task, Together(instance, seed))
+
+
+def _given(
+    objects: t.Sequence[Object],
+    nodes: t.Sequence[Object],
+    pods: t.Sequence[Object],
+    field_name: str,
+) -> list[Given]:
+    """The objects with Nodes and Pods, of which only what is about claims matters here."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+    from ansible_collections.wattwise.kube.plugins.module_utils.manifests import read_manifests
+
+    found = [Given(_in_namespace(item)) for item in read_manifests(list(objects), "device_objects")]
+    for node in nodes:
+        labels = node.get("metadata", node).get("labels") or {}
+        metadata = {"name": node_name(node, "nodes"), "labels": labels}
+        found.append(Given({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+    for pod in pods:
+        namespace, name = identity(pod, "pods")
+        metadata = {"namespace": namespace, "name": name}
+        found.append(
+            Given(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": metadata,
+                    "spec": {field_name: pod["spec"][field_name]},
+                    "status": pod.get("status") or {},
+                }
+            )
+        )
+    return found
+
+
+def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Claims are in a namespace; one that names none is in that of such pods."""
+    if item["kind"] not in _IN_NAMESPACES or item["metadata"].get("namespace"):
+        return item
+    return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
+
+
+def _add(book: ClaimBook, task: ClaimTask) -> None:
+    """Note what the pods of one API ask for."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import shape_of
+
+    position = len(book.tasks)
+    book.tasks.append(task)
+    instance = task.task.instance
+    names: dict[t.Hashable, str] = {}
+    key_of: dict[Key, str] = {}
+    for unit, pods in enumerate(task.task.pods):
+        if len(pods) > 1:
+            key = f"unit {unit}"
+            task.shared.add(key)
+        else:
+            shape = shape_of(instance, instance.units[unit])
+            key = names.setdefault(shape, f"shape {len(names)}")
+        task.units.setdefault(key, []).append(unit)
+        key_of.update(dict.fromkeys(pods, key))
+    unsupported = {
+        key: (SEVERAL_NODES,)
+        for key, units in task.units.items()
+        if task.together.uses_shared_devices(units[0])
+    }
+    for demand in task.task.demands:
+        pod = demand.given.namespace, demand.given.name
+        key = key_of.get(pod, "")
+        book.note(pod, position, key, demand.nodes, unsupported.get(key, ()))
+    for refusal in task.task.refused:
+        book.note((refusal.namespace, refusal.name), position, "", None, (refusal.reason,))

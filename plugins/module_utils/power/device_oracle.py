@@ -1,0 +1,118 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether the claims of pods can be satisfied on a node together; see node_contents.py."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import (
+    ClaimBook,
+    ClaimTask,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import (
+    Draw,
+    Pods,
+    Sum,
+)
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.together import Found
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+_MILLIWATTS = 1000.0
+
+
+@dataclass
+class DeviceOracle:
+    """The claims of one API. ``keys`` are what one pod of each group asks for."""
+
+    task: ClaimTask
+    keys: t.Mapping[int, str]
+    nodes: t.Sequence[Node]
+    _kinds: dict[int, t.Hashable] = field(default_factory=dict)
+    _known: dict[t.Hashable, Found] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.keys)
+
+    @property
+    def shared(self) -> list[list[int]]:
+        """Groups that are one unit, and so on one node."""
+        by_key: dict[str, list[int]] = {}
+        for group, key in self.keys.items():
+            if key in self.task.shared:
+                by_key.setdefault(key, []).append(group)
+        return list(by_key.values())
+
+    def kind(self, node: int) -> t.Hashable:
+        if node not in self._kinds:
+            self._kinds[node] = self.task.together.kind(self.nodes[node].name)
+        return self._kinds[node]
+
+    def draw(self, node: int, pods: Pods) -> Draw:
+        found = self._found(node, pods)
+        return Draw(
+            math.inf if found.milliwatts is None else found.milliwatts / _MILLIWATTS,
+            math.inf if found.least is None else found.least / _MILLIWATTS,
+        )
+
+    def least_alone(self, node: int, group: int) -> float:
+        """Pods of a unit draw nothing alone: the unit's watts are there once."""
+        if self.keys[group] in self.task.shared:
+            return 0.0
+        alone = tuple(int(other == group) for other in self.keys)
+        return self.draw(node, alone).least_watts
+
+    def sums(self) -> list[Sum]:
+        """Devices of each set that some request is for, and for nothing beyond it."""
+        together = self.task.together
+        found = []
+        for devices in together.sets():
+            needed = {
+                group: together.least_of(self.task.units[key][0], devices)
+                for group, key in self.keys.items()
+                if key not in self.task.shared
+            }
+            if any(needed.values()):
+                there = [together.free_of(node.name, devices) for node in self.nodes]
+                found.append(Sum(needed, there))
+        return found
+
+    def _found(self, node: int, pods: Pods) -> Found:
+        number: dict[str, int] = {}
+        for key, count in zip(self.keys.values(), pods):
+            if key in self.task.shared:
+                number[key] = max(number.get(key, 0), min(count, 1))
+            else:
+                number[key] = number.get(key, 0) + count
+        asked = tuple(sorted(number.items()))
+        known = self.kind(node), asked
+        if known not in self._known:
+            units = [unit for key, count in asked for unit in self.task.units[key][:count]]
+            self._known[known] = self.task.together.on_node(self.nodes[node].name, units)
+        return self._known[known]
+
+    def reason(self, group: int) -> str:
+        return CANNOT_ALLOCATE
+
+
+def device_oracles(
+    claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
+) -> list[DeviceOracle]:
+    """One oracle for each API of which pods have claims."""
+    found = []
+    for position, task in enumerate(claims.tasks if claims else ()):
+        keys = {
+            group: shape.device_claims[position]
+            for group, shape in enumerate(shapes)
+            if len(shape.device_claims) > position and shape.device_claims[position]
+        }
+        if keys:
+            found.append(DeviceOracle(task, keys, nodes))
+    return found

@@ -1,0 +1,91 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The devices of the pods that were placed, in the words of each API.
+
+Which pods are on which node is settled, so every node is a task of its own for the allocator, which
+also leaves large pieces and keeps devices close to each other. Where it does not come to the watts
+that the placement counted on, the oracle's own answer stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import ClaimTask
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+        ClaimAllocation,
+        Instance,
+    )
+
+Entry = dict[str, t.Any]
+_SECONDS = 10.0
+
+
+def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> list[Entry]:
+    """What each claim of the placed pods gets, in the order of the claims of each API."""
+    claims = assignment.problem.instance.claims
+    nodes = assignment.problem.instance.nodes
+    node_of = {(pod.namespace, pod.name): nodes[node].name for pod, node in placed}
+    found: list[Entry] = []
+    for task in claims.tasks if claims else ():
+        units: dict[str, list[int]] = {}
+        for unit, pods in enumerate(task.task.pods):
+            there = [node_of[pod] for pod in pods if pod in node_of]
+            if there:
+                units.setdefault(there[0], []).append(unit)
+        given = _given(task, units)
+        instance = task.task.instance
+        found += [
+            {
+                "namespace": instance.claims[claim].namespace,
+                "name": instance.claims[claim].name,
+                "uid": instance.claims[claim].uid,
+                "node": given[claim].node,
+                "allocation": task.task.result(claim, given[claim]),
+            }
+            for claim in sorted(given)
+        ]
+    return found
+
+
+def _given(task: ClaimTask, units: t.Mapping[str, list[int]]) -> dict[int, ClaimAllocation]:
+    found: dict[int, ClaimAllocation] = {}
+    for node, its_units in sorted(units.items()):
+        counted = task.together.on_node(node, its_units)
+        found.update(_refined(task, node, its_units, counted.allocations))
+    return found
+
+
+def _refined(
+    task: ClaimTask,
+    node: str,
+    units: t.Sequence[int],
+    counted: t.Mapping[int, ClaimAllocation],
+) -> t.Mapping[int, ClaimAllocation]:
+    """The best answer by all levels of device_allocation, if it is as good as the counted one."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices import optimal
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
+
+    instance = _of_node(task.task.instance, node, units)
+    answer = optimal.solve(instance, Limits(_SECONDS)).claims
+    mine: list[ClaimAllocation | None] = [None] * len(instance.claims)
+    for claim, allocation in counted.items():
+        mine[claim] = allocation
+    values = Objective(instance).values
+    best = min(mine, list(answer), key=values)
+    return {claim: given for claim, given in enumerate(best) if given is not None}
+
+
+def _of_node(instance: Instance, node: str, units: t.Sequence[int]) -> Instance:
+    only = frozenset([node])
+    return dataclasses.replace(
+        instance,
+        units=tuple(dataclasses.replace(instance.units[unit], nodes=only) for unit in units),
+    )

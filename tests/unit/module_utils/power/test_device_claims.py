@@ -1,0 +1,260 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods with claims get node and devices as one answer, at the fewest watts of both."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from support.brute_force_placement import optimum, optimum_of_the_same_pods
+from support.device_objects import device_claim, device_pool, resource_slice
+from support.joint_instances import (
+    device_classes,
+    first_of,
+    gpu,
+    node,
+    pod,
+    request,
+    tasks,
+    template,
+)
+from support.placement_checker import Value, value_of, violations
+from support.placement_instances import Json
+
+PROOF_WATTS = 1e-3
+TOLERANCE_WATTS = 1e-5
+
+
+def task(nodes: list[Json], pods: list[Json], *objects: Json, **more: t.Any) -> Json:
+    return {
+        "nodes": nodes,
+        "pods": pods,
+        "device_objects": [*device_classes(), *objects],
+        "device_power": "watts",
+        **more,
+    }
+
+
+def solved(parameters: Json) -> Json:
+    result = place(parameters)
+    assert violations(parameters, result) == []
+    return result
+
+
+def nodes_of(result: Json) -> dict[str, str]:
+    return {entry["pod"]: entry["node"] for entry in result["placements"]}
+
+
+def is_no_worse(first: Value, second: Value, watts: float) -> bool:
+    return first[:2] > second[:2] or (first[:2] == second[:2] and first[2] >= second[2] - watts)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nodes_that_cannot_satisfy_the_claim_are_no_candidates(strategy: str) -> None:
+    parameters = task(
+        [node("cheap", watts=1), node("gpus", watts=500)],
+        [pod("p", made_of="one")],
+        template("one", request("large")),
+        resource_slice("cheap", [gpu("g", "small")]),
+        resource_slice("gpus", [gpu("g", "large")]),
+        strategy=strategy,
+    )
+    result = solved(parameters)
+    assert nodes_of(result) == {"p": "gpus"}
+    [entry] = result["allocations"]
+    assert (entry["name"], entry["node"]) == ("p-gpu", "gpus")
+    assert entry["allocation"]["devices"]["results"][0]["device"] == "g"
+
+
+def test_watts_of_devices_decide_between_nodes_and_count() -> None:
+    parameters = task(
+        [node("a", watts=8), node("b", watts=80)],
+        [pod("p", made_of="one")],
+        template("one", request()),
+        resource_slice("a", [gpu("hungry", watts=300)]),
+        resource_slice("b", [gpu("modest", watts=75), gpu("second", watts=90)]),
+    )
+    result = solved(parameters)
+    assert nodes_of(result) == {"p": "b"} and result["proven"]
+    assert result["watts"]["after"] - result["watts"]["before"] == pytest.approx(75 + 8)
+    without = solved({key: value for key, value in parameters.items() if key != "device_power"})
+    assert nodes_of(without) == {"p": "a"}
+
+
+def test_the_second_device_of_a_node_may_be_dearer_than_another_node() -> None:
+    """Together they draw more than alone twice: the bound learns it, and the answer is proven."""
+    parameters = task(
+        [node("a", watts=8), node("b", watts=16)],
+        [pod(f"p{index}", made_of="one") for index in range(2)],
+        template("one", request()),
+        resource_slice("a", [gpu("g0", watts=20), gpu("g1", watts=300)]),
+        resource_slice("b", [gpu("g0", watts=75)]),
+    )
+    result = solved(parameters)
+    assert sorted(nodes_of(result).values()) == ["a", "b"] and result["proven"]
+
+
+def test_the_bound_knows_how_many_devices_there_are() -> None:
+    """Modest devices are too few for all; without counting them the bound would be far below."""
+    modest = [gpu(f"g{index}", "small", watts=75) for index in range(4)]
+    hungry = [gpu(f"g{index}", "large", watts=300) for index in range(4)]
+    parameters = task(
+        [node(f"n{index:02}", watts=100 + index, cpu=16) for index in range(12)],
+        [pod(f"p{index:02}", made_of="two" if index % 4 == 0 else "one") for index in range(28)],
+        template("one", request()),
+        template("two", request(count=2)),
+        *(resource_slice(f"n{index:02}", hungry if index % 2 else modest) for index in range(12)),
+    )
+    result = solved(parameters)
+    assert not result["unplaced"] and result["proven"]
+
+
+def test_no_device_is_given_twice_and_the_message_says_why_no_more() -> None:
+    parameters = task(
+        [node("a"), node("b")],
+        [pod(f"p{index}", made_of="two") for index in range(3)],
+        template("two", request(count=2)),
+        resource_slice("a", [gpu("g0"), gpu("g1"), gpu("g2")]),
+        resource_slice("b", [gpu("g0"), gpu("g1")]),
+    )
+    [entry] = solved(parameters)["unplaced"]
+    assert entry["message"] == "0/2 nodes are available: 2 cannot allocate all claims."
+
+
+def test_pods_that_share_a_claim_are_on_one_node() -> None:
+    claim = template("shared", request())
+    claim = {**claim, "kind": "ResourceClaim", "spec": claim["spec"]["spec"]}
+    parameters = task(
+        [node("a", watts=8, cpu=2), node("b", watts=300, cpu=3)],
+        [pod(f"p{index}", claim="shared") for index in range(3)],
+        claim,
+        resource_slice("a", [gpu("g")]),
+        resource_slice("b", [gpu("g")]),
+    )
+    result = solved(parameters)
+    assert set(nodes_of(result).values()) == {"b"} and len(result["allocations"]) == 1
+
+
+def test_the_first_alternative_that_a_node_has_is_taken_as_kubernetes_does() -> None:
+    parameters = task(
+        [node("a")],
+        [pod("p", made_of="one")],
+        template("one", first_of("large", "small")),
+        resource_slice("a", [gpu("g0", "small", watts=20), gpu("g1", "large", watts=300)]),
+    )
+    result = solved(parameters)
+    [chosen] = result["allocations"][0]["allocation"]["devices"]["results"]
+    assert (chosen["device"], chosen["request"]) == ("g1", "gpus/way-0")
+
+
+def test_claims_of_the_prototype_are_answered_in_its_own_words() -> None:
+    nodes = [node("a", watts=1), node("b", watts=100)]
+    pools = [
+        device_pool("pool-a", "a", "fpga.example.com", count=1),
+        device_pool("pool-b", "b", "fpga.example.com", count=3),
+    ]
+    claim = device_claim("training", driver="fpga.example.com", minDeviceCount=2)
+    waiting = pod("p", claim="ignored")
+    waiting["spec"]["deviceClaims"] = [{"name": "c", "claimName": "training"}]
+    del waiting["spec"]["resourceClaims"]
+    result = place({"nodes": nodes, "pods": [waiting], "device_objects": [*pools, claim]})
+    assert nodes_of(result) == {"p": "b"}
+    [entry] = result["allocations"]
+    assert entry["allocation"]["allocations"] == [{"devicePoolName": "pool-b", "deviceCount": 2}]
+
+
+@pytest.mark.parametrize("objects", [[], [template("other", request())]])
+def test_a_claim_that_is_not_known_leaves_its_pod_waiting(objects: list[Json]) -> None:
+    waiting = [pod("p", made_of="one")]
+    result = place({"nodes": [node("a")], "pods": waiting, "device_objects": objects})
+    [entry] = result["unplaced"]
+    assert all(reason.startswith("unsupported: ") for reason in entry["reasons"])
+    assert "spec.resourceClaims" in entry["message"]
+    assert result["allocations"] == []
+
+
+def test_devices_that_several_nodes_can_use_are_left_to_others() -> None:
+    everywhere = resource_slice("net", [gpu("g")], nodeName=None, allNodes=True)
+    parameters = task(
+        [node("a"), node("b")], [pod("p", made_of="one")], template("one", request()), everywhere
+    )
+    [entry] = place(parameters)["unplaced"]
+    assert list(entry["reasons"]) == ["unsupported: claims for devices that several nodes can use"]
+
+
+def test_an_object_that_cannot_be_read_is_told() -> None:
+    broken = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {}}
+    with pytest.raises(InvalidInput, match="device_objects"):
+        place(task([node("a")], [pod("p", made_of="one")], broken))
+
+
+def test_equal_input_gives_an_equal_answer_whatever_its_order() -> None:
+    parameters = task(
+        [node("a"), node("b")],
+        [pod(f"p{index}", made_of="one") for index in range(4)],
+        template("one", request()),
+        resource_slice("a", [gpu("g0"), gpu("g1")]),
+        resource_slice("b", [gpu("g0"), gpu("g1")]),
+    )
+    turned = {**parameters, "nodes": parameters["nodes"][::-1], "pods": parameters["pods"][::-1]}
+    first, second, third = (place(each) for each in (parameters, parameters, turned))
+    assert json.dumps(first) == json.dumps(second)
+    assert first["placements"] == third["placements"]
+
+
+def check(parameters: Json, strategy: str) -> str:
+    """Assert all that must be true of an answer, and say how good it is."""
+    result = solved(parameters)
+    found, best = value_of(parameters, result), optimum(parameters)
+    assert is_no_worse(best, found, TOLERANCE_WATTS)
+    bound = result["watts"]["lower_bound"]
+    assert bound <= -optimum_of_the_same_pods(parameters, result)[2] + TOLERANCE_WATTS
+    if result["proven"]:
+        assert is_no_worse(found, best, PROOF_WATTS)
+    other = place({**parameters, "strategy": strategy})
+    assert violations(parameters, other, strategy != "minimize_power") == []
+    if strategy in ("greedy", "minimize_power"):
+        assert is_no_worse(found, value_of(parameters, other), TOLERANCE_WATTS)
+    if result["proven"]:
+        return "proven"
+    return "optimal" if is_no_worse(found, best, PROOF_WATTS) else "worse"
+
+
+def check_many(examples: int) -> Counter[str]:
+    counted: Counter[str] = Counter()
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(tasks(), st.sampled_from(STRATEGIES[1:]))
+    def run(parameters: Json, strategy: str) -> None:
+        counted[check(parameters, strategy)] += 1
+
+    run()
+    return counted
+
+
+def test_the_joint_answer_is_that_of_brute_force() -> None:
+    counted = check_many(45)
+    assert counted["worse"] == 0 and counted["proven"] >= 40, counted
+
+
+@pytest.mark.slow
+def test_the_joint_answer_is_that_of_brute_force_in_many_more_tasks() -> None:
+    counted = check_many(1000)
+    assert counted["worse"] <= 10 and counted["proven"] >= 800, counted
