@@ -37,7 +37,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Ob
 # Namespace and name.
 Key = tuple[str, str]
 
-Action = t.Literal["created", "allocated", "repaired", "released", "pinned", "bound", "explained"]
+Action = t.Literal[
+    "created", "allocated", "reserved", "repaired", "released", "pinned", "bound", "explained"
+]
 
 
 @dataclass(frozen=True)

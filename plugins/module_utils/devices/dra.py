@@ -115,7 +115,7 @@ class _Reader:
             one for given in self._of("ResourceClaim") for one in held_devices(given, self._slices)
         ]
         demands: list[PodDemand] = []
-        if self._of("Pod"):
+        if self._of("Pod") or self._options.only_for_pods:
             read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
             units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)

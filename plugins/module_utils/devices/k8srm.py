@@ -47,11 +47,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
 
 GROUP = "devmgmtproto.k8s.io"
+VERSION = f"{GROUP}/v1alpha1"
 CLAIM_KINDS = ("DeviceClaim", "DevicePrivilegedClaim")
 KINDS = ("DevicePool", "DeviceClass", "DeviceDriver", *CLAIM_KINDS)
 
 # Ways in which samples write a claim into a pod.
-_EMBEDDED = ("template", "spec", "claimSpec", "claim")
+EMBEDDED = ("template", "spec", "claimSpec", "claim")
 
 
 def read(objects: t.Sequence[Given], options: Options) -> Task:
@@ -103,9 +104,10 @@ class _Reader:
 
     def task(self) -> Task:
         for given in self._of(*CLAIM_KINDS):
-            self._read_status(given)
+            if not self._refusals.read(given, self._read_status):
+                self._node_of_claim[given.namespace, given.name] = frozenset()
         demands: list[PodDemand] = []
-        if self._of("Pod"):
+        if self._of("Pod") or self._options.only_for_pods:
             read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
             units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
@@ -156,7 +158,7 @@ class _Reader:
         self._sources.append(given)
         return len(self._claims) - 1
 
-    def _read_status(self, given: Given) -> None:
+    def _read_status(self, given: Given) -> bool:
         """What a claim has already; its devices are not free and it is not allocated again."""
         for held in held_devices(given, self._pools, self._taken):
             self._held.append(held)
@@ -164,6 +166,7 @@ class _Reader:
             nodes = self._pools.devices[held.device].nodes
             key = given.namespace, given.name
             self._node_of_claim[key] = self._node_of_claim.get(key, nodes) & nodes
+        return True
 
     def _read_pod(self, given: Given) -> PodDemand:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
@@ -183,7 +186,7 @@ class _Reader:
         """Position of the claim, or the nodes of one that has its devices already."""
         label = str(item.get("name") or where.rpartition("[")[2].rstrip("]"))
         own_name = f"{pod.name}-{label}"
-        embedded = next((item[key] for key in _EMBEDDED if isinstance(item.get(key), dict)), None)
+        embedded = next((item[key] for key in EMBEDDED if isinstance(item.get(key), dict)), None)
         if embedded is not None and "claimName" in embedded:
             item, embedded = embedded, None
         if embedded is not None:

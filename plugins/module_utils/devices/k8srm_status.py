@@ -20,11 +20,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Amounts,
+    Chosen,
     ClaimAllocation,
     Device,
     Held,
     Instance,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import ACCESS_MODES
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import (
     demand_of,
     quantity_text,
@@ -40,7 +42,11 @@ def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[
         where = f"status.allocations[{index}]"
         amounts = _amounts(given, item, where)
         held += [
-            Held(device, _portions(pools.devices[device], amounts), admin)
+            Held(
+                device,
+                _portions(pools.devices[device], amounts),
+                admin or bool(item.get("adminAccess")),
+            )
             for device in _devices(given, item, pools, taken, where)
         ]
     return held
@@ -69,11 +75,16 @@ def _devices(
 
 
 def _amounts(given: Given, item: Json, where: str) -> dict[str, int]:
-    return {
-        str(part["name"]): demand_of(part.get("allocation"), f"{given}: {where}.allocations")
-        for part in items_of(given, item.get("allocations"), f"{where}.allocations")
-        if "name" in part
-    }
+    found: dict[str, int] = {}
+    for part in items_of(given, item.get("allocations"), f"{where}.allocations"):
+        if "name" not in part:
+            continue
+        name, amount = str(part["name"]), part.get("allocation")
+        if amount in ACCESS_MODES:
+            found[f"{name}={amount}"] = 1
+        else:
+            found[name] = demand_of(amount, f"{given}: {where}.allocations")
+    return found
 
 
 def _portions(device: Device, amounts: Amounts) -> Amounts:
@@ -99,19 +110,26 @@ class Results:
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
         """``allocations``, and the configurations where the claim or its classes have any."""
-        counts: dict[str, dict[str, t.Any]] = {}
+        counts: dict[tuple[str, bool], dict[str, t.Any]] = {}
         entries: list[dict[str, t.Any]] = []
         for chosen in allocation.chosen:
             device = self._instance.devices[chosen.device]
-            if device.pool in self._counted:
-                if device.pool not in counts:
-                    counts[device.pool] = {"devicePoolName": device.pool, "deviceCount": 0}
-                    entries.append(counts[device.pool])
-                counts[device.pool]["deviceCount"] += 1
-            else:
-                entries.append(_named(device, chosen.portions))
+            admin = self._is_admin(claim, chosen)
+            looked_at = {"adminAccess": True} if admin else {}
+            if device.pool not in self._counted:
+                entries.append({**_named(device, chosen.portions), **looked_at})
+                continue
+            if (device.pool, admin) not in counts:
+                entry = {"devicePoolName": device.pool, "deviceCount": 0, **looked_at}
+                counts[device.pool, admin] = entry
+                entries.append(entry)
+            counts[device.pool, admin]["deviceCount"] += 1
         configs = self._configs(claim, allocation)
         return {"allocations": entries, **{key: found for key, found in configs.items() if found}}
+
+    def _is_admin(self, claim: int, chosen: Chosen) -> bool:
+        requests = self._instance.claims[claim].requests
+        return requests[chosen.request].alternatives[chosen.alternative].admin
 
     def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
         """The references to configurations of the alternatives that were chosen."""

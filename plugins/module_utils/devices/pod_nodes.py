@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader im
     read_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+    DEVICE_CLAIMS_ANNOTATION,
     POD_GROUP_LABEL,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
@@ -61,6 +62,7 @@ NOT_OURS = (
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # Fields for what this very run takes care of.
 _UNDERSTOOD = (
+    DEVICE_CLAIMS_ANNOTATION,
     "spec.resourceClaims",
     "spec.containers.resources.claims",
     "spec.initContainers.resources.claims",

@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm, k8srm_cluster
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import describe
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
@@ -66,7 +66,10 @@ class Api(t.NamedTuple):
 
 
 # By API group.
-APIS: dict[str, Api] = {dra.GROUP: Api(dra.read, DraView, alone=True)}
+APIS: t.Mapping[str, Api] = {
+    dra.GROUP: Api(dra.read, DraView, alone=True),
+    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read),
+}
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
@@ -85,6 +88,7 @@ SPEC = KUBERNETES.merge(
     ),
 )
 
+_OPTIONS = Options(report=True, only_for_pods=True)
 LEASE = "wattwise-devices"
 _NO_DEVICES = "node(s) without the devices"
 
@@ -190,7 +194,7 @@ class _Reconciliation:
 
     def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]
-        task = room.restrict(self._api.read_task(objects, Options(report=True)))
+        task = room.restrict(self._api.read_task(objects, _OPTIONS))
         for finding in task.findings:
             self.context.warn(str(finding))
         return replace(

@@ -32,11 +32,13 @@ class Options:
     """What a user says about all objects.
 
     ``node`` is the only node to be considered. With ``report`` a pod or claim that is refused is
-    told of, and the others go on; without, the first one is an error.
+    told of, and the others go on; without, the first one is an error. With ``only_for_pods`` claims
+    that no pod names get nothing; without, they are a task of their own where there is no pod.
     """
 
     node: str | None = None
     report: bool = False
+    only_for_pods: bool = False
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,8 @@ CLAIM_FIELDS = frozenset(
 
 # Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+# Claims of the k8srm prototype, which device_reconciliation serves.
+DEVICE_CLAIMS_ANNOTATION = "wattwise.github.io/device-claims"
 PODSPREAD_ANNOTATIONS = ("waok8s.github.io/podspread-rate", "wao.bitmedia.co.jp/podspread-rate")
 
 
@@ -134,7 +136,9 @@ def is_set(value: t.Any) -> bool:
 def unsupported_fields(pod: Object) -> tuple[str, ...]:
     """Dotted paths of everything in the pod that the placer does not understand, each once."""
     spec = pod.get("spec") or {}
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
     found = [
+        *(name for name in (DEVICE_CLAIMS_ANNOTATION,) if annotations.get(name)),
         *POD.not_understood(spec, "spec"),
         *_container_fields(spec),
         *_each(VOLUME, spec.get("volumes"), "spec.volumes"),

@@ -1,0 +1,79 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which pools of a cluster can be read, and how many of their devices claims can still have."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Findings,
+    Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import Ledger
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import Pools
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_status import held_devices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Held,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Object
+
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Valid",
+    "message": "claims can have the devices of the pool",
+}
+
+
+class PoolStates:
+    """The pools that can be read, and by name why others cannot be."""
+
+    def __init__(self, pools: t.Iterable[Object]) -> None:
+        self.problems: dict[str, str] = {}
+        self.valid: list[Object] = []
+        self._read = Pools(Findings(), frozenset())
+        for pool in pools:
+            try:
+                # One that is wrong must not leave half of its devices among the others.
+                Pools(Findings(), frozenset()).add(Given(pool))
+                self._read.add(Given(pool))
+            except InvalidInput as error:
+                self.problems[pool["metadata"]["name"]] = str(error)
+            else:
+                self.valid.append(pool)
+
+    def available(self, ledger: Ledger) -> dict[str, int]:
+        """For each pool that can be read, how many devices a claim could have."""
+        usage = Usage(self._instance(ledger))
+        counts = {pool["metadata"]["name"]: 0 for pool in self.valid}
+        for index, device in enumerate(self._read.devices):
+            if usage.in_use(index) or not usage.counters_allow(index):
+                continue
+            left = [usage.left(index, name) > 0 for name in device.capacities]
+            if not device.shareable or device.access or any(left):
+                counts[device.pool] += 1
+        return counts
+
+    def _instance(self, ledger: Ledger) -> Instance:
+        held: list[Held] = []
+        taken: set[int] = set()
+        for reservation in ledger.claims().values():
+            try:
+                found = held_devices(Given(reservation.as_claim()), self._read, taken)
+            except InvalidInput:
+                continue  # of a pool that changed under its users; the claim's reader tells of it
+            held += found
+            taken.update(one.device for one in found)
+        devices, counters = tuple(self._read.devices), tuple(self._read.counters)
+        return Instance((), devices, counters, (), (), (), tuple(held))
+
+    def condition(self, name: str) -> t.Mapping[str, str]:
+        """The pool's condition Ready."""
+        if name not in self.problems:
+            return READY
+        return {**READY, "status": "False", "reason": "Invalid", "message": self.problems[name]}

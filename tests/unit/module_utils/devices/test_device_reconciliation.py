@@ -1,0 +1,200 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who has which device of a cluster, at every moment, whatever happens between two requests."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import time
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import (
+    Reservation,
+    state_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import narrowed
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from support.device_objects import device_claim, device_pool, manifest
+from support.stored_objects import StoredObjects
+
+Json = dict[str, t.Any]
+# Pods of either gate wait for runs of their own, which want the same devices.
+GATES = ("example.com/even", "example.com/odd")
+
+
+class Killed(BaseException):
+    """A run ends here."""
+
+
+def gated_pod(name: str, claim: str, gate: str) -> Json:
+    text = f"[{{claimName: {claim}}}]"
+    spec = {"containers": [{"name": "main"}], "schedulingGates": [{"name": gate}]}
+    annotations = {"wattwise.github.io/device-claims": text}
+    return manifest("v1", "Pod", name, spec, namespace="default", annotations=annotations)
+
+
+def a_node(name: str) -> Json:
+    node = manifest("v1", "Node", name, {})
+    conditions = [{"type": "Ready", "status": "True"}]
+    return {**node, "status": {"allocatable": {"pods": "100"}, "conditions": conditions}}
+
+
+def contested(pods: int, count: int) -> StoredObjects:
+    """Two nodes with two pools each, three devices a node, and pods that want more."""
+    store = StoredObjects()
+    for node in ("n1", "n2"):
+        store.add(a_node(node))
+        store.add(device_pool(f"{node}-counted", node, "d", count=1))
+        store.add(device_pool(f"{node}-listed", node, "d", devices=[{"name": "a"}, {"name": "b"}]))
+    for number in range(pods):
+        wanted = count if number < 2 else 1
+        store.add(device_claim(f"c{number}", driver="d", minDeviceCount=wanted))
+        store.add(gated_pod(f"p{number}", f"c{number}", GATES[number % 2]))
+    return store
+
+
+def run(store: StoredObjects, gate: str) -> Json:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Kube, "connect", lambda *_args: store)
+        patch.setattr(time, "sleep", lambda _seconds: None)
+        return reconciliation.reconcile({"strategy": "first_fit", "gate": gate})
+
+
+def given_twice(store: StoredObjects) -> Iterator[str]:
+    """Devices that more claims have than there are."""
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for claim in store.list("/apis/devmgmtproto.k8s.io/v1alpha1/deviceclaims"):
+        for item in claim.get("status", {}).get("allocations", ()):
+            device = item["devicePoolName"], item.get("deviceName", "")
+            counts[device] += item.get("deviceCount", 1)
+    yield from (f"{device} {count} times" for device, count in counts.items() if count > 1)
+
+
+def free(store: StoredObjects) -> int:
+    pools = store.list("/apis/devmgmtproto.k8s.io/v1alpha1/devicepools")
+    return sum(pool["status"]["availableDevices"] for pool in pools)
+
+
+# What happens before the next request: nothing, the run is killed, a run for the same pods or for
+# the others comes between, or a pod ends.
+EVENTS = st.lists(st.sampled_from(["go", "go", "go", "kill", "same", "other", "end"]), max_size=20)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(EVENTS, min_size=1, max_size=3), st.integers(1, 8), st.integers(1, 3))
+def test_nothing_between_two_requests_gives_a_device_twice(
+    runs: list[list[str]], pods: int, count: int
+) -> None:
+    store = contested(pods, count)
+    events: list[str] = []
+    gates: list[str] = []
+
+    def run_of(gate: str) -> None:
+        gates.append(gate)
+        try:
+            run(store, gate)
+        finally:
+            gates.pop()
+
+    def happen() -> None:
+        event = events.pop(0) if events else "go"
+        if event == "kill":
+            raise Killed
+        if event in ("same", "other"):
+            with contextlib.suppress(Killed):
+                run_of(gates[-1] if event == "same" else other(gates[-1]))
+        if event == "end":
+            left = store.list("/api/v1/pods")
+            if left:
+                store.objects[left[0]["metadata"]["uid"]]["status"] = {"phase": "Succeeded"}
+
+    def check() -> None:
+        assert list(given_twice(store)) == []
+
+    store.before_request, store.after_write = happen, check
+    for number, planned in enumerate(runs):
+        events[:] = planned
+        with contextlib.suppress(Killed):
+            run_of(GATES[number % 2])
+    events.clear()
+    for gate in (*GATES, *GATES):
+        run_of(gate)
+    waiting = [pod for pod in store.list("/api/v1/pods") if not pod["spec"].get("nodeName")]
+    assert not waiting or free(store) < 2 * count
+    before = versions(store)
+    for gate in GATES:
+        assert run(store, gate)["changed"] is False
+    assert versions(store) == before
+
+
+def other(gate: str) -> str:
+    return GATES[1 - GATES.index(gate)]
+
+
+def versions(store: StoredObjects) -> dict[str, str]:
+    return {key: obj["metadata"]["resourceVersion"] for key, obj in store.objects.items()}
+
+
+def test_all_ends_with_as_many_free_as_at_the_beginning() -> None:
+    store = contested(12, 1)
+    run(store, GATES[0])
+    assert free(store) == 0
+    for obj in store.objects.values():
+        if obj["kind"] == "Pod":
+            obj["status"] = {"phase": "Succeeded"}
+    run(store, GATES[0])
+    assert free(store) == 6
+    assert list(given_twice(store)) == []
+
+
+def test_pools_are_read_before_claims_and_claims_before_pods() -> None:
+    """Else a device would look free whose claim was read too late, or a pod seem to have ended."""
+    store = contested(1, 1)
+    run(store, GATES[0])
+    pools, claims, pods = map(store.listed.index, ("devicepools", "deviceclaims", "pods"))
+    assert pools < claims < pods
+
+
+ONE = {"allocations": [{"devicePoolName": "p", "deviceName": "a"}]}
+OTHER = {"allocations": [{"devicePoolName": "p", "deviceName": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "expected"),
+    [
+        ("1", {}, "open"),
+        ("2", {}, "void"),
+        ("2", ONE, "kept"),
+        ("1", OTHER, "void"),
+        (None, {}, "void"),
+    ],
+)
+def test_what_a_reservation_is_worth(version: str | None, status: Json, expected: str) -> None:
+    claim = {**device_claim("c", driver="d"), "status": status}
+    claim["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    reservation = Reservation.for_claim(claim, "n", (), ONE)
+    assert Reservation.of(reservation.entry()) == reservation
+    claim["metadata"]["resourceVersion"] = version
+    found = state_of(reservation, None if version is None else claim, lambda *_pod: False)
+    assert found == expected
+
+
+def test_affinity_is_narrowed_in_every_alternative() -> None:
+    zones = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"
+    ]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    result = narrowed({required: {"nodeSelectorTerms": zones}}, "n1")
+    here = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+    assert result == {
+        required: {"nodeSelectorTerms": [{**term, "matchFields": here} for term in zones]}
+    }
+    assert narrowed({}, "n1") == {required: {"nodeSelectorTerms": [{"matchFields": here}]}}
