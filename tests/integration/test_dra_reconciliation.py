@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import typing as t
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,11 +20,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease, LeaseHeld
+from lab.api import Api
 from lab.process import wait_until
 from support.dra_checker import claim_names
 from support.dra_lab import DraLab
+from support.lab import RunningLab
+from support.recording_proxy import Right, recording_proxy
 
 Json = dict[str, t.Any]
+RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac" / "devices_reconciliation.yaml"
 
 
 @pytest.fixture
@@ -246,6 +251,26 @@ def test_a_pod_with_demands_that_nobody_here_keeps_waits(dra: DraLab) -> None:
     assert unschedulable(dra, "a") == (
         "unsupported: spec.topologySpreadConstraints with DoNotSchedule"
     )
+
+
+def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
+    dra: DraLab, lab: RunningLab
+) -> None:
+    for name in "abcde":
+        dra.add_pod(name)
+    granted = dra.grant(RBAC)
+    with Api(lab.state.kubeconfig) as api:
+        server = api.server
+    with recording_proxy(server, str(lab.state.ca_certificate)) as proxy:
+        result = dra.reconcile(kubeconfig=None, host=proxy.server, api_key=dra.token())
+        dra.reconcile(kubeconfig=None, host=proxy.server, api_key=dra.token())
+        assert errors(dra, result) == []
+        assert proxy.refused == []
+        assert granted - proxy.used == {
+            # Asked for by the API server itself, from Kubernetes 1.36 on.
+            Right("resource.k8s.io", "resourceclaims/binding", "patch"),
+        }
+    assert len(dra.bound()) == 4
 
 
 def test_pods_of_the_default_scheduler_are_left_to_it(dra: DraLab) -> None:

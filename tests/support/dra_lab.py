@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import (
@@ -20,9 +23,11 @@ from lab.process import wait_until
 from support import dra_checker
 from support.cluster_nodes import make_node, remove
 from support.device_objects import DRA, dra_class, dra_device, exactly, manifest, resource_slice
+from support.recording_proxy import Right
 
 Json = dict[str, t.Any]
 ROOT = "/apis/resource.k8s.io/v1"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,8 @@ class DraLab:
     def tear_down(self) -> None:
         """Remove what is in no namespace."""
         remove(self.kube, f"{ROOT}/deviceclasses/{self.namespace}")
+        for plural in ("clusterrolebindings", "clusterroles"):
+            remove(self.kube, f"{_RBAC}/{plural}/{self.namespace}")
         for one in self.kube.list(f"{ROOT}/resourceslices"):
             if one["spec"]["driver"] == self.driver:
                 remove(self.kube, f"{ROOT}/resourceslices/{one['metadata']['name']}")
@@ -156,6 +163,37 @@ class DraLab:
             **options,
         }
         return reconcile(parameters, Context(check_mode=check_mode))
+
+    def grant(self, manifests: Path) -> set[Right]:
+        """Give the rights of a page to the namespace's default account, with Leases here."""
+        rights: set[Right] = set()
+        for item in yaml.safe_load(manifests.read_text())["items"]:
+            item["metadata"]["name"] = self.namespace
+            here = "namespace" in item["metadata"]
+            if here:
+                item["metadata"]["namespace"] = self.namespace
+            if "roleRef" in item:
+                item["roleRef"]["name"] = self.namespace
+                item["subjects"] = [
+                    {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}
+                ]
+            rights.update(
+                Right(group, resource, verb)
+                for rule in item.get("rules", [])
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            )
+            plural = f"{item['kind'].lower()}s"
+            scope = f"namespaces/{self.namespace}/{plural}" if here else plural
+            self.kube.request("POST", f"{_RBAC}/{scope}", item)
+        return rights
+
+    def token(self) -> str:
+        """A token of the namespace's default account."""
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default/token"
+        asked = {"spec": {"expirationSeconds": 600}}
+        return str(self.kube.request("POST", path, asked)["status"]["token"])
 
     def versions(self) -> dict[str, str]:
         """Resource versions of all claims and pods of the test."""
