@@ -25,6 +25,7 @@ from lab.process import wait_until
 from support.dra_checker import claim_names
 from support.dra_lab import DraLab
 from support.lab import RunningLab
+from support.playbook import run_playbook
 from support.recording_proxy import Right, recording_proxy
 
 Json = dict[str, t.Any]
@@ -266,11 +267,37 @@ def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
         dra.reconcile(kubeconfig=None, host=proxy.server, api_key=dra.token())
         assert errors(dra, result) == []
         assert proxy.refused == []
-        assert granted - proxy.used == {
+        unused = {right for right in granted if right.group != "devmgmtproto.k8s.io"} - proxy.used
+        assert unused == {
             # Asked for by the API server itself, from Kubernetes 1.36 on.
             Right("resource.k8s.io", "resourceclaims/binding", "patch"),
+            # Of pods that bear the prototype's gate.
+            Right("", "pods", "patch"),
         }
     assert len(dra.bound()) == 4
+
+
+def test_the_role_gives_devices_and_shows_to_whom(dra: DraLab, tmp_path: Path) -> None:
+    dra.add_pod("a")
+    options = {
+        "devices_reconcile": True,
+        "devices_scheduler_name": dra.namespace,
+        "devices_lease_namespace": dra.namespace,
+    }
+    play = {
+        "hosts": "c",
+        "connection": "local",
+        "gather_facts": False,
+        "module_defaults": {"group/wattwise.kube.wattwise": {"kubeconfig": dra.kubeconfig}},
+        "roles": [{"role": "wattwise.kube.devices", "vars": options}],
+    }
+    run = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
+    assert run.returncode == 0, run.output
+    [shown] = run.results("Show who got which devices, and who none")
+    assert f"bound Pod {dra.namespace}/a: on node {dra.node(1)}" in shown["msg"]
+    again = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
+    assert again.stats()["c"]["changed"] == 0
+    assert dra.problems() == []
 
 
 def test_pods_of_the_default_scheduler_are_left_to_it(dra: DraLab) -> None:

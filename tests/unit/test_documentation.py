@@ -180,11 +180,18 @@ def test_every_page_is_in_the_index() -> None:
     assert not [name for name in names if f"({name})" not in text]
 
 
+_ROLE_OF_RIGHTS = {
+    "rmd_agent_installation": "rmd",
+    "rmd_node_agent": "rmd",
+    "devices_reconciliation": "devices",
+}
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs" / "rbac").glob("*.yaml")), ids=lambda p: p.stem
 )
 def test_the_readme_of_a_role_names_the_rights_that_its_manifest_gives(path: Path) -> None:
-    role = "rmd" if path.stem in ("rmd_agent_installation", "rmd_node_agent") else path.stem
+    role = _ROLE_OF_RIGHTS.get(path.stem, path.stem)
     if role not in ROLES:
         assert role in ("account", "teardown")
         return
