@@ -50,7 +50,7 @@ def _collect(fleet: Fleet) -> Data | None:
     return {
         "time": document["time"],
         "daemons": len(nodes),
-        "idle": [node for node in nodes if not _is_used(node)][:1],
+        "idle": _kinds([node for node in nodes if not _is_used(node)]),
         "nodes": sorted(used, key=_order),
         "silent": sorted(silent, key=natural),
     }
@@ -76,6 +76,15 @@ def _cache(cache: Data) -> dict[str, t.Any]:
     }
 
 
+def _kinds(nodes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """One node for all whose caches have equal pools, with how many more there are of it."""
+    kinds: dict[str, dict[str, t.Any]] = {}
+    for node in nodes:
+        key = repr([(cache["ways"], cache["shares"]) for cache in node["caches"]])
+        kinds.setdefault(key, {**node, "alike": -1})["alike"] += 1
+    return sorted(kinds.values(), key=lambda kind: -int(kind["alike"]))
+
+
 def _is_used(node: Data) -> bool:
     uses = {share["use"] for cache in node["caches"] for share in cache["shares"]}
     return bool(uses & {"held", "unknown"} or node["holders"])
@@ -91,17 +100,19 @@ def _order(node: Data) -> tuple[bool, int]:
 
 
 def _render(data: Data, detail: Detail) -> Markup:
-    drawn = data["nodes"][:_MOST_DRAWN] or data["idle"]
+    drawn = (data["nodes"] or data["idle"])[:_MOST_DRAWN]
     parts = [element("p", _words(data), class_="lead"), _legend(drawn)]
     parts.append(element("div", map(_card, drawn), class_="cards"))
     if data["nodes"]:
         parts.append(_table(data["nodes"], detail))
     moment = data["time"].replace("T", " ").replace("Z", " UTC")
-    told = (
-        f"As the daemons said at {moment}. RMD tells which ways are free and how many a workload "
-        "has, not which ones: these are concluded from how it gives them, and workloads with "
-        "equally many ways may stand in each other's place."
-    )
+    told = f"As the daemons said at {moment}."
+    if data["nodes"]:
+        told += (
+            " RMD tells which ways are free and how many a workload has, not which ones: these are "
+            "concluded from how it gives them, and workloads with equally many ways may stand in "
+            "each other's place."
+        )
     return join([*parts, note(told)])
 
 
@@ -110,7 +121,7 @@ def _words(data: Data) -> str:
     daemons = counted(data["daemons"], "node")
     words = [f"Workloads hold cache ways on {number(used)} of {daemons} with RMD."]
     if not used:
-        words = [f"No workload holds cache ways on {daemons} with RMD; this is how they are free."]
+        words = [f"No workload holds cache ways on {daemons} with RMD."]
     split = [node["node"] for node in nodes if _is_split(node)]
     if split:
         words.append(f"What is free does not lie in one run on {listed(split)}.")
@@ -134,11 +145,16 @@ def _card(node: Data) -> Markup:
     ]
     return element(
         "div",
-        element("h3", node["node"]),
+        element("h3", _heading(node)),
         caches,
         element("ul", holders, class_="holders") if holders else None,
         class_="card",
     )
+
+
+def _heading(node: Data) -> str:
+    more = node.get("alike", 0)
+    return f"{node['node']} and {counted(more, 'node')} like it" if more else str(node["node"])
 
 
 def _figure(cache: Data, letters: t.Mapping[str, str]) -> Markup:

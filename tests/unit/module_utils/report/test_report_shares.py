@@ -60,10 +60,17 @@ def test_ways_are_drawn_to_scale_and_told_in_words(tmp_path: Path) -> None:
     assert drawn.count('class="unknown"') == 2  # in the legend and on the node that lost one
 
 
-def test_where_nothing_is_held_one_idle_node_is_drawn(tmp_path: Path) -> None:
-    drawn = section_of(html_of(tmp_path, Case(daemons=2)), "cache_ways")
-    assert "No workload holds cache ways on 1 node with RMD" in drawn
-    assert drawn.count("<figure") == 2 and "<table" not in drawn
+def test_where_nothing_is_held_one_idle_node_of_each_kind_is_drawn(tmp_path: Path) -> None:
+    folder = write(tmp_path, Case(daemons=2))
+    rmd = documents.load(str(folder / "rmd.json"), "rmd")
+    [idle] = rmd["daemons"].values()
+    small = {**idle, "caches": idle["caches"][:1]}
+    daemons = {"n1": idle, "n2": small, "n3": small, "n4": small}
+    documents.write(str(folder / "rmd.json"), "rmd", {**rmd, "daemons": daemons})
+    drawn = section_of(page(build_from(str(folder))), "cache_ways")
+    assert "No workload holds cache ways on 4 nodes with RMD" in drawn
+    assert re.findall("<h3>(.*?)</h3>", drawn) == ["n2 and 2 nodes like it", "n1"]
+    assert drawn.count("<figure") == 3 and "<table" not in drawn
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ")])
