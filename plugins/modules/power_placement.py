@@ -121,6 +121,19 @@ options:
       - The name of the attribute or capacity that says how many watts a device draws in use, such
         as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
     type: str
+  previous:
+    description:
+      - Path of the plan document that the last run wrote, for pods that still wait.
+      - A pod keeps the node that it had there unless another one saves watts. The answer is never
+        worse for it, but takes longer. Only O(strategy=optimal) heeds it; pods and nodes that are
+        gone do not matter.
+    type: path
+  previous_placements:
+    description:
+      - As O(previous), but the placements themselves, with C(namespace) (V(default) if left out),
+        C(pod) and C(node).
+    type: list
+    elements: dict
   scheduler_name:
     description:
       - The pods of O(snapshot) with this C(schedulerName) are placed.

@@ -251,6 +251,7 @@ class Instance:
     """Nodes by name; pods by descending priority, namespace and name. Names are unique.
 
     ``peers`` are the sets of pods that rules speak of: how many running ones each node has.
+    ``previous`` is the node that the last plan gave a pod, by namespace and name.
     """
 
     nodes: tuple[Node, ...]
@@ -258,3 +259,4 @@ class Instance:
     rules: Rules = Rules()
     peers: tuple[t.Mapping[str, int], ...] = ()
     claims: ClaimBook | None = None
+    previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)

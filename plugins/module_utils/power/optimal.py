@@ -52,6 +52,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation imp
     relax,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import settled
+from ansible_collections.wattwise.kube.plugins.module_utils.power.warm_start import (
+    kept,
+    previous_counts,
+)
 
 if t.TYPE_CHECKING:
     import numpy
@@ -83,8 +87,23 @@ _MODEL_TOLERANCE_WATTS = 1e-5
 
 
 def solve(problem: Problem, limits: Limits) -> Answer:
-    """The strategy ``optimal``."""
+    """The strategy ``optimal``: never worse for what the last plan was."""
     bounds = LowerBounds(problem)
+    answer = _solve_anew(bounds, limits)
+    counts = previous_counts(problem)
+    if counts is None:
+        return answer
+    best = kept(answer.assignment, counts, lambda last: _improved(last, limits))
+    lower_bound = answer.lower_bound
+    if (best.counts.sum(axis=1) != answer.assignment.counts.sum(axis=1)).any():
+        lower_bound = bound_with(bounds, best, None)
+    proven = answer.proven or is_proof(best, lower_bound)
+    stopped_by = _stopped_by(proven, limits, otherwise=answer.stopped_by)
+    return Answer(best, lower_bound, proven, answer.method, stopped_by)
+
+
+def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
+    problem = bounds.problem
     relaxation = _relaxed(bounds, _CLUSTERS, problem.count, limits)
     best = _best_of(problem, relaxation, limits)
     bound = _bound(bounds, best, relaxation, limits)

@@ -66,6 +66,8 @@ SPEC = ArgumentSpec(
         "rmd_node_states": {"type": "list", "elements": "dict"},
         "device_objects": {"type": "list", "elements": "dict"},
         "device_power": {"type": "str"},
+        "previous": {"type": "path"},
+        "previous_placements": {"type": "list", "elements": "dict"},
         "scheduler_name": {"type": "str", "default": "wattwise"},
         "usage_source": {
             "type": "str",
@@ -98,6 +100,7 @@ SPEC = ArgumentSpec(
     mutually_exclusive=(
         ("snapshot", "nodes", "src"),
         *((other, part) for part in _PARTS for other in ("snapshot", "src")),
+        ("previous", "previous_placements"),
     ),
     required_one_of=(("snapshot", "nodes", "src"),),
     required_by={"snapshot": ["curves"]},

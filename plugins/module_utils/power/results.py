@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import typing as t
 
@@ -108,17 +109,16 @@ def _placements(assignment: Assignment) -> list[Entry]:
 def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
     """Pods and nodes, in an order in which they can be bound.
 
-    Interchangeable pods are dealt out in canonical order: the first pods to the first nodes. Pods
-    with rules about others come last, the rest is in the order of the instance.
+    Interchangeable pods are dealt out in canonical order: the first pods to the first nodes, once
+    those have theirs that the last plan gave to them. Pods with rules about others come last, the
+    rest is in the order of the instance.
     """
     problem = assignment.problem
     waiting: dict[tuple[int, int], list[Pod]] = {}
     late = related_groups(problem)
     node_of: dict[tuple[str, str], int] = {}
     for index, group in enumerate(problem.groups):
-        pods = iter(group.pods)
-        for node in assignment.counts[index].nonzero()[0].tolist():
-            dealt = [next(pods) for _number in range(int(assignment.counts[index, node]))]
+        for node, dealt in _dealt(assignment, index, group.pods):
             if index in late:
                 waiting[index, node] = dealt[::-1]
             else:
@@ -134,6 +134,25 @@ def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
         for _pod in range(number)
     ]
     return first + last
+
+
+def _dealt(
+    assignment: Assignment, group: int, pods: t.Sequence[Pod]
+) -> t.Iterator[tuple[int, list[Pod]]]:
+    """The nodes that have pods of the group, each with its pods."""
+    instance, counts = assignment.problem.instance, assignment.counts[group]
+    nodes = counts.nonzero()[0].tolist()
+    places = {instance.nodes[node].name: int(counts[node]) for node in nodes}
+    staying: dict[str, list[Pod]] = {name: [] for name in places}
+    others: list[Pod] = []
+    for pod in pods[: int(counts.sum())]:
+        name = instance.previous.get((pod.namespace, pod.name), "")
+        stays = name in places and len(staying[name]) < places[name]
+        (staying[name] if stays else others).append(pod)
+    left = iter(others)
+    for node in nodes:
+        stay = staying[instance.nodes[node].name]
+        yield node, [*stay, *itertools.islice(left, int(counts[node]) - len(stay))]
 
 
 def _node_summaries(assignment: Assignment) -> list[Entry]:

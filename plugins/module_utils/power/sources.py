@@ -48,6 +48,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     Object,
     mapping,
     mappings,
+    required_text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_reader import (
     RelationReader,
@@ -80,6 +81,7 @@ class Source:
     budgets: t.Sequence[Object] = ()
     rmd_node_states: t.Sequence[Object] = ()
     device_objects: t.Sequence[Object] = ()
+    previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -105,7 +107,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         use_unpriced=parameters["unpriced"] == "last_resort",
         preference_watts=parameters["preference_watts"],
     )
-    return Instance(nodes, pods, rules, peers, claims)
+    return Instance(nodes, pods, rules, peers, claims, source.previous)
 
 
 def read_source(parameters: Parameters) -> Source:
@@ -130,6 +132,7 @@ def read_source(parameters: Parameters) -> Source:
         budgets=mappings(given.get("pod_disruption_budgets"), "pod_disruption_budgets"),
         rmd_node_states=mappings(given.get("rmd_node_states"), "rmd_node_states"),
         device_objects=mappings(given.get("device_objects"), "device_objects"),
+        previous=_read_previous(parameters),
     )
 
 
@@ -152,7 +155,24 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
         budgets=snapshot.get("pod_disruption_budgets", []),
         rmd_node_states=snapshot.get("rmd_node_states", []),
         device_objects=snapshot.get("device_objects", []),
+        previous=_read_previous(parameters),
     )
+
+
+def _read_previous(parameters: Parameters) -> dict[tuple[str, str], str]:
+    """The node of each pod in the last plan, from its document or from literal placements."""
+    where = "previous_placements"
+    placements = parameters[where]
+    if parameters["previous"]:
+        where = f"previous {parameters['previous']}: placements"
+        placements = documents.load(parameters["previous"], "plan")["placements"]
+    return {
+        (
+            required_text(placement.get("namespace") or "default", f"{where}[{index}].namespace"),
+            required_text(placement.get("pod"), f"{where}[{index}].pod"),
+        ): required_text(placement.get("node"), f"{where}[{index}].node")
+        for index, placement in enumerate(mappings(placements, where))
+    }
 
 
 def _load_file(path: str) -> Parameters:

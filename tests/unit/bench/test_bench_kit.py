@@ -22,6 +22,7 @@ from bench.kit.placement_runs import FleetRun, Outcome, fleet_run
 from bench.kit.plot import Axis, Series, plot
 from bench.kit.rows import Bench, Metric, Row, at_least, at_most, exactly, metric, ratio
 from bench.kit.stage import MIB, BenchError, Stage, open_stage, usages
+from lab.process import wait_until
 from support.placement_fleets import Size
 
 
@@ -106,6 +107,23 @@ def test_a_process_that_fails_is_no_measurement() -> None:
     with open_stage(smoke=True) as stage, pytest.raises(BenchError, match=r"ended with 3:\n.*why"):
         code = "print('why'); raise SystemExit(3)"
         stage.command([sys.executable, "-I", "-S", "-c", code], stage.folder())
+
+
+def test_a_process_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    """Its child would not get the end of its parent, and would go on."""
+    started = tmp_path / "pid"
+    code = (
+        "import os, pathlib, signal\n"
+        "child = os.fork()\n"
+        f"child and pathlib.Path({str(started)!r}).write_text(str(child))\n"
+        "signal.pause()"
+    )
+    with open_stage(smoke=True) as stage:
+        stage.longest_seconds = 3.0
+        with pytest.raises(BenchError, match="took more than 3 s"):
+            stage.command([sys.executable, "-I", "-S", "-c", code], tmp_path)
+    state = Path(f"/proc/{started.read_text()}/stat")
+    wait_until(lambda: not state.exists() or ") Z " in state.read_text(), 10.0, "the child's end")
 
 
 def test_a_call_of_the_library_is_timed_without_its_imports() -> None:

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import random
+import subprocess
+import sys
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +68,31 @@ def test_the_same_input_gives_the_same_output_in_any_order(name: str) -> None:
     assert (result["method"] == "mip") == (name == "mip")
 
 
+@pytest.mark.parametrize("size", FLEETS[1:], ids=["mip", "local search"])
+def test_the_same_input_gives_the_same_bytes_beside_other_work(size: Json, tmp_path: Path) -> None:
+    """In processes that hash texts differently and run at once, on fewer processors than they."""
+    source = tmp_path / "fleet.json"
+    source.write_text(json.dumps(fleet(**size)), encoding="utf-8")
+    script = (
+        "import json, pathlib, sys\n"
+        "from ansible_collections.wattwise.kube.plugins.module_utils.power import place\n"
+        "result = place(json.load(open(sys.argv[1])))\n"
+        "pathlib.Path(sys.argv[2]).write_text(json.dumps(result))"
+    )
+    processors = len(os.sched_getaffinity(0))
+    plans = [tmp_path / f"{number}.json" for number in range(processors + 1)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(source), str(plan)],
+            env={**os.environ, "PYTHONHASHSEED": str(number)},
+        )
+        for number, plan in enumerate(plans)
+    ]
+    assert [process.wait(timeout=120) for process in running] == [0] * len(running)
+    assert len({plan.read_bytes() for plan in plans}) == 1
+    assert json.loads(plans[0].read_text())["stopped_by"] != "wall_clock"
+
+
 def test_an_answer_that_the_clock_ended_is_feasible_and_says_so() -> None:
     parameters = fleet(seed=1, nodes=12, pods=60, groups=6, time_limit=1e-6)
     result = place(parameters)
@@ -92,6 +122,22 @@ def test_one_node_more_never_costs_more_added_watts() -> None:
         for result in (place(parameters), place(fewer))
     ]
     assert added[0] <= added[1] + PROOF_WATTS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "requested"),
+    [
+        *itertools.product(["plain", "memory", "affinity", "power_off"], [0.2, 0.5, 0.7, 0.85]),
+        # With fewer slots than pods need even the relaxation leaves some out at 85 %.
+        *itertools.product(["slots"], [0.2, 0.5, 0.7]),
+    ],
+)
+def test_up_to_85_percent_every_pod_has_a_node(pattern: Pattern, requested: float) -> None:
+    """On fleets as the benches have them, also where memory or slots are nearly all asked for."""
+    parameters = placement_task(2, Size(30, 240, requested, pattern=pattern))
+    result = place(parameters | {"time_limit": 2.0})
+    assert violations(parameters, result) == []
+    assert not result["unplaced"]
 
 
 @pytest.mark.parametrize("temperature", ["rows", "scattered"])
