@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import typing as t
 from collections import Counter
 from collections.abc import Iterator
@@ -13,19 +15,29 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import move_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import MERGE_CONTENT_TYPE, Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from lab.process import wait_until
-from support.playbook import run_playbook
+from support.inference_server import InferenceServer, Model
+from support.playbook import PlaybookRun, run_playbook
 
 Json = dict[str, t.Any]
 CHEAP = {"cpu": [0, 4], "watts": [50, 90]}
 DEAR = {"cpu": [0, 4], "watts": [50, 250]}
-APP = {"app": "web"}
+MOVING = "Move running pods that had better be elsewhere"
+TIME = "2026-01-31T12:00:00Z"
+
+
+class App(t.NamedTuple):
+    """A Deployment."""
+
+    name: str
+    replicas: int
+    cpu: str = "500m"
 
 
 @pytest.fixture
@@ -64,13 +76,12 @@ def where(kube: Kube, namespace: str) -> Counter[str]:
     return Counter(pod["spec"].get("nodeName", "") for pod in pods(kube, namespace))
 
 
-@pytest.fixture
-def deployed(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str]) -> None:
-    """Three ready pods of a Deployment on the dear node, and a budget for one at a time."""
+def deploy(kube: Kube, kubeconfig: str, namespace: str, node: str, app: App, budget: Json) -> None:
+    """Ready pods of a Deployment on the node, and a budget for them."""
     container = {
         "name": "main",
         "image": "registry.example/none:1",
-        "resources": {"requests": {"cpu": "500m"}},
+        "resources": {"requests": {"cpu": app.cpu}},
     }
     spec = {
         "schedulerName": namespace,
@@ -78,33 +89,54 @@ def deployed(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str]) -> N
         "nodeSelector": {"test": namespace},
         "tolerations": [{"key": "test", "operator": "Exists"}],
     }
+    labels = {"app": app.name}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "web"},
+        "metadata": {"name": app.name},
         "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": APP},
-            "template": {"metadata": {"labels": APP}, "spec": spec},
+            "replicas": app.replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
-    budget = {
+    body = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": APP}},
+        "metadata": {"name": app.name},
+        "spec": {**budget, "selector": {"matchLabels": labels}},
     }
     kube.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
-    kube.request("POST", budget_path(namespace).rpartition("/")[0], budget)
-    wait_until(lambda: len(pods(kube, namespace)) == 3, 30.0, "the Deployment's pods")
-    names = [pod["metadata"]["name"] for pod in pods(kube, namespace)]
-    placements = [{"namespace": namespace, "pod": name, "node": nodes[1]} for name in names]
+    kube.request("POST", budget_path(namespace, app.name).rpartition("/")[0], body)
+
+    def of_the_app() -> list[str]:
+        found = (pod["metadata"] for pod in pods(kube, namespace))
+        return [pod["name"] for pod in found if pod["labels"]["app"] == app.name]
+
+    wait_until(lambda: len(of_the_app()) == app.replicas, 30.0, "the Deployment's pods")
+    placements = [{"namespace": namespace, "pod": name, "node": node} for name in of_the_app()]
     bind({"kubeconfig": kubeconfig, "placements": placements})
-    wait_until(lambda: allowed(kube, namespace) == 1, 60.0, "the pods to be ready")
+    wait_until(
+        lambda: healthy(kube, namespace, app.name) == app.replicas, 60.0, "the pods to be ready"
+    )
 
 
-def budget_path(namespace: str) -> str:
-    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web"
+@pytest.fixture
+def deployed(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str]) -> None:
+    """Three ready pods of a Deployment on the dear node, and a budget for one at a time."""
+    deploy(kube, kubeconfig, namespace, nodes[1], App("web", 3), {"maxUnavailable": 1})
+
+
+def budget_path(namespace: str, name: str = "web") -> str:
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
+
+
+def healthy(kube: Kube, namespace: str, name: str) -> int:
+    """The pods that a budget knows to be ready, once it has looked at its present form."""
+    budget = kube.get(budget_path(namespace, name))
+    status = budget.get("status", {})
+    seen = status.get("observedGeneration") == budget["metadata"].get("generation")
+    return int(status.get("currentHealthy", 0)) if seen else 0
 
 
 def allowed(kube: Kube, namespace: str) -> int:
@@ -245,3 +277,99 @@ def test_proposing_and_moving_work_as_tasks(
         assert run.results(name)[0]["moved"][0]["pod"] == proposed["pod"]
     assert not run.results("move again")[0]["changed"]
     assert where(kube, namespace) == {cheap: 1, dear: 2}
+
+
+def write_documents(
+    kubeconfig: str, namespace: str, nodes: list[str], models: InferenceServer, folder: Path
+) -> Json:
+    """What role observe leaves: the cluster, but for NodeConfigs as it is, and readings."""
+    options = {"kubeconfig": kubeconfig, "selectors": {"nodes": f"test={namespace}"}}
+    include = ["pods", "namespaces", "pod_disruption_budgets"]
+    taken: Json = snapshot.take({**options, "include": include})["snapshot"]
+    taken["node_configs"] = [
+        {
+            "metadata": {"name": node, "namespace": namespace},
+            "spec": {
+                "nodeName": node,
+                "predictor": {
+                    "powerConsumption": {
+                        "type": "V2InferenceProtocol",
+                        "endpoint": models.endpoint(model),
+                    }
+                },
+            },
+        }
+        for node, model in zip(nodes, models.models, strict=True)
+    ]
+    reading = {"inlet_celsius": 22.0, "delta_p_pascal": 5.0, "power_watts": None}
+    documents.write(str(folder / "snapshot.json"), "snapshot", taken)
+    documents.write(
+        str(folder / "readings.json"),
+        "readings",
+        {"time": TIME, "readings": dict.fromkeys(nodes, reading), "errors": []},
+    )
+    documents.write(str(folder / "models.json"), "models", {"time": TIME, "models": []})
+    return taken
+
+
+def run_role(kubeconfig: str, namespace: str, folder: Path, *arguments: str) -> PlaybookRun:
+    play = {
+        "hosts": "c",
+        "connection": "local",
+        "gather_facts": False,
+        "module_defaults": {"group/wattwise.kube.wattwise": {"kubeconfig": kubeconfig}},
+        "vars": {
+            "ansible_python_interpreter": sys.executable,
+            "placement_scheduler_name": namespace,
+            "placement_run_dir": str(folder),
+            "placement_rebalance": True,
+            "placement_allow_evict": True,
+        },
+        "roles": ["wattwise.kube.placement"],
+    }
+    run = run_playbook([play], folder, "-i", "c,", *arguments, as_json=True)
+    assert run.returncode == 0, run.output
+    return run
+
+
+def test_the_role_moves_one_pod_after_another_until_the_first_refusal(
+    kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
+) -> None:
+    """The budget of the second pod to move was changed after the cluster was read."""
+    cheap, dear = nodes
+    deploy(kube, kubeconfig, namespace, dear, App("web", 1, "1"), {"maxUnavailable": 1})
+    deploy(kube, kubeconfig, namespace, dear, App("store", 1), {"maxUnavailable": 1})
+    wait_until(lambda: allowed(kube, namespace) == 1, 30.0, "the budget to allow an eviction")
+    # In per cent of four cores: 10 and 50 W for each core.
+    lines = {
+        "cheap": Model(lambda cpu, _inlet, _pressure: 50 + 0.4 * cpu),
+        "dear": Model(lambda cpu, _inlet, _pressure: 50 + 2.0 * cpu),
+    }
+    with InferenceServer(lines) as models:
+        write_documents(kubeconfig, namespace, nodes, models, tmp_path)
+        store = budget_path(namespace, "store")
+        kube.request("PATCH", store, {"spec": {"maxUnavailable": 0}}, MERGE_CONTENT_TYPE)
+        wait_until(
+            lambda: kube.get(store)["status"]["disruptionsAllowed"] == 0, 30.0, "no eviction"
+        )
+        before = {pod["metadata"]["uid"] for pod in pods(kube, namespace)}
+        checked = run_role(kubeconfig, namespace, tmp_path, "--check").results(MOVING)[0]
+        assert {pod["metadata"]["uid"] for pod in pods(kube, namespace)} == before
+        assert [move["gain_watts"] for move in planned_moves(tmp_path)] == [32.0, 16.0]
+        done = run_role(kubeconfig, namespace, tmp_path).results(MOVING)[0]
+        for result in (checked, done):
+            assert [move["pod"].split("-")[0] for move in result["moved"]] == ["web"]
+            assert result["stopped"]["pod"].startswith("store-")
+            assert "a PodDisruptionBudget forbids the eviction" in result["stopped"]["reason"]
+        assert where(kube, namespace) == {cheap: 1, dear: 1}
+        wait_until(lambda: allowed(kube, namespace) == 1, 60.0, "the new pod to be ready")
+        write_documents(kubeconfig, namespace, nodes, models, tmp_path)
+        settled = {pod["metadata"]["uid"] for pod in pods(kube, namespace)}
+        again = run_role(kubeconfig, namespace, tmp_path)
+    assert planned_moves(tmp_path) == []
+    assert again.stats()["c"]["changed"] == 0
+    assert {pod["metadata"]["uid"] for pod in pods(kube, namespace)} == settled
+
+
+def planned_moves(folder: Path) -> list[Json]:
+    return list(json.loads((folder / "plan.json").read_text())["moves"])
