@@ -26,6 +26,7 @@ from support.placement_rules import (
     Node,
     Placed,
     Pod,
+    Term,
     amounts,
     collide,
     finds_company,
@@ -37,6 +38,7 @@ from support.placement_rules import (
     open_to,
     plus,
     read_pods,
+    same_domain,
     tolerated,
 )
 
@@ -55,13 +57,17 @@ class Fleet:
         self.standby = float(parameters.get("standby_watts", 0))
         self.use_unpriced = parameters.get("unpriced", "last_resort") == "last_resort"
         self.preference_watts = float(parameters.get("preference_watts", 1))
+        self.namespaces = {
+            item["metadata"]["name"]: item["metadata"].get("labels", {})
+            for item in parameters.get("namespaces") or []
+        }
         self.pods = sorted(
-            itertools.chain.from_iterable(map(read_pods, parameters["pods"])),
+            (pod for given in parameters["pods"] for pod in read_pods(given, self.namespaces)),
             key=lambda pod: (-pod.priority, pod.namespace, pod.name),
         )
         on: dict[str, list[Pod]] = {}
         for given in parameters.get("running", []):
-            for pod in read_pods(given):
+            for pod in read_pods(given, self.namespaces):
                 on.setdefault(get(pod.spec, "nodeName"), []).append(pod)
         self.nodes = [self._read_node(node, on) for node in parameters["nodes"]]
         self.caches = Caches(parameters, on)
@@ -137,7 +143,7 @@ class Fleet:
         return self._watts[key]
 
     def unmet(self, node: Node, pod: Pod) -> float:
-        """What the pod's unmet preferences for nodes are worth."""
+        """What the pod's unmet preferences for nodes and for running pods are worth."""
         affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
         weight = sum(
             wish["weight"]
@@ -148,7 +154,26 @@ class Fleet:
             taint["effect"] == "PreferNoSchedule" and not tolerated(taint, pod)
             for taint in node.taints
         )
+        weight += sum(
+            wished
+            for wished, term in pod.wishes("podAffinity")
+            if self._runs_anywhere(term) and not self._runs_near(term, node)
+        )
+        # What keeps away from its own kind is judged over all pods together, not here.
+        weight += sum(
+            wished
+            for wished, term in pod.wishes("podAntiAffinity")
+            if not term.selects(pod) and self._runs_near(term, node)
+        )
         return float(weight) / 100 * self.preference_watts
+
+    def _runs_anywhere(self, term: Term) -> bool:
+        return any(term.selects(pod) and term.key in where.labels for pod, where in self.running)
+
+    def _runs_near(self, term: Term, node: Node) -> bool:
+        return any(
+            term.selects(pod) and same_domain(node, where, term.key) for pod, where in self.running
+        )
 
     def all_unmet(self, placed: Sequence[Placed]) -> float:
         """What all unmet preferences are worth."""

@@ -72,6 +72,12 @@ SELECTORS = st.sampled_from(
         None,
     ]
 )
+NAMESPACES = [
+    {"metadata": {"name": "default", "labels": {"team": "x"}}},
+    {"metadata": {"name": "other", "labels": {"team": "y"}}},
+]
+# Of running pods alone: what is wished regarding pods that are placed now is judged elsewhere.
+DATABASE = {"role": "database"}
 PORTS = st.sampled_from(
     [
         {"containerPort": 80, "hostPort": 80},
@@ -162,9 +168,24 @@ def _term(draw: Draw) -> Json:
         term["labelSelector"] = selector
     if one_in(draw, 6):
         term["namespaces"] = draw(st.sampled_from([["default"], ["other"], ["default", "other"]]))
-    elif one_in(draw, 8):
-        term["namespaceSelector"] = {}
+    elif one_in(draw, 4):
+        term["namespaceSelector"] = draw(
+            st.sampled_from(
+                [
+                    {},
+                    {"matchLabels": {"team": "y"}},
+                    {"matchLabels": {"kubernetes.io/metadata.name": "other"}},
+                    {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["y"]}]},
+                ]
+            )
+        )
     return term
+
+
+def _wish(draw: Draw) -> Json:
+    """To be near pods that run, or away from them."""
+    term = {**_term(draw), "labelSelector": {"matchLabels": DATABASE}}
+    return {"weight": draw(st.integers(1, 100)), "podAffinityTerm": term}
 
 
 def _terms(draw: Draw) -> Json:
@@ -180,6 +201,8 @@ def _spread(draw: Draw) -> Json:
     }
     if one_in(draw, 4):
         constraint["minDomains"] = draw(st.integers(1, 3))
+    if one_in(draw, 3):
+        constraint["matchLabelKeys"] = draw(st.sampled_from([["version"], ["version", "absent"]]))
     if one_in(draw, 5):
         constraint["nodeAffinityPolicy"] = draw(st.sampled_from(["Honor", "Ignore"]))
     if one_in(draw, 4):
@@ -242,6 +265,9 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
             for _index in range(draw(st.integers(1, 2)))
         ]
         affinity.setdefault("nodeAffinity", {})[PREFERRED] = wishes
+    if "preferences" in features and "running" in features and one_in(draw, 2):
+        kind = draw(st.sampled_from(["podAffinity", "podAntiAffinity"]))
+        affinity.setdefault(kind, {})[PREFERRED] = [_wish(draw)]
     if affinity:
         spec["affinity"] = affinity
     if "spread" in features and one_in(draw, 2):
@@ -285,6 +311,8 @@ def _node_state(draw: Draw, node: str) -> Json:
 
 def _pod(draw: Draw, name: str, spec: Json, features: frozenset[Feature]) -> Json:
     metadata: Json = {"name": name, "labels": {"app": draw(APPS)}}
+    if one_in(draw, 2):
+        metadata["labels"]["version"] = draw(st.sampled_from(["1", "2"]))
     if one_in(draw, 6):
         metadata["namespace"] = "other"
     if one_in(draw, 10):
@@ -311,6 +339,7 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     given: Json = {
         "nodes": [draw(nodes(index, features)) for index in range(len(names))],
         "pods": waiting,
+        "namespaces": NAMESPACES,
         "unpriced": draw(st.sampled_from(["last_resort", "last_resort", "exclude"])),
         "pod_usage_assumption": draw(st.sampled_from([0.8, 0.8, 1.0, 0.37])),
     }
@@ -338,5 +367,7 @@ def _running(draw: Draw, index: int, names: list[str], features: frozenset[Featu
     """A pod that has a node; its own rules need not hold."""
     pod = _pod(draw, f"running-{index}", draw(pod_specs(names, features)), frozenset())
     pod["spec"]["nodeName"] = draw(st.sampled_from(names))
+    if one_in(draw, 2):
+        pod["metadata"]["labels"].update(DATABASE)
     phase = draw(st.sampled_from(["Running", "Running", "Pending", "Succeeded"]))
     return {**pod, "status": {"phase": phase}}

@@ -94,12 +94,14 @@ class Term:
     """One demand of a pod on the pods near it."""
 
     selector: Json | None
-    namespaces: frozenset[str] | None
+    namespaces: frozenset[str]
+    namespace_selector: Json | None
     key: str
 
     def selects(self, pod: Pod) -> bool:
-        near = self.namespaces is None or pod.namespace in self.namespaces
-        return near and selects(self.selector, pod.labels)
+        meant = pod.namespace in self.namespaces
+        meant = meant or selects(self.namespace_selector, pod.namespace_labels)
+        return meant and selects(self.selector, pod.labels)
 
 
 @dataclass(eq=False)
@@ -113,6 +115,7 @@ class Pod:
     daemon: bool
     phase: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
     requests: Requests = field(init=False)
     away_from: Sequence[Term] = field(init=False)
     near: Sequence[Term] = field(init=False)
@@ -153,19 +156,26 @@ class Pod:
 
     def _terms(self, kind: str) -> list[Term]:
         affinity = get(get(self.spec, "affinity"), kind)
+        required = get(affinity, "requiredDuringSchedulingIgnoredDuringExecution", [])
+        return [self._term(term) for term in required]
+
+    def wishes(self, kind: str) -> list[tuple[int, Term]]:
+        """Preferred terms with their weights."""
+        affinity = get(get(self.spec, "affinity"), kind)
         return [
-            Term(
-                get(term, "labelSelector"),
-                self._namespaces(term),
-                get(term, "topologyKey"),
-            )
-            for term in get(affinity, "requiredDuringSchedulingIgnoredDuringExecution", [])
+            (wish["weight"], self._term(get(wish, "podAffinityTerm")))
+            for wish in get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
         ]
 
-    def _namespaces(self, term: Json) -> frozenset[str] | None:
-        if get(term, "namespaceSelector") is not None:
-            return None
-        return frozenset(get(term, "namespaces") or [self.namespace])
+    def _term(self, term: Json) -> Term:
+        named, selector = get(term, "namespaces"), get(term, "namespaceSelector")
+        own = [self.namespace] if selector is None else []
+        return Term(
+            get(term, "labelSelector"),
+            frozenset(named or own),
+            selector,
+            get(term, "topologyKey"),
+        )
 
 
 def host_ports(spec: Json) -> Iterable[tuple[str, int, str]]:
@@ -184,8 +194,15 @@ def host_ports(spec: Json) -> Iterable[tuple[str, int, str]]:
                 yield get(port, "protocol", "TCP"), number_of_host, address
 
 
-def read_pods(given: Json) -> Iterable[Pod]:
-    """The pods of an entry: one, or with ``count`` as many."""
+def read_pods(given: Json, namespaces: Mapping[str, Json] | None = None) -> Iterable[Pod]:
+    """The pods of an entry: one, or with ``count`` as many; ``namespaces`` are labels by name."""
+    for pod in _pods_of(given):
+        name = {"kubernetes.io/metadata.name": pod.namespace}
+        pod.namespace_labels = {**name, **(namespaces or {}).get(pod.namespace, {})}
+        yield pod
+
+
+def _pods_of(given: Json) -> Iterable[Pod]:
     metadata = given.get("metadata")
     if metadata is not None:
         status = given.get("status") or {}

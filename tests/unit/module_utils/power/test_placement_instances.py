@@ -33,7 +33,7 @@ TOLERANCE_WATTS = 1e-5
 KINDS: dict[str, frozenset[Feature]] = {
     "resources": frozenset(),
     "node rules": frozenset({"node rules", "running"}),
-    "preferences": frozenset({"node rules", "preferences"}),
+    "preferences": frozenset({"node rules", "preferences", "running"}),
     "ports": frozenset({"ports", "running"}),
     "caches": frozenset({"caches", "running"}),
     "anti-affinity": frozenset({"anti-affinity", "running"}),
