@@ -37,6 +37,18 @@ _FOREIGN_GROUP = "exhausted"
 
 
 @dataclass
+class Crash:
+    """A restart in the middle of work, so many requests from now; that one gets no answer.
+
+    It is carried out before that, or not, by `does_the_last`.
+    """
+
+    requests: int
+    loses_database: bool = True
+    does_the_last: bool = False
+
+
+@dataclass
 class Station:
     """A daemon with its socket and what was asked of it; `seconds` is how long it takes."""
 
@@ -49,6 +61,18 @@ class Station:
     port: int = 0
     listener: asyncio.Server | None = None
     silenced: set[asyncio.BaseTransport] = field(default_factory=set)
+    crash: Crash | None = None
+
+    def crash_now(self) -> Crash | None:
+        """The crash, where it comes with this request."""
+        crash = self.crash
+        if crash is None:
+            return None
+        crash.requests -= 1
+        if crash.requests > 0:
+            return None
+        self.crash = None
+        return crash
 
 
 class Fleet:
@@ -181,6 +205,9 @@ class Fleet:
         seconds = self.latency_seconds + (slow.seconds if slow else 0.0)
         if seconds:
             await asyncio.sleep(seconds)
+        crash = station.crash_now()
+        if crash is not None and not crash.does_the_last:
+            return _crashed(station, crash, transport)
         tls = transport.get_extra_info("ssl_object")
         asked = Asked(
             request.method,
@@ -194,7 +221,15 @@ class Fleet:
         except PanicError:
             transport.abort()
             return web.Response()
+        if crash is not None:
+            return _crashed(station, crash, transport)
         return _response(reply, RMD_GARBAGE in station.faults)
+
+
+def _crashed(station: Station, crash: Crash, transport: asyncio.Transport) -> web.Response:
+    station.daemon.restart(loses_database=crash.loses_database)
+    transport.abort()
+    return web.Response()
 
 
 def _place_of(transport: asyncio.BaseTransport) -> tuple[str, int]:

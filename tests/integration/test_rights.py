@@ -32,6 +32,7 @@ Json = dict[str, t.Any]
 
 RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac"
 RMD_SAMPLE = RBAC.parents[1] / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
+RMD_CONFIG = RMD_SAMPLE.with_name("rmdconfig.yaml")
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
 # Right → why it is given although nothing here uses it.
@@ -169,7 +170,8 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         assert_exactly(account, granted, used | account.proxy.used)
 
     granted = account.may("rmd_workloads")
-    wanted = {"kubeconfig": whole_lab.kubeconfig, "manifests": [rmd_workload(whole_lab)]}
+    asked = [rmd_workload(whole_lab), yaml.safe_load(RMD_CONFIG.read_text())]
+    wanted = {"kubeconfig": whole_lab.kubeconfig, "manifests": asked}
     apply(wanted)
     run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads")
     assert run.returncode == 0, run.output

@@ -123,18 +123,19 @@ class Rmd:
     async def change(self, key: str, body: JsonObject) -> Stored:
         return await self._write("PATCH", f"{WORKLOADS}/{key}", body)
 
-    async def delete(self, key: str) -> None:
-        """Delete a workload; one that is gone already is no error."""
+    async def delete(self, key: str) -> bool:
+        """Delete a workload; one that is gone already is no error. Whether it was there."""
         link = f"{WORKLOADS}/{key}"
         self.requests_that_write += 1
         try:
             received = await self._ask("DELETE", link)
         except Refused as refused:
             if refused.status == 404:
-                return
+                return False
             raise
         if received.text.strip():  # 200 with a text is how it refuses what others made
             raise Refused(f"DELETE {link}", received)
+        return True
 
     async def _write(self, method: str, link: str, body: JsonObject) -> Stored:
         self.requests_that_write += 1

@@ -136,11 +136,14 @@ class Run:
         if self.wanted.check_mode:
             return
         for item in self.forgotten:
-            try:
-                body = body_of(item.uuid, item.core_ids, item.smallest, self.wire)
-                await self.rmd.delete((await self.rmd.create(body)).id)
-            except Refused:
-                self.unreclaimed = True
+            await self._free_group(item)
+
+    async def _free_group(self, item: Known) -> None:
+        try:
+            body = body_of(item.uuid, item.core_ids, item.smallest, self.wire)
+            await self.rmd.delete((await self.rmd.create(body)).id)
+        except Refused:
+            self.unreclaimed = True
 
     def _is_open(self, step: Step) -> bool:
         return step.action in _WRITING and self.outcomes[step.uuid].problem is None
@@ -225,7 +228,11 @@ class Run:
 
     async def _delete(self, step: Step) -> None:
         stored = _required(step.stored)
-        await self.rmd.delete(stored.id)
+        was_there = await self.rmd.delete(stored.id)
+        if not was_there and stored.settings.cache is not None:
+            # It was there a moment ago, so the daemon lost its database meanwhile.
+            self.wire = self.wanted.wire or await self.rmd.wire(self.stored)
+            await self._free_group(Known(stored.uuid, stored.core_ids, stored.settings.cache))
         outcome = self.outcomes[step.uuid]
         outcome.changed, outcome.stored, outcome.response = True, None, "Success: 200"
         self.stored.remove(stored)

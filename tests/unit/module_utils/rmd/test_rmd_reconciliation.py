@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
+from lab.rmd.fleet import Crash
 from lab.rmd.host import Configuration
 from lab.rmd.resctrl import ROOT
 from support.rmd import RmdDaemons, rmd_daemons
@@ -339,38 +340,82 @@ def test_orphans_that_fill_a_pool_are_explained(cluster: RmdCluster) -> None:
     assert "The daemon lost its database" in message
 
 
-def test_daemons_that_restart_at_random_end_in_the_desired_state(cluster: RmdCluster) -> None:
-    chance = random.Random(4)
+class Story:
+    """RmdWorkloads that come, change and go by chance, on the daemons of v0.2."""
+
     nodes = NODES[::2]
-    cluster.nodes = {name: {} for name in nodes}
-    wanted: dict[str, dict[str, t.Any]] = {}
-    for _run in range(200):
-        for node in nodes:
-            if chance.random() < 0.3:
-                cluster.daemons.restart(node, loses_database=chance.random() < 0.7)
+
+    def __init__(self, cluster: RmdCluster, seed: int) -> None:
+        self.cluster, self.chance = cluster, random.Random(seed)
+        self.wanted: dict[str, dict[str, t.Any]] = {}
+        cluster.nodes = {name: {} for name in self.nodes}
+
+    def go_on(self) -> None:
+        chance = self.chance
         name = chance.choice("abcd")
-        if chance.random() < 0.3 and name in wanted:
-            del wanted[name]
-            cluster.delete(name)
-        else:
-            first = 1 + 2 * "abcd".index(name)
-            cores = [str(core) for core in range(first, first + chance.choice([1, 2]))]
-            most = chance.choice([0, 1, 2])
-            wanted[name] = {
-                "coreIds": cores,
-                "cache": {"max": most, "min": min(most, chance.choice([1, 2]))},
-                "nodes": chance.sample(nodes, chance.choice([1, 2])),
+        if chance.random() < 0.3 and name in self.wanted:
+            del self.wanted[name]
+            self.cluster.delete(name)
+            return
+        first = 1 + 2 * "abcd".index(name)
+        cores = [str(core) for core in range(first, first + chance.choice([1, 2]))]
+        most = chance.choice([0, 1, 2])
+        self.wanted[name] = {
+            "coreIds": cores,
+            "cache": {"max": most, "min": min(most, chance.choice([1, 2]))},
+            "nodes": chance.sample(self.nodes, chance.choice([1, 2])),
+        }
+        self.cluster.put(name, **self.wanted[name])
+
+    def require_the_desired_state(self) -> None:
+        """Every workload once, with its CPUs, and no group that no workload has."""
+        for node in self.nodes:
+            here = {key: spec for key, spec in self.wanted.items() if node in spec["nodes"]}
+            assert stored(self.cluster, node) == {
+                key: spec["coreIds"] for key, spec in here.items()
             }
-            cluster.put(name, **wanted[name])
-        result = cluster.run()
-        assert result["errors"] == []
-        for node in nodes:
-            here = {key: spec for key, spec in wanted.items() if node in spec["nodes"]}
-            assert stored(cluster, node) == {key: spec["coreIds"] for key, spec in here.items()}
-            groups = set(cluster.daemons[node].hardware.resctrl.groups) - {ROOT}
-            assert groups == {item.cos_name for item in cluster.daemons[node].workloads.values()}
-    before = cluster.daemons.writes()
-    assert (cluster.run()["changed"], cluster.daemons.writes()) == (False, before)
+            workloads = self.cluster.daemons[node].workloads.values()
+            assert len(workloads) == len(here)
+            groups = set(self.cluster.daemons[node].hardware.resctrl.groups) - {ROOT}
+            assert groups == {item.cos_name for item in workloads}
+
+    def require_quiet(self) -> None:
+        before = self.cluster.daemons.writes()
+        assert (self.cluster.run()["changed"], self.cluster.daemons.writes()) == (False, before)
+
+
+def test_daemons_that_restart_at_random_end_in_the_desired_state(cluster: RmdCluster) -> None:
+    story = Story(cluster, 4)
+    for _run in range(200):
+        for node in story.nodes:
+            if story.chance.random() < 0.3:
+                cluster.daemons.restart(node, loses_database=story.chance.random() < 0.7)
+        story.go_on()
+        assert cluster.run()["errors"] == []
+        story.require_the_desired_state()
+    story.require_quiet()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_daemons_that_restart_in_the_middle_of_a_run_are_as_wanted_after_the_next(
+    cluster: RmdCluster, seed: int
+) -> None:
+    story, interrupted = Story(cluster, seed), 0
+    stations = [cluster.daemons.fleet.stations[node] for node in story.nodes]
+    for _run in range(100):
+        story.go_on()
+        for station in stations:
+            if story.chance.random() < 0.5:
+                requests, loses = story.chance.randint(1, 8), story.chance.random() < 0.7
+                station.crash = Crash(requests, loses, story.chance.random() < 0.5)
+        cluster.run()
+        interrupted += any(station.crash is None for station in stations)
+        for station in stations:
+            station.crash = None
+        assert cluster.run()["errors"] == []
+        story.require_the_desired_state()
+    assert interrupted > 50
+    story.require_quiet()
 
 
 # --- where daemons are ----------------------------------------------------------------------------
