@@ -19,11 +19,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_store 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import reconcile
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from lab.api import Api
 from lab.process import wait_until
 from support.device_cluster import DeviceCluster, problems
 from support.device_objects import attributes
+from support.lab import RunningLab
+from support.recording_proxy import Right, recording_proxy
 
 ROOT = Path(__file__).resolve().parents[2]
+RBAC = ROOT / "docs" / "rbac" / "devices_reconciliation.yaml"
 Json = dict[str, t.Any]
 
 
@@ -309,6 +313,27 @@ def test_each_bad_object_is_named_and_the_others_go_on(cluster: DeviceCluster) -
     [condition] = cluster.pools()[bad]["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("Ready", "False")
     assert "the pool has no such resource" in condition["message"]
+
+
+def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
+    cluster: DeviceCluster, lab: RunningLab
+) -> None:
+    cluster.pool("gpus", cluster.node("n"), count=3)
+    cluster.pod("bound", [cluster.claim("claim")])
+    cluster.pod("gated", [{"name": "own", "spec": {"driver": cluster.namespace}}], gated=True)
+    cluster.pod("looks", [cluster.privileged_claim("all")])
+    cluster.pod("waits", [cluster.claim("many", driver=cluster.namespace, minDeviceCount=4)])
+    granted, token = cluster.grant(RBAC)
+    with Api(lab.state.kubeconfig) as api:
+        server = api.server
+    with recording_proxy(server, str(lab.state.ca_certificate)) as proxy:
+        account = {"kubeconfig": None, "host": proxy.server, "api_key": token}
+        result = reconcile(cluster.options(**account))
+        assert cluster.mine(result, "errors") == [] and proxy.refused == []
+        assert proxy.used <= granted
+        ours = {right for right in granted if right.group == "devmgmtproto.k8s.io"}
+        assert ours <= proxy.used and Right("", "pods", "patch") in proxy.used
+    assert all(cluster.node_of(name) for name in ("bound", "looks"))
 
 
 def test_a_pod_that_somebody_else_may_schedule_gets_nothing(cluster: DeviceCluster) -> None:

@@ -11,11 +11,15 @@ import json
 import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import MERGE_CONTENT_TYPE, Kube
 from lab.process import wait_until
 from support.device_objects import PROTOTYPE, device_class, device_pool, manifest
+from support.recording_proxy import Right
 
 Json = dict[str, t.Any]
 
@@ -89,6 +93,33 @@ class DeviceCluster:
         body = manifest(PROTOTYPE, "DeviceClaim", name, spec or {"driver": self.namespace})
         self._create(f"{GROUP}/namespaces/{self.namespace}/deviceclaims", body)
         return name
+
+    def privileged_claim(self, name: str) -> str:
+        """A claim to look at all devices of this test."""
+        body = manifest(PROTOTYPE, "DevicePrivilegedClaim", name, {"driver": self.namespace})
+        self._create(f"{GROUP}/namespaces/{self.namespace}/deviceprivilegedclaims", body)
+        return name
+
+    def grant(self, manifests: Path) -> tuple[set[Right], str]:
+        """The rights of a page for the namespace's default account, and a token of it."""
+        items = yaml.safe_load(manifests.read_text(encoding="utf-8"))["items"]
+        role, binding = (item for item in items if item["kind"].startswith("Cluster"))
+        account = {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}
+        binding["roleRef"]["name"] = self.namespace
+        binding["subjects"] = [account]
+        for plural, item in (("clusterroles", role), ("clusterrolebindings", binding)):
+            item["metadata"]["name"] = self.namespace
+            self._create(f"/apis/rbac.authorization.k8s.io/v1/{plural}", item)
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default/token"
+        answer = self.kube.request("POST", path, {"spec": {"expirationSeconds": 600}})
+        rights = {
+            Right(group, resource, verb)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        return rights, str(answer["status"]["token"])
 
     def pod(
         self,
