@@ -122,8 +122,6 @@ def random_parameters(seed: int) -> Json:
         "standby_watts": source.choice([0.0, 0.0, 7.5, 150.0]),
         "unpriced": source.choice(["last_resort", "last_resort", "exclude"]),
         "pod_usage_assumption": source.choice([0.8, 0.8, 1.0, 0.37]),
-        # The checker counts watts alone.
-        "preference_watts": 0.0,
     }
 
 

@@ -32,6 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions
     convex_runs,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rows import RelationRows
 
 if t.TYPE_CHECKING:
     import numpy
@@ -100,6 +101,10 @@ class PlacementModel:
         for node in nodes:
             self._limit_resources(node)
         self._cuts = ContentCuts(problem, self.model, self.columns)
+        self._rows: RelationRows | None = None
+        if problem.relations is not None:
+            self._rows = RelationRows(self.model, self.columns, problem.relations)
+            self._rows.add_rules(problem.count.tolist())
 
     @property
     def integer_columns(self) -> int:
@@ -136,16 +141,29 @@ class PlacementModel:
         for column, coefficient in terms:
             self.model.cost[column] += coefficient
 
-    def minimize_watts(self) -> None:
-        """Make the watts of the priced nodes the objective. Adds to the model: call it once."""
-        self.minimize([])
+    def minimize_cost(self) -> None:
+        """Make the watts of the priced nodes, with what unmet preferences are worth, the objective.
+
+        Adds to the model: call it once.
+        """
+        preference = self.problem.preference
+        self.minimize(
+            []
+            if preference is None
+            else [
+                (column, float(preference[group, node]))
+                for (group, node), column in self.columns.items()
+            ]
+        )
         self._cuts.add_watts()
+        if self._rows is not None:
+            self._rows.add_caps()
         for node in self.nodes:
             if self.problem.costs.priced[node]:
                 self._add_watts(node)
 
-    def bound_watts(self, solution: Solution) -> float:
-        """Watts of the priced nodes below which no solution is."""
+    def bound(self, solution: Solution) -> float:
+        """The cost below which no solution is."""
         return solution.bound + self._offset
 
     def _add_watts(self, node: int) -> None:

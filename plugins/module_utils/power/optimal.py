@@ -243,10 +243,10 @@ def _solve_whole(
         model = PlacementModel(problem, bounds.functions, model.nodes, placed)
     if settled_best is None:
         _keep_pods(model, best)
-    model.minimize_watts()
+    model.minimize_cost()
     solution = model.solve(limits, _branching_nodes(model, limits))
     best = _better(problem, best, model, solution, limits)
-    model_bound = model.bound_watts(solution) - _MODEL_TOLERANCE_WATTS
+    model_bound = model.bound(solution) - _MODEL_TOLERANCE_WATTS
     proven = pods_proven and cost_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
     # What is not in the model is no better than what was found before.
     model_bound = min(model_bound, cost_of(best))

@@ -131,13 +131,13 @@ def test_a_model_that_a_limit_ends_still_tells_a_bound_and_an_answer() -> None:
     model = PlacementModel(problem, functions, range(30), problem.count)
     for group in range(len(problem.groups)):
         model.model.at_least(model.placed_in([group]), int(problem.count[group]))
-    model.minimize_watts()
+    model.minimize_cost()
     solution = model.solve(Limits(10.0), branching_nodes=3)
     found = Assignment(problem, model.counts(solution))
     assert not solution.is_optimal
     assert found.is_feasible()
     assert not found.left().any()
-    assert 0 < model.bound_watts(solution) < -found.rank()[2]
+    assert 0 < model.bound(solution) < -found.rank()[2]
 
 
 def test_without_time_the_relaxation_says_so() -> None:

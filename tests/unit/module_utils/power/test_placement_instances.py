@@ -30,6 +30,8 @@ from support.placement_instances import Feature, Json, nodes, parameters
 
 PROOF_WATTS = 1e-3
 TOLERANCE_WATTS = 1e-5
+# The others depend on an order of binding, which the exact model does not know.
+LEAST_PROVEN = 0.9
 KINDS: dict[str, frozenset[Feature]] = {
     "resources": frozenset(),
     "node rules": frozenset({"node rules", "running"}),
@@ -44,14 +46,10 @@ KINDS: dict[str, frozenset[Feature]] = {
         {"affinity", "anti-affinity", "gangs", "node rules", "ports", "running", "spread"}
     ),
 }
-# At most this share of instances may miss the optimum: HiGHS is not given the rules between pods.
-MISSED = {
-    "affinity": 0.05,
-    "anti-affinity": 0.05,
-    "everything": 0.05,
-    "gangs": 0.05,
-    "spread": 0.05,
-}
+
+# At most this share of instances may miss the optimum: where affinity meets gangs and spread, the
+# exact model can want pods that no order of binding allows.
+MISSED = {"everything": 0.03}
 
 
 def is_no_worse(first: Value, second: Value, watts: float = TOLERANCE_WATTS) -> bool:
@@ -112,6 +110,7 @@ def check_many(kind: str, examples: int) -> None:
 
     run()
     assert counted["worse"] <= MISSED.get(kind, 0.0) * counted.total(), counted
+    assert counted["proven"] >= LEAST_PROVEN * counted.total(), counted
 
 
 @pytest.mark.parametrize("kind", KINDS)
