@@ -13,7 +13,7 @@ from html import escape
 Point = tuple[float, float]
 
 WIDTH = 760
-LEFT, RIGHT, TOP, BOTTOM = 170, 20, 40, 70
+LEFT, RIGHT, TOP, BOTTOM = 230, 20, 40, 70
 # Told apart with every kind of colour vision (Okabe and Ito), and by their symbols.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#5a5a5a")
 

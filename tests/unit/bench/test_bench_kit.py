@@ -247,4 +247,4 @@ def test_a_plot_shows_points_where_the_axes_say() -> None:
     texts = [each.text for each in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == "A < B" and {"watts", "low", "high", "100"} <= set(texts)
     marks = [each.get("d", "") for each in svg.iter("{http://www.w3.org/2000/svg}path")]
-    assert marks[-1].startswith("M455.0 195.0")
+    assert marks[-1].startswith("M485.0 195.0")
