@@ -169,7 +169,7 @@ def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
     for device, held_by in holders.items():
         if _is_too_much(slices, device, held_by):
             for key, _held in held_by:
-                others = ", ".join(sorted({"/".join(one) for one, _ in held_by if one != key}))
+                others = ", ".join(sorted({"/".join(one) for one, _held in held_by if one != key}))
                 found[key] = f"{slices.devices[device]} is held by {others} too"
     for counter, users in _overdrawn(slices, holders).items():
         name = f"{counter.counter_set}/{counter.name} of pool {counter.pool}"
