@@ -104,11 +104,13 @@ def walking(daemons: RmdDaemons, kube: Kube, kubeconfig: str, folder: Path) -> I
     files = sorted((ROOT / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": kubeconfig, "src": list(map(str, files)), "wait": True})
     names = sorted(node["metadata"]["name"] for node in kube.list("/api/v1/nodes"))
-    yield Walk(kube, kubeconfig, daemons, names[: len(daemons.endpoints)], folder)
-    for kind in ("rmdworkloads", "rmdnodestates"):
-        path = f"{GROUP}/namespaces/default/{kind}"
-        for obj in kube.list(path):
-            kube.request("DELETE", f"{path}/{obj['metadata']['name']}")
-    for name in daemons.endpoints:
-        for key in list(daemons[name].workloads):
-            daemons[name].delete(key)
+    try:
+        yield Walk(kube, kubeconfig, daemons, names[: len(daemons.endpoints)], folder)
+    finally:
+        for kind in ("rmdworkloads", "rmdnodestates"):
+            path = f"{GROUP}/namespaces/default/{kind}"
+            for obj in kube.list(path):
+                kube.request("DELETE", f"{path}/{obj['metadata']['name']}")
+        for name in daemons.endpoints:
+            for key in list(daemons[name].workloads):
+                daemons[name].delete(key)

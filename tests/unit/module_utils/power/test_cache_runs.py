@@ -170,7 +170,7 @@ def test_rows_fit_exactly_where_the_daemon_finds_them_in_some_order(
     """The packing of lengths agrees with RMD's accounting, way by way (rows from the top)."""
     pool = "guaranteed" if is_guaranteed else "besteffort"
     asked = [
-        (pool, max(pair), max(pair) if is_guaranteed else min(min(pair), max(pair) - 1) or 1)
+        (pool, max(pair), max(pair) if is_guaranteed else min(*pair, max(pair) - 1) or 1)
         for pair in wanted
     ]
     lengths = [length for ways in free for _low, length in rows(bits(ways))]

@@ -53,9 +53,7 @@ def placed(*nodes: str) -> list[Json]:
     return [{"pod": f"pod-{index}", "node": node} for index, node in enumerate(nodes)]
 
 
-@pytest.mark.parametrize(
-    "nodes", [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")], ids=lambda nodes: "-".join(nodes)
-)
+@pytest.mark.parametrize("nodes", [("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")], ids="-".join)
 def test_a_pod_keeps_its_node_where_another_saves_nothing(nodes: tuple[str, str]) -> None:
     result = place(fleet(previous_placements=placed(*nodes)))
     assert tuple(nodes_of(result).values()) == nodes
