@@ -40,6 +40,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader im
     occupancies,
     read_node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+    DEVICE_CLAIMS_ANNOTATION,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     is_finished,
     read_pod,
@@ -75,6 +78,10 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
+NEEDS_DEVICES = (
+    "the pod has claims, and its node would not start it before they have devices; "
+    "device_reconciliation gives them, and binds the pod (role devices: devices_reconcile)"
+)
 # What nodes have promised, to the last millicore: for binding only requests count.
 CURRENT_LOADS = Loads("requests", Decimal(1), {})
 
@@ -123,12 +130,21 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     return result
 
 
-def bind_all(kube: Kube, context: Context, placements: t.Sequence[Placement]) -> list[Outcome]:
-    """Bind, nodes side by side and the pods of one node in this order; outcomes in this order."""
+def bind_all(
+    kube: Kube,
+    context: Context,
+    placements: t.Sequence[Placement],
+    *,
+    have_devices: bool = False,
+) -> list[Outcome]:
+    """Bind, nodes side by side and the pods of one node in this order; outcomes in this order.
+
+    Pods with claims for devices are skipped, unless the caller says that they have theirs.
+    """
     by_node: dict[str, list[Placement]] = {}
     for placement in placements:
         by_node.setdefault(placement.node, []).append(placement)
-    binder = _Binder(kube, context, len(placements))
+    binder = _Binder(kube, context, len(placements), have_devices)
     outcomes: dict[Placement, Outcome] = {}
     for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
         outcomes.update({outcome.placement: outcome for outcome in of_one_node})
@@ -183,6 +199,12 @@ def judge(placement: Placement, pod: Object | None) -> Outcome | None:
     if spec.get("schedulingGates"):
         return Outcome(placement, "skipped", "the pod has scheduling gates")
     return None
+
+
+def needs_devices(pod: Object) -> bool:
+    """Whether the pod has claims, without whose devices its node would not start it."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return bool(pod["spec"].get("resourceClaims")) or DEVICE_CLAIMS_ANNOTATION in annotations
 
 
 def refusal(shape: Shape, node: Node) -> str | None:
@@ -244,6 +266,7 @@ class _Binder:
     kube: Kube
     context: Context
     total: int
+    have_devices: bool
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -290,6 +313,8 @@ class _Binder:
         """Send one Binding; what went wrong, where another look at the pod will tell more."""
         if node is None:
             raise _Refused(f"node {placement.node} is gone")
+        if needs_devices(pod) and not self.have_devices:
+            raise _Refused(NEEDS_DEVICES)
         reason = refusal(node.shape_of(pod), node.node)
         if reason is not None:
             raise _Refused(reason)

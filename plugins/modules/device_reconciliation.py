@@ -49,6 +49,12 @@ options:
       - Pods with this scheduling gate are released from it once they have their devices.
     type: str
     default: wattwise.github.io/devices
+  plan:
+    description:
+      - File that M(wattwise.kube.power_placement) wrote. A pod gets the node that it has there, as
+        long as its devices are there too, so that both come of one answer. Why it has none for a
+        pod is told by M(wattwise.kube.pod_binding).
+    type: path
   device_power:
     description:
       - The name of the attribute or capacity that says how many watts a device draws in use; see
@@ -106,6 +112,11 @@ EXAMPLES = r"""
     kubeconfig: /etc/kubernetes/admin.conf
   check_mode: true
   diff: true
+
+- name: Give the pods of a plan their devices on the nodes that it has for them
+  wattwise.kube.device_reconciliation:
+    api_group: resource.k8s.io
+    plan: ~/.local/state/wattwise/hall-1/plan.json
 
 - name: Prefer devices that draw little
   wattwise.kube.device_reconciliation:

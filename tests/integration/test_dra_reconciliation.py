@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import Grant
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
@@ -20,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease, LeaseHeld
+from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from lab.api import Api
 from lab.process import wait_until
 from support.dra_checker import claim_names
@@ -298,6 +302,80 @@ def test_the_role_gives_devices_and_shows_to_whom(dra: DraLab, tmp_path: Path) -
     again = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert again.stats()["c"]["changed"] == 0
     assert dra.problems() == []
+
+
+def test_node_and_devices_are_those_of_one_plan_with_the_fewest_watts(
+    dra: DraLab, tmp_path: Path
+) -> None:
+    for name in "ab":
+        dra.add_pod(name)
+    wait_until(lambda: len(dra.kube.list(dra.claims_path)) == 2, 30.0, "claims from the template")
+    taken = snapshot.take(
+        {
+            "kubeconfig": dra.kubeconfig,
+            "include": ["pods", "device_objects"],
+            "selectors": {"nodes": f"test={dra.namespace}"},
+        }
+    )["snapshot"]
+    fleet = {
+        "nodes": taken["nodes"],
+        "pods": [pod for pod in taken["pods"] if pod["metadata"]["namespace"] == dra.namespace],
+        "device_objects": of_test(dra, taken["device_objects"]),
+        "curves": {
+            dra.node(1): {"cpu": [0, 4], "watts": [50, 250]},
+            dra.node(2): {"cpu": [0, 4], "watts": [50, 90]},
+        },
+    }
+    source, plan = tmp_path / "fleet.yml", str(tmp_path / "plan.json")
+    source.write_text(yaml.safe_dump(fleet))
+    place({"src": str(source), "path": plan})
+    unbound = bind({"kubeconfig": dra.kubeconfig, "plan": plan})
+    assert unbound["bound"] == []
+    assert {one["pod"]: one["node"] for one in unbound["skipped"]} == dict.fromkeys(
+        "ab", dra.node(2)
+    )
+    assert all("device_reconciliation gives them" in one["reason"] for one in unbound["skipped"])
+    given = dra.reconcile(plan=plan)
+    assert errors(dra, given) == []
+    assert [dra.node_of(name) for name in "ab"] == [dra.node(2)] * 2
+    assert dra.problems() == []
+
+
+def test_a_plan_whose_devices_are_gone_counts_for_the_pods_that_have_theirs(
+    dra: DraLab, tmp_path: Path
+) -> None:
+    placements = []
+    for name in "abc":
+        uid = dra.add_pod(name)["metadata"]["uid"]
+        named = {"namespace": dra.namespace, "pod": name, "node": dra.node(2), "uid": uid}
+        placements.append(named)
+    dra.add_claim("five", 5)
+    uid = dra.add_pod("much", "five")["metadata"]["uid"]
+    waiting = {"namespace": dra.namespace, "pod": "much", "uid": uid, "reasons": {}}
+    watts = {"before": 0, "after": 0, "lower_bound": 0}
+    unplaced = [{**waiting, "message": "as the plan says"}]
+    plan = tmp_path / "plan.json"
+    found = {"placements": placements, "watts": watts, "unplaced": unplaced}
+    documents.write(str(plan), "plan", found)
+    given = dra.reconcile(plan=str(plan))
+    assert sorted(str(dra.node_of(name)) for name in "abc") == [
+        dra.node(1),
+        dra.node(2),
+        dra.node(2),
+    ]
+    # pod_binding tells it the plan's reason; another one here would take turns with that.
+    assert ("explained", "Pod") not in actions(given)
+    assert dra.problems() == []
+
+
+def of_test(dra: DraLab, objects: list[Json]) -> list[Json]:
+    """The slices, class, claims and template of this test alone."""
+    return [
+        one
+        for one in objects
+        if dra.namespace in (one["metadata"].get("namespace"), one["metadata"]["name"])
+        or one["spec"].get("driver") == dra.driver
+    ]
 
 
 def test_pods_of_the_default_scheduler_are_left_to_it(dra: DraLab) -> None:

@@ -160,6 +160,17 @@ class Room:
         return replace(task, instance=replace(task.instance, units=tuple(units)))
 
 
+def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
+    """The task with units on the node that a plan has for their pods, where they may be there."""
+    units = []
+    for unit, pods in zip(task.instance.units, task.pods):
+        wanted = frozenset(planned[key] for key in pods if key in planned)
+        if len(wanted) == 1 and (unit.nodes is None or wanted <= unit.nodes):
+            unit = replace(unit, nodes=wanted)
+        units.append(unit)
+    return replace(task, instance=replace(task.instance, units=tuple(units)))
+
+
 def _reason(shape: Shape, node: Node) -> str:
     return obstacle(shape.constraints, node) or ", ".join(shortages(shape.requests, node.free))
 
@@ -202,7 +213,7 @@ def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key
                 sent.refuse(key, str(error))
             else:
                 sent.problems.append(Problem("Pod", *key, str(error)))
-    for outcome in bind_all(kube, context, placements):
+    for outcome in bind_all(kube, context, placements, have_devices=True):
         key = outcome.placement.namespace, outcome.placement.pod
         if outcome.fate == "bound":
             after = f"on node {outcome.placement.node}"

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 import random
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     KUBERNETES,
     PROGRESS,
@@ -40,6 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings imp
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Allocation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
     Room,
+    prefer,
     send_to_nodes,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
@@ -78,6 +80,7 @@ SPEC = KUBERNETES.merge(
             "api_group": {"type": "str", "default": k8srm.GROUP, "choices": list(APIS)},
             "scheduler_name": {"type": "str", "default": "wattwise"},
             "gate": {"type": "str", "default": "wattwise.github.io/devices"},
+            "plan": {"type": "path"},
             "device_power": {"type": "str"},
             "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
             "time_limit": {"type": "float", "default": 10.0},
@@ -165,16 +168,16 @@ class _Reconciliation:
         view.settle(pods)
         self._send(view, pods, view.placed())
         room = Room(nodes, pods)
-        task = self._task(view, nodes, room)
-        limits = Limits(self.options["time_limit"], self.options["seed"])
-        allocation = STRATEGIES[self.options["strategy"]](task.instance, limits)
+        task, allocation = self._solve(self._task(view, nodes, room), pods)
         answer = describe(task, allocation, Limits(self.options["time_limit"]))
         given = view.give(grants_of(task, allocation))
         self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
         refused = {
             (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
         }
-        view.explain({**refused, **reasons(answer, room)})
+        told = self._of_plan("unplaced", pods)
+        without = {**refused, **reasons(answer, room)}
+        view.explain({key: reason for key, reason in without.items() if key not in told})
         self.changes += view.report.changes
         self.problems += view.report.problems
         self.problems += [
@@ -182,6 +185,42 @@ class _Reconciliation:
         ]
         self.contended = view.report.contended
         return answer
+
+    def _solve(self, task: Task, pods: Pods) -> tuple[Task, Allocation]:
+        """The answer, with pods on the nodes of the plan as far as their devices are there.
+
+        Devices that are gone since the plan was made let a pod look elsewhere; where that takes
+        those of another, the plan counts for nobody.
+        """
+        solve = STRATEGIES[self.options["strategy"]]
+        placed = self._of_plan("placements", pods)
+        planned = {key: entry["node"] for key, entry in placed.items()}
+        for _attempt in range(2):
+            preferred = prefer(task, planned)
+            limits = Limits(self.options["time_limit"], self.options["seed"])
+            allocation = solve(preferred.instance, limits)
+            in_vain = planned.keys() & without_devices(preferred, allocation)
+            if not in_vain:
+                return preferred, allocation
+            planned = {key: node for key, node in planned.items() if key not in in_vain}
+        return task, solve(task.instance, Limits(self.options["time_limit"], self.options["seed"]))
+
+    def _of_plan(self, part: str, pods: Pods) -> dict[Key, Object]:
+        """A part of the plan by pods, without those that were replaced meanwhile.
+
+        Who carries the plan out tells its ``unplaced`` pods why; two reasons would take turns.
+        """
+        entries = {(one["namespace"], one["pod"]): one for one in self._plan.get(part) or ()}
+        return {
+            key: entries[key]
+            for key, pod in pods.by_key.items()
+            if key in entries and entries[key].get("uid") in (None, "", pod["metadata"]["uid"])
+        }
+
+    @functools.cached_property
+    def _plan(self) -> Object:
+        path = self.options["plan"]
+        return documents.load(path, "plan") if path else {}
 
     def _read_nodes(self) -> list[Object]:
         return self.kube.list("/api/v1/nodes", trim=snapshot.trim_node)
@@ -230,6 +269,16 @@ class _Reconciliation:
                 "after": {key: one.after for key, one in zip(keys, self.changes)},
             },
         }
+
+
+def without_devices(task: Task, allocation: Allocation) -> set[Key]:
+    """Pods of units of which a claim gets nothing."""
+    return {
+        key
+        for unit, pods in zip(task.instance.units, task.pods)
+        if any(allocation.claims[claim] is None for claim in unit.claims)
+        for key in pods
+    }
 
 
 def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
