@@ -51,7 +51,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation imp
     Relaxation,
     relax,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import settled
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
+    can_be_bound,
+    settled,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.warm_start import (
     kept,
     previous_counts,
@@ -119,7 +122,8 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             bound = max(bound, other, key=lambda each: each.watts) if same_pods else other
     proven = is_proof(best, bound.watts)
     if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
-        best, watts = search_by_loads(best, bound.watts, limits)
+        found, watts = search_by_loads(best, bound.watts, limits)
+        best = _bindable(found, best)
         bound = bound._replace(watts=watts)
         proven = is_proof(best, watts)
     if not proven:
@@ -189,8 +193,25 @@ def _filled(assignment: Assignment) -> Assignment:
     return settled(problem, eject(greedy.filled(problem, assignment.counts)).counts)
 
 
+def _bindable(found: Assignment, before: Assignment) -> Assignment:
+    """What a search found, or what of it can be bound where that is better than before it.
+
+    Moves keep all rules in the final state, which says nothing about the order on the way there.
+    """
+    if can_be_bound(found):
+        return found
+    return max(before, _filled(found), key=Assignment.rank)
+
+
 def _improved(assignment: Assignment, limits: Limits) -> Assignment:
-    assignment = _filled(assignment)
+    start = _filled(assignment)
+    found = _searched(Assignment(start.problem, start.counts.copy()), limits)
+    if len(found.problem.instance.nodes) > _MOST_NODES_FOR_A_MODEL:
+        return found
+    return _bindable(found, start)
+
+
+def _searched(assignment: Assignment, limits: Limits) -> Assignment:
     local_search.improve(assignment, limits, _SEARCH_ROUNDS)
     while assignment.left().any():
         # What the search moved may have left room.

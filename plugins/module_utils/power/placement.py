@@ -151,7 +151,14 @@ def _feasible(answer: Answer) -> Answer:
     repaired = greedy.filled(problem, assignment.counts)
     lower_bound = bound_with(LowerBounds(problem), repaired, None)
     proven = is_proof(repaired, lower_bound)
-    return replace(answer, assignment=repaired, lower_bound=lower_bound, proven=proven)
+    stopped_by = "completed" if answer.stopped_by == "proof" and not proven else answer.stopped_by
+    return replace(
+        answer,
+        assignment=repaired,
+        lower_bound=lower_bound,
+        proven=proven,
+        stopped_by=stopped_by,
+    )
 
 
 def _checked(parameters: Parameters) -> Parameters:

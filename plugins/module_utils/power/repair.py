@@ -6,7 +6,8 @@
 A placement is bound in thought, one pod after another, each only where all rules let it. If all
 rules hold in the final state there nearly always is a pod that may come next: for a spread one in
 the emptiest domain, for required affinity one whose peers are there (see Reach). Rules about
-several sets of pods that wait for each other can leave none; then that part is not placed.
+several sets of pods that wait for each other can leave none. Of a few pods other orders are then
+tried; what has none is not placed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ if t.TYPE_CHECKING:
 
 # Group, node and number of pods.
 Step = tuple[int, int, int]
+
+# How many pods are tried in other orders, and how many of the states between are looked at.
+_MOST_PODS_TO_REORDER = 40
+_MOST_STATES = 500
 
 
 def binding_order(problem: Problem, counts: Integers) -> list[Step]:
@@ -81,8 +86,45 @@ class _Binding:
         for group, node in Reach(relations, counts).seeds:
             if self._state.room(group)[node] > 0:
                 self._bind(group, node)
+        seeds = len(self.steps)
         while self._pass():
             pass
+        if self._left.any() and counts.sum() <= _MOST_PODS_TO_REORDER:
+            self._reorder(seeds)
+
+    def _reorder(self, seeds: int) -> None:
+        """Look for an order of all pods after the seeds; without one keep what there was."""
+        straight = self.steps[seeds:]
+        self._undo(seeds)
+        if not self._extend(set()):
+            for group, node, _one in straight:
+                self._bind(group, node)
+
+    def _extend(self, seen: set[bytes]) -> bool:
+        """Bind all that is left, depth first; nothing where no order does it."""
+        if not self._left.any():
+            return True
+        state = self._left.tobytes()
+        if state in seen or len(seen) >= _MOST_STATES:
+            return False
+        seen.add(state)
+        steps = len(self.steps)
+        for group in self._left.sum(axis=1).nonzero()[0].tolist():
+            room = self._state.room(group)
+            for node in self._left[group].nonzero()[0].tolist():
+                if room[node] > 0:
+                    self._bind(group, node)
+                    if self._extend(seen):
+                        return True
+                    self._undo(steps)
+        return False
+
+    def _undo(self, steps: int) -> None:
+        """Take back all but so many steps."""
+        for group, node, _one in reversed(self.steps[steps:]):
+            self._state.place(group, node, -1)
+            self._left[group, node] += 1
+        del self.steps[steps:]
 
     def _bind(self, group: int, node: int) -> None:
         self._state.place(group, node, 1)
