@@ -52,8 +52,8 @@ options:
   plan:
     description:
       - File that M(wattwise.kube.power_placement) wrote. A pod gets the node that it has there, as
-        long as its devices are there too, so that both come of one answer. Why it has none for a
-        pod is told by M(wattwise.kube.pod_binding).
+        long as its devices are there too, so that both come of one answer. A pod that gets none is
+        told the plan's reason, if it has one, as by M(wattwise.kube.pod_binding).
     type: path
   device_power:
     description:
@@ -70,7 +70,8 @@ options:
       - first_fit
   time_limit:
     description:
-      - Seconds that the search may take, more than 0.
+      - Seconds that a search may take, more than 0. There are up to three where devices of O(plan)
+        are gone.
     type: float
     default: 10.0
   seed:

@@ -363,8 +363,10 @@ def test_a_plan_whose_devices_are_gone_counts_for_the_pods_that_have_theirs(
         dra.node(2),
         dra.node(2),
     ]
-    # pod_binding tells it the plan's reason; another one here would take turns with that.
-    assert ("explained", "Pod") not in actions(given)
+    # pod_binding tells it the same; another reason would take turns with the plan's.
+    assert unschedulable(dra, "much") == "as the plan says"
+    assert ("explained", "Pod") in actions(given)
+    assert dra.reconcile(plan=str(plan))["changes"] == []
     assert dra.problems() == []
 
 

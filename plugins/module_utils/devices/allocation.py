@@ -39,7 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.manifests import (
     read_file,
     read_manifests,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
 
 SPEC = ArgumentSpec(
     {
@@ -50,14 +50,12 @@ SPEC = ArgumentSpec(
         "device_power": {"type": "str"},
         "curves": {"type": "path"},
         "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
-        "time_limit": {"type": "float", "default": 10.0},
-        "seed": {"type": "int", "default": 0},
         "format": {"type": "str", "default": "native", "choices": ["native", "k8srm"]},
         "verbose": {"type": "bool", "default": False},
         "on_error": {"type": "str", "default": "fail", "choices": ["fail", "report"]},
     },
     required_one_of=(("objects", "src", "snapshot"),),
-)
+).merge(LIMITS)
 
 _READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
 _CORE_KINDS = ("Node", "Pod")
@@ -71,8 +69,7 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module. Raises InvalidInput and MissingLibrary.
     """
     parameters = SPEC.complete(parameters)
-    if not parameters["time_limit"] > 0:
-        raise InvalidInput(f"time_limit: {parameters['time_limit']!r} is not more than 0 seconds")
+    Limits.of(parameters)
     objects = _objects(parameters)
     if parameters["snapshot"] and not any(_group(given) in _READERS for given in objects):
         task = dra.read([], _options(parameters))
@@ -81,9 +78,8 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     task = dataclasses.replace(task, instance=_priced(task.instance, parameters, objects))
     for finding in task.findings:
         context.warn(str(finding))
-    limits = Limits(parameters["time_limit"], parameters["seed"])
-    allocation = STRATEGIES[parameters["strategy"]](task.instance, limits)
-    result = describe(task, allocation, Limits(parameters["time_limit"]))
+    allocation = STRATEGIES[parameters["strategy"]](task.instance, Limits.of(parameters))
+    result = describe(task, allocation, Limits.of(parameters))
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
     return {"changed": False, **result}

@@ -32,7 +32,9 @@ from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
 
 # Namespace and name.
 Key = tuple[str, str]
@@ -88,6 +90,25 @@ class Report:
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
+
+
+def tell(kube: Kube, context: Context, report: Report, unplaced: t.Sequence[Unplaced]) -> None:
+    """Set the condition PodScheduled, with an event, which cluster autoscalers wait for."""
+
+    def attempt(one: Unplaced) -> Change | Problem | None:
+        try:
+            marked = mark(kube, context, one)
+        except ApiError as error:
+            return Problem("Pod", one.namespace, one.pod, str(error))
+        if not marked or not marked["transition"]:
+            return None
+        return Change("explained", "Pod", one.namespace, one.pod, after=one.message)
+
+    for outcome in kube.in_parallel(attempt, unplaced):
+        if isinstance(outcome, Change):
+            report.changes.append(outcome)
+        elif outcome is not None:
+            report.problems.append(outcome)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Pods,
     Problem,
     Report,
+    tell,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_objects import DraObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods import (
@@ -42,11 +43,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes im
     Room,
     hindrance,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_pending
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import trim_node
-from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
+from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced
 
 # How long the controller has for making claims from templates.
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 5.0, 0.1
@@ -322,20 +323,7 @@ class DraView:
             for key in told
             if key in self._given and key not in self._waiting
         ]
-        for problem in self._kube.in_parallel(self._mark, unplaced):
-            self.report.problems += [] if problem is None else [problem]
-
-    def _mark(self, unplaced: Unplaced) -> Problem | None:
-        try:
-            marked = mark(self._kube, self._context, unplaced)
-        except ApiError as error:
-            return Problem("Pod", unplaced.namespace, unplaced.pod, str(error))
-        if marked and marked["transition"]:
-            change = Change(
-                "explained", "Pod", unplaced.namespace, unplaced.pod, after=unplaced.message
-            )
-            self.report.changes.append(change)
-        return None
+        tell(self._kube, self._context, self.report, unplaced)
 
 
 def _is_ours(pod: Object, pods: Pods) -> bool:

@@ -356,7 +356,11 @@ class PrototypeView:
                 if not allocations_of(claim) and uid not in self._store.stale:
                     wanted[uid] = without_devices(claim, "Unsatisfiable", reason)
         self._store.write_claims(wanted)
-        for key, reason in reasons.items():
-            pod = self._pods.by_key[key]
-            if is_pending(pod, self._pods.scheduler_name):
-                self._store.tell(Unplaced(*key, reason, pod["metadata"]["uid"]))
+        ours = {
+            key: self._pods.by_key[key]
+            for key in reasons
+            if is_pending(self._pods.by_key[key], self._pods.scheduler_name)
+        }
+        self._store.tell(
+            [Unplaced(*key, reasons[key], pod["metadata"]["uid"]) for key, pod in ours.items()]
+        )

@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Key,
     Problem,
     Report,
+    tell,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
     CLAIM_KINDS,
@@ -39,7 +40,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pool_s
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
+from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced
 
 
 class Store:
@@ -167,12 +168,9 @@ class Store:
             return None
         return snapshot.trim_device_object(stored)
 
-    def tell(self, unplaced: Unplaced) -> None:
-        """Set the condition PodScheduled, with an event, which cluster autoscalers wait for."""
-        marked = mark(self._kube, self._context, unplaced)
-        if marked and marked["transition"]:
-            key = unplaced.namespace, unplaced.pod
-            self.report.changes.append(Change("explained", "Pod", *key, after=unplaced.message))
+    def tell(self, unplaced: t.Sequence[Unplaced]) -> None:
+        """Tell pods why they wait."""
+        tell(self._kube, self._context, self.report, unplaced)
 
     def change(self, action: Action, obj: Object, before: str = "", after: str = "") -> None:
         """Note a change for the user."""

@@ -46,10 +46,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import (
     availability_message,
 )
@@ -75,6 +74,7 @@ APIS: t.Mapping[str, Api] = {
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
+    LIMITS,
     ArgumentSpec(
         {
             "api_group": {"type": "str", "default": k8srm.GROUP, "choices": list(APIS)},
@@ -83,8 +83,6 @@ SPEC = KUBERNETES.merge(
             "plan": {"type": "path"},
             "device_power": {"type": "str"},
             "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
-            "time_limit": {"type": "float", "default": 10.0},
-            "seed": {"type": "int", "default": 0},
             "lease_namespace": {"type": "str", "default": "kube-system"},
             "lease_timeout": {"type": "float", "default": 60.0},
         }
@@ -106,8 +104,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module. Raises InvalidInput, ApiError and MissingLibrary.
     """
     options = SPEC.complete(parameters)
-    if not options["time_limit"] > 0:
-        raise InvalidInput(f"time_limit: {options['time_limit']!r} is not more than 0 seconds")
+    Limits.of(options)
     return _Reconciliation(Kube.connect(options), options, context).run()
 
 
@@ -169,15 +166,15 @@ class _Reconciliation:
         self._send(view, pods, view.placed())
         room = Room(nodes, pods)
         task, allocation = self._solve(self._task(view, nodes, room), pods)
-        answer = describe(task, allocation, Limits(self.options["time_limit"]))
+        answer = describe(task, allocation, Limits.of(self.options))
         given = view.give(grants_of(task, allocation))
         self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
         refused = {
             (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
         }
-        told = self._of_plan("unplaced", pods)
         without = {**refused, **reasons(answer, room)}
-        view.explain({key: reason for key, reason in without.items() if key not in told})
+        told = {key: entry["message"] for key, entry in self._of_plan("unplaced", pods).items()}
+        view.explain({key: told.get(key, reason) for key, reason in without.items()})
         self.changes += view.report.changes
         self.problems += view.report.problems
         self.problems += [
@@ -197,18 +194,17 @@ class _Reconciliation:
         planned = {key: entry["node"] for key, entry in placed.items()}
         for _attempt in range(2):
             preferred = prefer(task, planned)
-            limits = Limits(self.options["time_limit"], self.options["seed"])
-            allocation = solve(preferred.instance, limits)
+            allocation = solve(preferred.instance, Limits.of(self.options))
             in_vain = planned.keys() & without_devices(preferred, allocation)
             if not in_vain:
                 return preferred, allocation
             planned = {key: node for key, node in planned.items() if key not in in_vain}
-        return task, solve(task.instance, Limits(self.options["time_limit"], self.options["seed"]))
+        return task, solve(task.instance, Limits.of(self.options))
 
     def _of_plan(self, part: str, pods: Pods) -> dict[Key, Object]:
         """A part of the plan by pods, without those that were replaced meanwhile.
 
-        Who carries the plan out tells its ``unplaced`` pods why; two reasons would take turns.
+        Its reasons for ``unplaced`` pods are told here too: those of two modules would take turns.
         """
         entries = {(one["namespace"], one["pod"]): one for one in self._plan.get(part) or ()}
         return {

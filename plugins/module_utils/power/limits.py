@@ -5,10 +5,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+
+LIMITS = ArgumentSpec(
+    {
+        "time_limit": {"type": "float", "default": 10.0},
+        "seed": {"type": "int", "default": 0},
+    }
+)
+# Of both solvers.
+_GREATEST_SEED = (1 << 31) - 1
 # The wall clock ends the work after this times the limit.
 _PATIENCE = 10.0
 
@@ -29,6 +42,20 @@ class Limits:
     wall: t.Callable[[], float] = time.monotonic
     hit: bool = False
     _start: tuple[float, float] = field(init=False)
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> Limits:
+        """The limits that options of LIMITS say, from now on. Raises InvalidInput."""
+        seconds, seed = parameters["time_limit"], parameters["seed"]
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise InvalidInput(
+                f"time_limit: {seconds} is not allowed; it must be greater than 0 seconds"
+            )
+        if not 0 <= seed <= _GREATEST_SEED:
+            raise InvalidInput(
+                f"seed: {seed} is not allowed; it must be 0 or more, and at most {_GREATEST_SEED}"
+            )
+        return cls(seconds, seed)
 
     def __post_init__(self) -> None:
         self._start = (self.processor(), self.wall())

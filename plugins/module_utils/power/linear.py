@@ -93,7 +93,7 @@ def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None
     options = require("ortools.math_opt.solvers.highs_pb2", "ortools").HighsOptionsProto()
     options.string_options["parallel"] = "off"
     options.int_options["threads"] = 1
-    options.int_options["random_seed"] = limits.seed % (1 << 31)
+    options.int_options["random_seed"] = limits.seed
     options.double_options["mip_rel_gap"] = 0.0
     options.double_options["mip_abs_gap"] = _ABSOLUTE_GAP
     if branching_nodes is not None:

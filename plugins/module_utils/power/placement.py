@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment imp
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import propose
@@ -82,8 +82,6 @@ SPEC = ArgumentSpec(
             "default": [],
             "choices": list(STRATEGIES),
         },
-        "time_limit": {"type": "float", "default": 10.0},
-        "seed": {"type": "int", "default": 0},
         "allow_power_off": {"type": "bool", "default": False},
         "standby_watts": {"type": "float", "default": 0.0},
         "preference_watts": {"type": "float", "default": 1.0},
@@ -104,7 +102,7 @@ SPEC = ArgumentSpec(
     ),
     required_one_of=(("snapshot", "nodes", "src"),),
     required_by={"snapshot": ["curves"]},
-)
+).merge(LIMITS)
 
 _NODES_NAMED_IN_A_WARNING = 3
 
@@ -119,7 +117,7 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     source = read_source(parameters)
     problem = build_problem(instance_of(source, parameters))
     strategy = parameters["strategy"]
-    answer = _feasible(solve(problem, strategy, _limits(parameters)))
+    answer = _feasible(solve(problem, strategy, Limits.of(parameters)))
     _warn_of_short_curves(answer.assignment, context)
     result: Result = describe_answer(answer)
     if parameters["rebalance"]:
@@ -127,16 +125,12 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
         result["moves"] = [move.as_dict() for move in moves]
     if parameters["compare"]:
         result["comparison"] = describe_comparison(
-            assignments_of(parameters["compare"], answer, strategy, lambda: _limits(parameters))
+            assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))
         )
     if parameters["path"]:
         digest = documents.write(parameters["path"], "plan", result)
         result.update(path=parameters["path"], sha256=digest)
     return {"changed": False, **result}
-
-
-def _limits(parameters: Parameters) -> Limits:
-    return Limits(parameters["time_limit"], parameters["seed"])
 
 
 def _feasible(answer: Answer) -> Answer:
@@ -176,13 +170,12 @@ def _checked(parameters: Parameters) -> Parameters:
         for value in given_values:
             if value not in choices:
                 raise InvalidInput(f"{name}: {value!r} is not one of {', '.join(choices)}")
-    _check_range(parameters, "time_limit", "greater than 0 seconds", lambda value: value > 0)
+    Limits.of(parameters)
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)
     _check_range(parameters, "preference_watts", "0 watts or more", lambda value: value >= 0)
     _check_range(parameters, "min_gain_watts", "more than 0 watts", lambda value: value > 0)
     _check_range(parameters, "max_moves", "0 or more", lambda value: value >= 0)
-    _check_range(parameters, "seed", "0 or more", lambda value: value >= 0)
     return parameters
 
 

@@ -37,6 +37,11 @@ def percent(value: float | None, decimals: int = 1, sign: bool = False) -> str:
     return quantity(value, "%", decimals, sign)
 
 
+def moment(time: str) -> str:
+    """A time of a document, as people read it."""
+    return time.replace("T", " ").replace("Z", " UTC")
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """``1 node``, ``2 nodes``."""
     return f"{number(count)} {noun if count == 1 else plural or noun + 's'}"

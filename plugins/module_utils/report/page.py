@@ -12,7 +12,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
     Markup,
     element,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted, moment
 from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Detail
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
 from ansible_collections.wattwise.kube.plugins.module_utils.report.style import STYLE
@@ -71,8 +71,7 @@ def _top(report: t.Mapping[str, t.Any], first: t.Mapping[str, t.Any]) -> Markup:
     if report["title"]:
         facts.append(element("span", report["title"]))
     facts.append(element("span", counted(first["nodes"], "node")))
-    moment = report["time"].replace("T", " ").replace("Z", " UTC")
-    facts.append(element("time", moment, datetime=report["time"]))
+    facts.append(element("time", moment(report["time"]), datetime=report["time"]))
     return element("header", facts)
 
 

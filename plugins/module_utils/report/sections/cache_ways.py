@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
     counted,
     listed,
+    moment,
     number,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import (
@@ -105,8 +106,7 @@ def _render(data: Data, detail: Detail) -> Markup:
     parts.append(element("div", map(_card, drawn), class_="cards"))
     if data["nodes"]:
         parts.append(_table(data["nodes"], detail))
-    moment = data["time"].replace("T", " ").replace("Z", " UTC")
-    told = f"As the daemons said at {moment}."
+    told = f"As the daemons said at {moment(data['time'])}."
     if data["nodes"]:
         told += (
             " RMD tells which ways are free and how many a workload has, not which ones: these are "

@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
     counted,
     listed,
+    moment,
     number,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import (
@@ -119,8 +120,8 @@ def _render(data: Data, detail: Detail) -> Markup:
     if drawn:
         parts += [_legend(drawn), element("div", map(_card, drawn), class_="cards")]
         parts.append(_node_table(nodes, detail))
-    moment = data["time"].replace("T", " ").replace("Z", " UTC")
-    told = f"As the cluster said at {moment}. Devices that draw on shared counters count as one."
+    said = f"As the cluster said at {moment(data['time'])}."
+    told = f"{said} Devices that draw on shared counters count as one."
     if data["problems"]:
         told += f" Left out, as it cannot be read: {listed(data['problems'], 3)}."
     return join([*parts, note(told)])

@@ -22,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
     LACKING,
     counted,
+    moment,
     number,
     quantity,
 )
@@ -82,9 +83,8 @@ def _is_fresh(entry: Data) -> bool:
 def _render(data: Data, detail: Detail) -> Markup:
     fresh = [entry for entry in data["nodes"] if _is_fresh(entry)]
     others = [entry for entry in data["nodes"] if not _is_fresh(entry)]
-    when = data["read_at"].replace("T", " ").replace("Z", " UTC")
     words = f"{number(len(fresh))} of {counted(len(data['nodes']), 'node')} were read whole at "
-    parts: list[Child] = [element("p", words, when, ".", class_="lead")]
+    parts: list[Child] = [element("p", words, moment(data["read_at"]), ".", class_="lead")]
     if others:
         parts.append(element("h3", "Not read whole"))
         parts.append(_table("Readings that lack something", others, detail))

@@ -416,9 +416,18 @@ class TestObjects:
         with pytest.raises(InvalidInput, match="these are of neither"):
             allocate({"objects": [node("n1")]})
 
-    def test_a_time_limit_of_nothing_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="time_limit"):
-            run(ONE, time_limit=0)
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"time_limit": 0}, "time_limit: 0.* must be greater than 0 seconds"),
+            ({"time_limit": float("inf")}, "time_limit: inf is not allowed"),
+            ({"seed": -1}, "seed: -1 is not allowed"),
+            ({"seed": 1 << 31}, "seed: 2147483648 .* at most 2147483647"),
+        ],
+    )
+    def test_limits_that_are_none_are_refused(self, options: dict[str, t.Any], words: str) -> None:
+        with pytest.raises(InvalidInput, match=words):
+            run(ONE, **options)
 
     def test_what_other_pods_get_is_not_there(self) -> None:
         slices = resource_slice("n1", [dra_device("a")])
