@@ -29,7 +29,7 @@ description:
 options:
   objects:
     description:
-      - Pools, classes, drivers and claims of one API, with Pods and Nodes, as a list of objects or
+      - Pools, classes, drivers and claims, with Pods and Nodes, as a list of objects or
         of texts in YAML.
       - Nodes that only pools or slices name need not be given. A Pod asks for the claims that it
         names; with Pods, other claims get nothing.
@@ -46,6 +46,14 @@ options:
       - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote with the part
         V(device_objects).
     type: path
+  api_group:
+    description:
+      - API group of the claims. Objects of the other one are left out.
+      - By default it is that of the objects, which must then be of one of the two.
+    type: str
+    choices:
+      - resource.k8s.io
+      - devmgmtproto.k8s.io
   node:
     description:
       - The name of the only node to be considered.

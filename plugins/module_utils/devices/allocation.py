@@ -46,6 +46,7 @@ SPEC = ArgumentSpec(
         "objects": {"type": "list", "elements": "raw"},
         "src": {"type": "list", "elements": "path"},
         "snapshot": {"type": "path"},
+        "api_group": {"type": "str", "choices": [dra.GROUP, k8srm.GROUP]},
         "node": {"type": "str"},
         "device_power": {"type": "str"},
         "curves": {"type": "path"},
@@ -71,10 +72,12 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = SPEC.complete(parameters)
     Limits.of(parameters)
     objects = _objects(parameters)
-    if parameters["snapshot"] and not any(_group(given) in _READERS for given in objects):
-        task = dra.read([], _options(parameters))
+    group = parameters["api_group"]
+    wanted = [group] if group else list(_READERS)
+    if parameters["snapshot"] and not any(_group(given) in wanted for given in objects):
+        task = _READERS[wanted[0]]([], _options(parameters))
     else:
-        task = read_task(objects, _options(parameters))
+        task = read_task(objects, _options(parameters), group)
     task = dataclasses.replace(task, instance=_priced(task.instance, parameters, objects))
     for finding in task.findings:
         context.warn(str(finding))
@@ -96,20 +99,34 @@ def _options(parameters: Parameters) -> Options:
     return Options(parameters["node"], parameters["on_error"] == "report")
 
 
-def read_task(objects: t.Sequence[Given], options: Options) -> Task:
-    """The task that objects of one of the two APIs pose. Raises InvalidInput."""
-    groups = sorted({_group(given) for given in objects} & _READERS.keys())
-    if len(groups) != 1:
-        raise InvalidInput(
-            "objects: give pools, classes and claims of one API, either "
-            f"{' or '.join(sorted(_READERS))}; these are of {' and '.join(groups) or 'neither'}"
-        )
+def read_task(objects: t.Sequence[Given], options: Options, api_group: str | None = None) -> Task:
+    """The task that objects of one of the two APIs pose. Raises InvalidInput.
+
+    Without ``api_group`` they must be of one of them; with it those of the other are left out.
+    """
+    group = api_group or _only_group(objects)
     of_use = [
         given
         for given in objects
-        if _group(given) in groups or (_group(given) == "" and given.kind in _CORE_KINDS)
+        if _group(given) == group or (_group(given) == "" and given.kind in _CORE_KINDS)
     ]
-    return _READERS[groups[0]](of_use, options)
+    if not any(_group(given) == group for given in of_use):
+        raise InvalidInput(f"objects: none is of {group}, which api_group names")
+    return _READERS[group](of_use, options)
+
+
+def _only_group(objects: t.Sequence[Given]) -> str:
+    groups = sorted({_group(given) for given in objects} & _READERS.keys())
+    if len(groups) > 1:
+        raise InvalidInput(
+            f"objects: these are of {' and '.join(groups)}; say with api_group which of them counts"
+        )
+    if not groups:
+        raise InvalidInput(
+            "objects: give pools, classes and claims of one API, either "
+            f"{' or '.join(sorted(_READERS))}; these are of neither"
+        )
+    return groups[0]
 
 
 def _group(given: Given) -> str:

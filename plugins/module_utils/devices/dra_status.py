@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import typing as t
 import uuid
 
@@ -26,6 +28,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     demand_of,
     quantity_text,
 )
+
+# Each selector of devices has one term as the API wants it; more are written out up to here.
+_MOST_TERMS = 32
 
 
 def allocation_of(given: Given) -> Json:
@@ -133,19 +138,34 @@ class Results:
         return found
 
     def _node_selector(self, allocation: ClaimAllocation) -> dict[str, t.Any] | None:
-        """Where the claim's devices can be used: the node, or what network devices select."""
-        terms: list[Json] = []
+        """Where the claim's devices can be used: the node, or what network devices select.
+
+        As Kubernetes does: the selectors of several devices hold all at once.
+        """
+        selectors: list[Json] = []
         for chosen in allocation.chosen:
             published = self._slices.published[chosen.device]
             if published.local or self._instance.devices[chosen.device].binds_to_node:
                 return _only(allocation.node)
-            if published.selector:
-                terms.append(published.selector)
-        if not terms:
-            return None
-        # Two selectors at once cannot be written as one; the node is among what both select.
-        same = all(term == terms[0] for term in terms)
-        return dict(terms[0]) if same else _only(allocation.node)
+            if published.selector and published.selector not in selectors:
+                selectors.append(published.selector)
+        terms = [selector["nodeSelectorTerms"] for selector in selectors]
+        if math.prod(map(len, terms)) > _MOST_TERMS:
+            return _only(allocation.node)
+        merged = [_all_of(combination) for combination in itertools.product(*terms)]
+        return {"nodeSelectorTerms": merged} if selectors else None
+
+
+def _all_of(terms: t.Sequence[Json]) -> dict[str, list[Json]]:
+    """A term that selects the nodes which all of these select."""
+    found: dict[str, list[Json]] = {}
+    for term in terms:
+        for kind in ("matchExpressions", "matchFields"):
+            known = found.get(kind, [])
+            added = [one for one in term.get(kind) or () if one not in known]
+            if added:
+                found[kind] = [*known, *added]
+    return found
 
 
 def _only(node: str) -> dict[str, t.Any]:

@@ -16,6 +16,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices import alloc
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from support.device_objects import (
     DRA,
+    device_claim,
+    device_pool,
     dra_class,
     dra_device,
     exactly,
@@ -162,6 +164,27 @@ class TestNodes:
         result = run(network, node("n1", rack="r1"), node("n2", rack="r2"), ONE)
         assert result["node"] == "n2"
         assert result["allocations"][0]["nodeSelector"] == selector
+
+    def test_selectors_of_several_devices_hold_all_at_once(self) -> None:
+        """As Kubernetes merges them, so that pods which share the claim may be on other nodes."""
+        racks, fast = (
+            {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+            for key, values in (("rack", ["r1", "r2"]), ("net", ["fast"]))
+        )
+        network = [
+            dra_device("a", nodeSelector={"nodeSelectorTerms": [racks]}),
+            dra_device("b", nodeSelector={"nodeSelectorTerms": [fast]}),
+            dra_device("c", nodeSelector={"nodeSelectorTerms": [fast]}),
+        ]
+        result = run(
+            resource_slice("net", network, nodeName=None, perDeviceNodeSelection=True),
+            node("n1", rack="r1"),
+            node("n2", rack="r2", net="fast"),
+            resource_claim("c", exactly("r", "gpu", count=3)),
+        )
+        assert result["node"] == "n2"
+        [term] = result["allocations"][0]["nodeSelector"]["nodeSelectorTerms"]
+        assert term == {"matchExpressions": [*racks["matchExpressions"], *fast["matchExpressions"]]}
 
     def test_each_device_may_say_its_node(self) -> None:
         mixed = [dra_device("a", nodeName="n2"), dra_device("b", allNodes=True)]
@@ -407,10 +430,21 @@ class TestObjects:
         with pytest.raises(InvalidInput, match="write resource.k8s.io/v1"):
             run(claim)
 
-    def test_two_apis_at_once_are_refused(self) -> None:
-        other = manifest("devmgmtproto.k8s.io/v1alpha1", "DeviceClass", "x", {})
-        with pytest.raises(InvalidInput, match="of one API.* and "):
-            run(other)
+    def test_of_two_apis_one_has_to_be_named(self) -> None:
+        objects = [resource_slice("n1", [dra_device("a")]), ONE]
+        pool = device_pool("pool", "n2", "gpu", count=1)
+        objects += [pool, device_claim("other", driver="gpu", minDeviceCount=1)]
+        with pytest.raises(InvalidInput, match="these are of .* and .*; say with api_group"):
+            run(*objects)
+        nodes = [
+            [one["node"] for one in run(*objects, api_group=group)["claims"]]
+            for group in ("resource.k8s.io", "devmgmtproto.k8s.io")
+        ]
+        assert nodes == [["n1"], ["n2"]]
+
+    def test_an_api_of_which_nothing_is_given_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="none is of devmgmtproto.k8s.io, which api_group"):
+            run(ONE, api_group="devmgmtproto.k8s.io")
 
     def test_objects_of_neither_api_are_refused(self) -> None:
         with pytest.raises(InvalidInput, match="these are of neither"):
