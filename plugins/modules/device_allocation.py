@@ -220,7 +220,9 @@ node:
   type: str
   sample: shape-zero-00
 pods:
-  description: The node of each pod that asks for devices; null for one that gets none.
+  description:
+    - The node of each pod that asks for devices; null for one that gets none, with a C(message)
+      that counts what the nodes lack.
   returned: success
   type: list
   elements: dict
@@ -228,6 +230,11 @@ pods:
     - name: my-pod
       namespace: default
       node: shape-zero-00
+      message: null
+    - name: other-pod
+      namespace: default
+      node: null
+      message: "0/4 nodes are available: 4 c: claim and pool driver do not match."
 score:
   description: V(100) where every claim got its devices, else V(0).
   returned: success

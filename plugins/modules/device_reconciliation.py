@@ -166,7 +166,9 @@ outcome:
   type: str
   sample: allocated
 pods:
-  description: The node of each pod that waited; null for one that gets none.
+  description:
+    - The node of each pod that waited; null for one that gets none, with a C(message) that counts
+      what the nodes lack.
   returned: always
   type: list
   elements: dict
@@ -174,6 +176,7 @@ pods:
     - namespace: default
       name: training-0
       node: node-1
+      message: null
 node_results:
   description: Why which node does or does not do, as M(wattwise.kube.device_allocation) returns it.
   returned: always

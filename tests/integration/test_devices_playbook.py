@@ -36,7 +36,9 @@ def test_it_answers_from_files_without_a_cluster_or_an_inventory(tmp_path: Path)
     )
     assert run.returncode == 0, run.output
     [answer] = run.results("Find devices for the claims")
-    assert answer["pods"] == [{"namespace": "default", "name": "my-pod", "node": "shape-zero-00"}]
+    assert answer["pods"] == [
+        {"namespace": "default", "name": "my-pod", "node": "shape-zero-00", "message": None}
+    ]
     [shown] = run.results("Show who gets which devices")
     assert shown["msg"][:3] == [
         "allocated, score 100",

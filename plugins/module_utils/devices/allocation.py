@@ -26,6 +26,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_text i
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
     conflict_of_plain_claims,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.messages import (
+    Hindrances,
+    Key,
+    unplaced_messages,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Allocation,
     Conflicting,
@@ -144,8 +149,13 @@ def _objects(parameters: Parameters) -> list[Given]:
     return objects
 
 
-def describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
-    """What the module returns for an answer, with reasons and conflicts."""
+def describe(
+    task: Task, allocation: Allocation, limits: Limits, hindrances: Hindrances | None = None
+) -> Result:
+    """What the module returns for an answer, with reasons and conflicts.
+
+    ``hindrances`` say why nodes do not take a pod; without, the task does.
+    """
     instance = task.instance
     nodes = {found.node for found in allocation.claims if found is not None}
     conflict = allocation.conflict or _conflict(instance, allocation, limits)
@@ -166,7 +176,7 @@ def describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
             for claim, found in enumerate(allocation.claims)
         ],
         "node": nodes.pop() if len(nodes) == 1 and None not in allocation.claims else None,
-        "pods": _pods(task, allocation),
+        "pods": _pods(task, allocation, node_results, hindrances),
         "score": score,
         "node_results": node_results,
         "conflict": [_describe_part(instance, part) for part in conflict],
@@ -180,14 +190,24 @@ def describe(task: Task, allocation: Allocation, limits: Limits) -> Result:
     }
 
 
-def _pods(task: Task, allocation: Allocation) -> list[dict[str, str | None]]:
-    """The node of each pod; its claims have devices on one node, or none has any."""
-    found: list[dict[str, str | None]] = []
+def _pods(
+    task: Task,
+    allocation: Allocation,
+    node_results: list[dict[str, t.Any]],
+    hindrances: Hindrances | None,
+) -> list[dict[str, str | None]]:
+    """The node of each pod, where all of its claims have their devices, or why it has none."""
+    nodes: dict[Key, str | None] = {}
     for unit, pods in zip(task.instance.units, task.pods):
         given = allocation.claims[unit.claims[0]]
-        node = None if given is None else given.node
-        found += [{"namespace": namespace, "name": name, "node": node} for namespace, name in pods]
-    return found
+        nodes.update(dict.fromkeys(pods, None if given is None else given.node))
+    unplaced = [key for key, node in nodes.items() if node is None]
+    out_of_time = allocation.outcome == "unknown"
+    messages = unplaced_messages(task, unplaced, node_results, hindrances, out_of_time)
+    return [
+        {"namespace": key[0], "name": key[1], "node": node, "message": messages.get(key)}
+        for key, node in nodes.items()
+    ]
 
 
 def _explain(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import random
 import time
@@ -49,9 +48,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import (
-    availability_message,
-)
 
 
 class Api(t.NamedTuple):
@@ -91,7 +87,6 @@ SPEC = KUBERNETES.merge(
 
 _OPTIONS = Options(report=True, only_for_pods=True)
 LEASE = "wattwise-devices"
-_NO_DEVICES = "node(s) without the devices"
 
 # Each attempt begins anew because somebody else was quicker, so somebody else got on meanwhile.
 _ATTEMPTS = 8
@@ -166,13 +161,18 @@ class _Reconciliation:
         self._send(view, pods, view.placed())
         room = Room(nodes, pods)
         task, allocation = self._solve(self._task(view, nodes, room), pods)
-        answer = describe(task, allocation, Limits.of(self.options))
+        answer = describe(task, allocation, Limits.of(self.options), room.why_not)
         given = view.give(grants_of(task, allocation))
         self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
         refused = {
             (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
         }
-        without = {**refused, **reasons(answer, room)}
+        messages = {
+            (pod["namespace"], pod["name"]): pod["message"]
+            for pod in answer["pods"]
+            if pod["node"] is None
+        }
+        without = {**refused, **messages}
         told = {key: entry["message"] for key, entry in self._of_plan("unplaced", pods).items()}
         view.explain({key: told.get(key, reason) for key, reason in without.items()})
         self.changes += view.report.changes
@@ -291,36 +291,3 @@ def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
         granted = tuple(GrantedClaim(one.namespace, one.name, one.uid, got) for one, got in claims)
         grants.append(Grant(pods, found[0][1].node, granted))
     return grants
-
-
-def reasons(answer: Result, room: Room) -> dict[Key, str]:
-    """Why pods got no node, in one sentence for each: how many nodes lack what."""
-    lacking: dict[Key, dict[str, str]] = collections.defaultdict(dict)
-    for result in answer["node_results"]:
-        for pod in result.get("pods", ()):
-            lacking[pod["namespace"], pod["name"]][result["NodeName"]] = _lacking_on(result)
-    found: dict[Key, str] = {}
-    for pod in answer["pods"]:
-        key = pod["namespace"], pod["name"]
-        if pod["node"] is not None:
-            continue
-        without_room = room.why_not(key)
-        counted = collections.Counter(
-            without_room.get(node) or lacking[key].get(node, _NO_DEVICES) for node in room.names
-        )
-        ordered = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
-        found[key] = availability_message(ordered, len(room.names))
-        if answer["outcome"] == "unknown":
-            found[key] += " The time limit ended the search; give more time."
-    return found
-
-
-def _lacking_on(result: t.Mapping[str, t.Any]) -> str:
-    """What a node's first unsatisfied claim lacks, in the prototype's words."""
-    for claim in result["DeviceClaimResults"]:
-        if claim["best"] < 0:
-            sets = [one.get("failureReason") for one in claim.get("poolSetResults") or ()]
-            pools = [one.get("failureReason") for one in claim.get("ignoredPools") or ()]
-            told = [reason for reason in (*sets[-1:], *pools) if reason]
-            return f"{claim['claimName']}: {told[0] if told else 'no pool'}"
-    return "the claims together"

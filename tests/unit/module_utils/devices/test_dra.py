@@ -213,7 +213,9 @@ class TestNodes:
         apart = [pod(name, "c", nodeName=node) for name, node in (("p", "n1"), ("q", "n2"))]
         fine = resource_claim("fine", exactly("r", "gpu"))
         result = run(slices, ONE, fine, *apart, pod("s", "fine"), on_error="report")
-        assert result["pods"] == [{"namespace": "default", "name": "s", "node": "n1"}]
+        assert result["pods"] == [
+            {"namespace": "default", "name": "s", "node": "n1", "message": None}
+        ]
         assert [refusal["name"] for refusal in result["refused"]] == ["p", "q"]
 
     def test_pods_that_ended_or_ask_for_nothing_are_passed_over(self) -> None:
@@ -470,6 +472,21 @@ class TestObjects:
         assert [one["node"] for one in result["pods"]] == ["n1", None]
         assert [node["score"] for node in result["node_results"]] == [100, 0]
         assert reasons(result) == ["no available devices"]
+
+    def test_a_pod_without_devices_is_told_what_the_nodes_lack(self) -> None:
+        slices = [resource_slice(name, [dra_device("a")]) for name in ("n1", "n2")]
+        nodes = [node("n1"), node("n2"), node("n3", disk="ssd")]
+        asks = resource_claim("c", exactly("r", "gpu", count=2))
+        chooses = pod("p", "c", nodeSelector={"disk": "ssd"})
+        (free,) = run(*nodes, *slices, asks, pod("p", "c"))["pods"]
+        (bound,) = run(*nodes, *slices, asks, chooses)["pods"]
+        assert free["message"] == (
+            "0/3 nodes are available: 2 c: unable to satisfy 1 of 2 device requests, 1 c: no pool."
+        )
+        assert bound["message"] == (
+            "0/3 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, "
+            "1 c: no pool."
+        )
 
     def test_a_snapshot_is_read_as_a_whole(self, tmp_path: Path) -> None:
         objects = [GPU, resource_slice("n1", [dra_device("a")]), ONE]

@@ -1,0 +1,78 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a pod gets no devices, in one sentence over all nodes, as kube-scheduler's events put it."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Task
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import (
+    availability_message,
+)
+
+# Namespace and name.
+Key = tuple[str, str]
+Json = dict[str, t.Any]
+# By the names of nodes that do not take the pod at all, why.
+Hindrances = t.Callable[[Key], t.Mapping[str, str]]
+
+_NO_DEVICES = "node(s) without the devices"
+_NOT_FOR_THE_POD = "node(s) didn't match Pod's node affinity/selector"
+_OUT_OF_TIME = " The time limit ended the search; give more time."
+
+
+def unplaced_messages(
+    task: Task,
+    pods: t.Iterable[Key],
+    node_results: t.Iterable[Json],
+    hindrances: Hindrances | None,
+    out_of_time: bool,
+) -> dict[Key, str]:
+    """A sentence for each of the pods: how many nodes lack what.
+
+    A node counts with what keeps the pod away at all, else with what its devices lack.
+    """
+    names = [node.name for node in task.instance.nodes]
+    why_not = hindrances or _by_units(task, names)
+    lacking: dict[Key, dict[str, str]] = collections.defaultdict(dict)
+    for result in node_results:
+        for pod in result.get("pods", ()):
+            lacking[pod["namespace"], pod["name"]][result["NodeName"]] = _lacking_on(result)
+    messages: dict[Key, str] = {}
+    for key in pods:
+        closed = why_not(key)
+        counted = collections.Counter(
+            closed.get(name) or lacking[key].get(name, _NO_DEVICES) for name in names
+        )
+        ordered = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+        messages[key] = availability_message(ordered, len(names))
+        if out_of_time:
+            messages[key] += _OUT_OF_TIME
+    return messages
+
+
+def _by_units(task: Task, names: t.Sequence[str]) -> Hindrances:
+    """What the task itself says of the nodes of each pod."""
+    nodes = {key: unit.nodes for unit, keys in zip(task.instance.units, task.pods) for key in keys}
+
+    def why_not(key: Key) -> t.Mapping[str, str]:
+        allowed = nodes[key]
+        return {
+            name: _NOT_FOR_THE_POD for name in names if allowed is not None and name not in allowed
+        }
+
+    return why_not
+
+
+def _lacking_on(result: t.Mapping[str, t.Any]) -> str:
+    """What a node's first unsatisfied claim lacks, in the prototype's words."""
+    for claim in result["DeviceClaimResults"]:
+        if claim["best"] < 0:
+            sets = [one.get("failureReason") for one in claim.get("poolSetResults") or ()]
+            pools = [one.get("failureReason") for one in claim.get("ignoredPools") or ()]
+            told = [reason for reason in (*sets[-1:], *pools) if reason]
+            return f"{claim['claimName']}: {told[0] if told else 'no pool'}"
+    return "the claims together"
