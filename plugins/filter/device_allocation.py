@@ -1,0 +1,46 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The filter of device_allocation: what the module answers, where a template needs it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import (
+    as_filter,
+    checked_options,
+    plain,
+)
+
+# What a filter has no use for: it gets objects as a value, and reads no file.
+_OTHER_SOURCES = ("objects", "src", "snapshot", "curves")
+
+
+def device_allocation(objects: t.Any, **options: t.Any) -> dict[str, t.Any]:
+    """What the module answers for these objects, without ``changed``. Raises WattwiseError."""
+    # Ansible imports the files of all filters for each of them, in the process of the whole run;
+    # what this one needs is large.
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
+
+    specified = {
+        name: option
+        for name, option in allocation.SPEC.options.items()
+        if name not in _OTHER_SOURCES
+    }
+    parameters = checked_options(specified, options)
+    given = objects if isinstance(objects, (list, tuple)) else [objects]
+    context = Context(warn=Display().warning)
+    answer = allocation.allocate({**parameters, "objects": plain(given)}, context)
+    del answer["changed"]
+    return answer
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"device_allocation": as_filter("device_allocation", device_allocation)}
