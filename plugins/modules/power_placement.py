@@ -223,10 +223,13 @@ options:
       - Watts that an unmet preference of weight 100 is worth, others in proportion. V(0) ignores
         all preferences.
       - Preferred node affinity counts with its weight, a C(PreferNoSchedule) taint that the pod
-        does not tolerate with 100. Preferred pod affinity and anti-affinity count with their
-        weight, with regard to the pods that run already; anti-affinity to pods of one's own kind
-        also with regard to those that are placed now. A topology spread constraint with
-        C(ScheduleAnyway) counts with 100 for each pod beyond an even share and its C(maxSkew).
+        does not tolerate with 100.
+      - Preferred pod affinity counts with its weight for each pod in whose topology domain no other
+        pod of the term is in the end, whether it runs already or is placed now; preferred
+        anti-affinity for each pod in whose domain there is one. Of pods that are placed now and
+        keep away from each other, one in each domain has its wish.
+      - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond an
+        even share and its C(maxSkew).
     type: float
     default: 1.0
   unpriced:

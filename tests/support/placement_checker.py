@@ -26,7 +26,6 @@ from support.placement_rules import (
     Node,
     Placed,
     Pod,
-    Term,
     amounts,
     collide,
     finds_company,
@@ -38,9 +37,9 @@ from support.placement_rules import (
     open_to,
     plus,
     read_pods,
-    same_domain,
     tolerated,
 )
+from support.placement_wishes import unmet_weight
 
 TOLERANCE_WATTS = 1e-5
 # The order of the objectives: pods placed by priority, highest first; minus those on nodes without
@@ -143,7 +142,7 @@ class Fleet:
         return self._watts[key]
 
     def unmet(self, node: Node, pod: Pod) -> float:
-        """What the pod's unmet preferences for nodes and for running pods are worth."""
+        """What the pod's unmet preferences for nodes are worth."""
         affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
         weight = sum(
             wish["weight"]
@@ -154,30 +153,15 @@ class Fleet:
             taint["effect"] == "PreferNoSchedule" and not tolerated(taint, pod)
             for taint in node.taints
         )
-        weight += sum(
-            wished
-            for wished, term in pod.wishes("podAffinity")
-            if self._runs_anywhere(term) and not self._runs_near(term, node)
-        )
-        # What keeps away from its own kind is judged over all pods together, not here.
-        weight += sum(
-            wished
-            for wished, term in pod.wishes("podAntiAffinity")
-            if not term.selects(pod) and self._runs_near(term, node)
-        )
         return float(weight) / 100 * self.preference_watts
-
-    def _runs_anywhere(self, term: Term) -> bool:
-        return any(term.selects(pod) and term.key in where.labels for pod, where in self.running)
-
-    def _runs_near(self, term: Term, node: Node) -> bool:
-        return any(
-            term.selects(pod) and same_domain(node, where, term.key) for pod, where in self.running
-        )
 
     def all_unmet(self, placed: Sequence[Placed]) -> float:
         """What all unmet preferences are worth."""
-        return sum(self.unmet(node, pod) for pod, node in placed) if self.preference_watts else 0.0
+        if not self.preference_watts:
+            return 0.0
+        between = unmet_weight(placed, self.running, self.namespaces)
+        of_nodes = sum(self.unmet(node, pod) for pod, node in placed)
+        return of_nodes + between / 100 * self.preference_watts
 
     def value(self, placed: Sequence[Placed]) -> Value:
         """How good a placement is: more is better."""

@@ -24,6 +24,7 @@ Feature = t.Literal[
     "caches",
     "gangs",
     "node rules",
+    "peer preferences",
     "ports",
     "preferences",
     "running",
@@ -76,7 +77,7 @@ NAMESPACES = [
     {"metadata": {"name": "default", "labels": {"team": "x"}}},
     {"metadata": {"name": "other", "labels": {"team": "y"}}},
 ]
-# Of running pods alone: what is wished regarding pods that are placed now is judged elsewhere.
+# Of some running pods.
 DATABASE = {"role": "database"}
 PORTS = st.sampled_from(
     [
@@ -183,8 +184,10 @@ def _term(draw: Draw) -> Json:
 
 
 def _wish(draw: Draw) -> Json:
-    """To be near pods that run, or away from them."""
-    term = {**_term(draw), "labelSelector": {"matchLabels": DATABASE}}
+    """To be near other pods, or away from them."""
+    term = _term(draw)
+    if one_in(draw, 4):
+        term["labelSelector"] = {"matchLabels": DATABASE}
     return {"weight": draw(st.integers(1, 100)), "podAffinityTerm": term}
 
 
@@ -265,9 +268,10 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
             for _index in range(draw(st.integers(1, 2)))
         ]
         affinity.setdefault("nodeAffinity", {})[PREFERRED] = wishes
-    if "preferences" in features and "running" in features and one_in(draw, 2):
-        kind = draw(st.sampled_from(["podAffinity", "podAntiAffinity"]))
-        affinity.setdefault(kind, {})[PREFERRED] = [_wish(draw)]
+    if "peer preferences" in features:
+        for kind in draw(st.sets(st.sampled_from(["podAffinity", "podAntiAffinity"]))):
+            wishes = [_wish(draw) for _index in range(draw(st.integers(1, 2)))]
+            affinity.setdefault(kind, {})[PREFERRED] = wishes
     if affinity:
         spec["affinity"] = affinity
     if "spread" in features and one_in(draw, 2):
@@ -346,7 +350,7 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     if one_in(draw, 3):
         given["allow_power_off"] = True
         given["standby_watts"] = draw(st.sampled_from([0.0, 7.5, 150.0]))
-    if "preferences" in features:
+    if {"preferences", "peer preferences"} & features:
         given["preference_watts"] = draw(st.sampled_from([0.0, 1.0, 20.0]))
     if "running" in features:
         given["running"] = [

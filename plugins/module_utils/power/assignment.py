@@ -125,23 +125,24 @@ class Assignment:
         With ``least_gain`` also only if watts and unmet preferences fall by as much. Incomplete
         gangs are no obstacle: see repair.py.
         """
-        nodes = sorted({node for _group, node, _number in changes})
-        before = self._cost_of(nodes)
+        before = self._cost_of(changes)
         for change in changes:
             self.place(*change)
         if self._is_feasible_at(changes):
-            gain = before - self._cost_of(nodes) - self._added_wishes(changes)
+            gain = before - self._cost_of(changes) - self._added_wishes(changes)
             if least_gain is None or gain >= least_gain:
                 return True
         for group, node, number in reversed(changes):
             self.place(group, node, -number)
         return False
 
-    def _cost_of(self, nodes: list[int]) -> float:
-        """What these nodes cost, and all soft caps."""
+    def _cost_of(self, changes: t.Sequence[Change]) -> float:
+        """What the nodes and the soft caps cost that these changes touch."""
+        nodes = sorted({node for _group, node, _number in changes})
         caps = 0.0
         if self.related is not None:
-            caps = self.related.relations.preference_watts(self.related.tallied)
+            groups = {group for group, _node, _number in changes}
+            caps = self.related.relations.preference_watts(self.related.tallied, groups)
         return float(self.cost[nodes].sum()) + caps
 
     def _added_wishes(self, changes: t.Sequence[Change]) -> float:
@@ -196,7 +197,8 @@ class Assignment:
         if self.problem.preference is not None:
             added = number * self.problem.preference[group, nodes]
         if self.related is not None:
-            added = added + self.related.added_preference(group, nodes, number)
+            state = self.related
+            added = added + state.relations.added_cost(state.tallied, group, nodes, number)
         return t.cast("Floats | float", added)
 
     def change(self, nodes: Integers, use: t.Any, pods: t.Any, workload: t.Any) -> Floats:

@@ -71,7 +71,8 @@ def placing_order(problem: Problem) -> list[int]:
 
 
 def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
-    if assignment.related is not None and not assignment.related.is_free(group):
+    state = assignment.related
+    if state is not None and (state.has_caps(group) or not state.is_free(group)):
         return _place_cheapest_related(assignment, group, number)
     numpy = require("numpy")
     nodes = assignment.all_nodes

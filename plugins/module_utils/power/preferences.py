@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Shape,
     Toleration,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.tallies import TallyBook
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_wishes import PeerWish
 
 if t.TYPE_CHECKING:
     import numpy
@@ -35,7 +35,9 @@ if t.TYPE_CHECKING:
 _FULL_WEIGHT = 100.0
 
 
-def preferences(instance: Instance, shapes: t.Sequence[Shape]) -> Floats | None:
+def preferences(
+    instance: Instance, shapes: t.Sequence[Shape], wishes: t.Iterable[PeerWish] = ()
+) -> Floats | None:
     """Watts by group and node; None where nothing is ever unmet."""
     numpy = require("numpy")
     watts = instance.rules.preference_watts
@@ -52,8 +54,10 @@ def preferences(instance: Instance, shapes: t.Sequence[Shape]) -> Floats | None:
             if key not in known:
                 known[key] = _unmet_of_nodes(shape, instance.nodes)
             table[group] = known[key]
-    _add_unmet_of_peers(instance, shapes, table)
-    return table * (watts / _FULL_WEIGHT) if table.any() else None
+    table *= watts / _FULL_WEIGHT
+    for wish in wishes:
+        table[wish.holders] += wish.watts * wish.unmet
+    return table if table.any() else None
 
 
 def _unmet_of_nodes(shape: Shape, nodes: t.Sequence[Node]) -> list[float]:
@@ -71,22 +75,3 @@ def _disliked_taints(node: Node, tolerations: t.Sequence[Toleration]) -> int:
         and not any(tolerates(toleration, taint) for toleration in tolerations)
         for taint in node.taints
     )
-
-
-def _add_unmet_of_peers(instance: Instance, shapes: t.Sequence[Shape], table: t.Any) -> None:
-    """Wishes to be near running pods, or away from running pods of another kind.
-
-    Those away from one's own kind are soft caps, because they depend on the placement.
-    """
-    numpy = require("numpy")
-    book = TallyBook(instance)
-    nobody = numpy.zeros(len(shapes), dtype=bool)
-    for group, shape in enumerate(shapes):
-        for wish in shape.relations.peer_preferences:
-            if not wish.near and wish.peers in shape.relations.member_of:
-                continue
-            topology = book.topology(wish.topology_key)
-            base = book.tallies[book.tally(nobody, topology, wish.peers)].base
-            someone = (base[topology.domain_of] > 0) & (topology.domain_of >= 0)
-            if base[:-1].any():
-                table[group] += wish.weight * (~someone if wish.near else someone)

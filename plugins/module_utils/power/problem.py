@@ -32,6 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents 
     ContentRule,
     Sum,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_wishes import peer_wishes
 from ansible_collections.wattwise.kube.plugins.module_utils.power.preferences import preferences
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_builder import (
     build_relations,
@@ -101,7 +102,8 @@ def build_problem(instance: Instance) -> Problem:
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
     allowed = _allowed(numpy, instance, groups)
     shapes = [group.shape for group in groups]
-    relations = build_relations(instance, shapes, count, allowed)
+    wishes = peer_wishes(instance, shapes, count, allowed)
+    relations = build_relations(instance, shapes, count, allowed, wishes)
     for index, total in enumerate(_sums(relations)):
         names.append(f"contents {index}")
         needed = [total.needed.get(group, 0) for group in range(len(groups))]
@@ -121,7 +123,7 @@ def build_problem(instance: Instance) -> Problem:
         limit=limit,
         costs=NodeCosts(instance.nodes, instance.rules),
         relations=relations,
-        preference=_with_floors(preferences(instance, shapes), relations, limit),
+        preference=_with_floors(preferences(instance, shapes, wishes), relations, limit),
     )
 
 

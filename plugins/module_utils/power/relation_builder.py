@@ -26,7 +26,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Exclusion,
     HostPort,
     Instance,
-    PeerPreference,
     PodRelations,
     Shape,
     Spreading,
@@ -36,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents 
     NodeOracle,
     OneNodeRule,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_wishes import PeerWish
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
     AttractionRule,
     EvenStartRule,
@@ -44,10 +44,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules
     Rule,
     SpreadRule,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import (
-    Relations,
-    SoftCap,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import Relations
+from ansible_collections.wattwise.kube.plugins.module_utils.power.soft_caps import SoftCap
 from ansible_collections.wattwise.kube.plugins.module_utils.power.tallies import TallyBook
 
 if t.TYPE_CHECKING:
@@ -57,12 +55,15 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
 
-_WEIGHT_POINTS = 100.0
 _NO_RELATIONS = PodRelations()
 
 
 def build_relations(
-    instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
+    instance: Instance,
+    shapes: t.Sequence[Shape],
+    count: Integers,
+    allowed: Booleans,
+    wishes: t.Iterable[PeerWish] = (),
 ) -> Relations | None:
     """The rules between pods of these shapes, ``count[g]`` of each; None where there are none.
 
@@ -81,7 +82,7 @@ def build_relations(
         builder.add_contents(oracle)
     for groups in (groups for oracle in devices for groups in oracle.shared):
         builder.add_one_node(groups)
-    builder.add_caps()
+    builder.add_caps(wishes)
     relations = Relations(
         tuple(builder.book.tallies), tuple(builder.rules), tuple(builder.caps), builder.gangs()
     )
@@ -274,20 +275,14 @@ class _Builder:
             )
         )
 
-    def add_caps(self) -> None:
-        """Wishes that are unmet for each pod beyond a number in a domain.
-
-        Those away from other pods than one's own kind, and those near others, are in the linear
-        preferences, as far as running pods go.
-        """
+    def add_caps(self, wishes: t.Iterable[PeerWish]) -> None:
+        """Preferences that depend on other waiting pods."""
         watts = self._instance.rules.preference_watts
         for spread, groups in self._spreads(
             lambda shape: shape.relations.wished_spreadings
         ).items():
             self._cap_spread(spread, self._mask(groups), watts)
-        for wish, groups in self._with(lambda shape: shape.relations.peer_preferences).items():
-            if not wish.near and wish.weight > 0:
-                self._cap_one(wish, self._mask(groups), watts * wish.weight / _WEIGHT_POINTS)
+        self.caps += [wish.soft_cap(self.book) for wish in wishes if wish.undecided.any()]
 
     def _cap_spread(self, spread: _Spread, dependants: Booleans, watts: float) -> None:
         numpy, spreading = self._numpy, spread.spreading
@@ -303,13 +298,6 @@ class _Builder:
             total = int(base[:-1].sum() + self._count[members].sum())
             even = -(-total // len(domains)) + spreading.max_skew - 1
             self.caps.append(SoftCap(tally, numpy.maximum(base, even), watts))
-
-    def _cap_one(self, wish: PeerPreference, holders: Booleans, watts: float) -> None:
-        own = holders & self._members(wish.peers)
-        if own.any() and watts > 0:
-            tally = self.book.tally(own, self.book.topology(wish.topology_key), wish.peers)
-            base = self.book.tallies[tally].base
-            self.caps.append(SoftCap(tally, self._numpy.maximum(base, 1), watts))
 
     def gangs(self) -> tuple[tuple[int, ...], ...]:
         by_name: dict[str, list[int]] = {}

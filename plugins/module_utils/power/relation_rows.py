@@ -19,8 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules
     ExclusionRule,
     SpreadRule,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import (
-    Relations,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import Relations
+from ansible_collections.wattwise.kube.plugins.module_utils.power.soft_caps import (
+    Company,
     SoftCap,
 )
 
@@ -130,8 +131,29 @@ class RelationRows:
             self._model.equal([*placed, (whole, -float(count[group]))], 0.0)
 
     def _add_cap(self, cap: SoftCap) -> None:
-        for (terms, base), most in zip(self._tallied(cap.tally), cap.cap[:-1].tolist()):
-            above = self._model.column(max(0.0, base - most), math.inf, cap.watts)
-            self._model.at_least(
-                [(above, 1.0), *((column, -1.0) for column, _one in terms)], base - most
-            )
+        """The pods above the cap; where there is company the cap is another one."""
+        for domain, (terms, base) in enumerate(self._tallied(cap.tally)):
+            most = self._most(terms) + base
+            alone = min(int(cap.cap[domain]), most)
+            beside = alone if cap.company is None else min(int(cap.company.cap[domain]), most)
+            if min(alone, beside) < most:
+                above = self._model.column(0.0, math.inf, cap.watts)
+                row = [(above, 1.0), *((column, -1.0) for column, _one in terms)]
+                if cap.company is not None and alone != beside:
+                    there = self._company(cap.company, domain, is_welcome=beside > alone)
+                    row += [] if there is None else [(there, beside - alone)]
+                self._model.at_least(row, base - alone)
+
+    def _company(self, company: Company, domain: int, *, is_welcome: bool) -> int | None:
+        """A column that may be 1 only with company, or must be with any; None where none can be.
+
+        The first where the model would like company, as it lifts the cap, the second elsewhere.
+        """
+        terms, _base = self._tallied(company.tally)[domain]
+        if not is_welcome:
+            return self._someone(terms)
+        if self._most(terms) < company.least:
+            return None
+        there = self._model.column(0.0, 1.0, integer=True)
+        self._model.at_least([*terms, (there, -float(company.least))], 0.0)
+        return there

@@ -22,6 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules
     AttractionRule,
     Rule,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.soft_caps import (
+    More,
+    SoftCap,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.tallies import (
     Counts,
     Tally,
@@ -35,22 +39,6 @@ if t.TYPE_CHECKING:
     Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
-
-
-@dataclass(frozen=True)
-class SoftCap:
-    """Each pod of a tally beyond ``cap[d]`` in its domain is an unmet preference.
-
-    The cost is convex in the counts: ``watts`` times what is above the cap.
-    """
-
-    tally: int
-    cap: Integers
-    watts: float
-
-    def cost(self, counts: Counts) -> float:
-        above = counts[self.tally][:-1] - self.cap[:-1]
-        return self.watts * float(above[above > 0].sum())
 
 
 @dataclass(frozen=True)
@@ -82,9 +70,14 @@ class Relations:
     def _caps_by_group(self) -> dict[int, list[SoftCap]]:
         found: dict[int, list[SoftCap]] = {}
         for cap in self.caps:
-            for group in self.tallies[cap.tally].members.nonzero()[0].tolist():
-                found.setdefault(group, []).append(cap)
+            for group in range(len(self.tallies[cap.tally].members)):
+                if any(self._more(cap, group)):
+                    found.setdefault(group, []).append(cap)
         return found
+
+    def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:
+        """What so many pods of a group are more for a cap."""
+        return More(*(number * int(self.tallies[each].members[group]) for each in cap.tallies))
 
     def rules_of(self, group: int) -> list[Rule]:
         """The rules that concern a group."""
@@ -95,7 +88,7 @@ class Relations:
         return self._tallies_by_group.get(group, [])
 
     def caps_of(self, group: int) -> list[SoftCap]:
-        """The soft caps that a pod of the group can exceed."""
+        """The soft caps that a pod of the group can exceed, or change."""
         return self._caps_by_group.get(group, [])
 
     def count(self, counts: Integers) -> Counts:
@@ -122,10 +115,30 @@ class Relations:
         found = (rule for rule in self.rules if isinstance(rule, ContentRule))
         return tuple(rule for rule in found if rule.draws)
 
-    def preference_watts(self, tallied: Counts) -> float:
-        """What soft caps cost, and what the contents of nodes draw beyond their floors."""
-        caps = sum(cap.cost(tallied) for cap in self.caps)
-        return caps + sum(rule.excess(tallied) for rule in self.contents)
+    def preference_watts(self, tallied: Counts, groups: t.Iterable[int] | None = None) -> float:
+        """What soft caps cost, and what the contents of nodes draw beyond their floors.
+
+        Of given groups at least what pods of these can change.
+        """
+        caps: t.Iterable[SoftCap] = self.caps
+        if groups is not None:
+            caps = {id(cap): cap for group in groups for cap in self.caps_of(group)}.values()
+        watts = sum(cap.cost(tallied) for cap in caps)
+        return watts + sum(rule.excess(tallied) for rule in self.contents)
+
+    def added_cost(
+        self, tallied: Counts, group: int, nodes: Integers, number: int
+    ) -> Floats | float:
+        """What preference_watts rises by with so many more pods on each of these nodes alone."""
+        added: t.Any = 0.0
+        for cap in self.caps_of(group):
+            domains = self.tallies[cap.tally].domain_of[nodes]
+            more = cap.unmet(tallied, domains, self._more(cap, group, number))
+            added = added + cap.watts * (more - cap.unmet(tallied, domains))
+        for rule in self.contents:
+            if group in rule.groups:
+                added = added + rule.added_excess(tallied, group, nodes, number)
+        return t.cast("Floats | float", added)
 
 
 class Reach:
@@ -236,16 +249,3 @@ class RelationState:
             for node in (rule.room(self.tallied, group) <= 0).nonzero()[0].tolist():
                 reasons[node] = reasons[node] or rule.reason(group, node)
         return reasons
-
-    def added_preference(self, group: int, nodes: Integers, number: int) -> Floats | float:
-        """What soft caps and contents cost more with so many more pods on each node alone."""
-        added: t.Any = 0.0
-        for cap in self.relations.caps_of(group):
-            domains = self.relations.tallies[cap.tally].domain_of[nodes]
-            above = self.tallied[cap.tally][domains] - cap.cap[domains]
-            more = self._numpy.maximum(above + number, 0) - self._numpy.maximum(above, 0)
-            added = added + cap.watts * self._numpy.where(domains < 0, 0, more)
-        for rule in self.relations.contents:
-            if group in rule.groups:
-                added = added + rule.added_excess(self.tallied, group, nodes, number)
-        return t.cast("Floats | float", added)

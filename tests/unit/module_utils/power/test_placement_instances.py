@@ -36,6 +36,7 @@ KINDS: dict[str, frozenset[Feature]] = {
     "resources": frozenset(),
     "node rules": frozenset({"node rules", "running"}),
     "preferences": frozenset({"node rules", "preferences", "running"}),
+    "peer preferences": frozenset({"peer preferences", "running"}),
     "ports": frozenset({"ports", "running"}),
     "caches": frozenset({"caches", "running"}),
     "anti-affinity": frozenset({"anti-affinity", "running"}),
