@@ -53,6 +53,7 @@ def instances(draw: st.DrawFn) -> Instance:
         Node(f"n{number}", wake_milliwatts=draw(st.sampled_from([0, 500, 3000])))
         for number in range(draw(st.integers(1, 3)))
     )
+    reach = _reach([node.name for node in nodes], draw(st.booleans()))
     devices, counters = [], []
     for number, node in enumerate(nodes):
         counters += [
@@ -60,7 +61,7 @@ def instances(draw: st.DrawFn) -> Instance:
             for name, amount in (("slots", SLOTS), ("memory", MEMORY))
         ]
         devices += [
-            draw(_devices(node.name, f"d{index}", 2 * number))
+            draw(_devices(node.name, f"d{index}", 2 * number, reach))
             for index in range(draw(st.integers(1, 3)))
         ]
     everywhere = range(len(devices))
@@ -76,8 +77,30 @@ def instances(draw: st.DrawFn) -> Instance:
     )
 
 
+def _reach(names: list[str], network: bool) -> t.Callable[[str], st.SearchStrategy[frozenset[str]]]:
+    """The nodes from which a device of a node can be used; of a network, often several.
+
+    Counters stay those of its pool, and so can be of several nodes, too.
+    """
+
+    def of(node: str) -> st.SearchStrategy[frozenset[str]]:
+        local = st.just(frozenset([node]))
+        if not network:
+            return local
+        some = st.frozensets(st.sampled_from(names), min_size=1)
+        return local | some | st.just(frozenset(names))
+
+    return of
+
+
 @st.composite
-def _devices(draw: st.DrawFn, node: str, name: str, first_counter: int) -> Device:
+def _devices(
+    draw: st.DrawFn,
+    pool: str,
+    name: str,
+    first_counter: int,
+    reach: t.Callable[[str], st.SearchStrategy[frozenset[str]]],
+) -> Device:
     numa = draw(st.sampled_from([None, 0, 1, (0, 1)]))
     consumes: tuple[tuple[int, int], ...] = ()
     if draw(st.booleans()):
@@ -86,9 +109,9 @@ def _devices(draw: st.DrawFn, node: str, name: str, first_counter: int) -> Devic
     shareable = draw(st.integers(0, 4)) == 0
     return Device(
         DRIVER,
-        node,
+        pool,
         name,
-        frozenset([node]),
+        draw(reach(pool)),
         {} if numa is None else {NUMA: numa},
         {"memory": Capacity(5, default=2)} if shareable else {},
         consumes,
@@ -117,18 +140,24 @@ def _claims(draw: st.DrawFn, name: str) -> Claim:
 
 
 @st.composite
-def plain_instances(draw: st.DrawFn, *, wake: tuple[int, ...] = (0,)) -> Instance:
-    """Only claims for one device each, and devices that nobody shares or cuts."""
+def plain_instances(
+    draw: st.DrawFn, *, wake: tuple[int, ...] = (0,), network: bool = True
+) -> Instance:
+    """Only claims for one device each, and devices that nobody shares or cuts.
+
+    With ``network`` several nodes may use a device.
+    """
     nodes = tuple(
         Node(f"n{number}", wake_milliwatts=draw(st.sampled_from(wake)))
         for number in range(draw(st.integers(1, 3)))
     )
+    reach = _reach([node.name for node in nodes], network and draw(st.booleans()))
     devices = tuple(
         Device(
             DRIVER,
             node.name,
             f"d{index}",
-            frozenset([node.name]),
+            draw(reach(node.name)),
             milliwatts=draw(st.sampled_from([0, 100, 700])),
         )
         for node in nodes

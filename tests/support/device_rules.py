@@ -28,10 +28,13 @@ class World:
     pools: dict[str, Json] = field(init=False)
     claims: list[Json] = field(init=False)
     units: list[list[int]] = field(init=False)
+    racks: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         slices = [item for item in self.objects if item["kind"] == "ResourceSlice"]
         self.pools = {item["metadata"]["name"]: item["spec"] for item in slices}
+        nodes = [item["metadata"] for item in self.objects if item["kind"] == "Node"]
+        self.racks = {metadata["name"]: metadata["labels"]["rack"] for metadata in nodes}
         self.claims = [item for item in self.objects if item["kind"] == "ResourceClaim"]
         together = any(item["kind"] == "Pod" for item in self.objects)
         numbers = list(range(len(self.claims)))
@@ -39,13 +42,35 @@ class World:
 
     @property
     def nodes(self) -> list[str]:
-        return sorted({pool["nodeName"] for pool in self.pools.values()})
+        return sorted(self.racks)
 
     def devices(self, node: str) -> Iterator[tuple[str, Json]]:
         """Pool and device in published order."""
-        for name in sorted(self.pools):
-            if self.pools[name]["nodeName"] == node:
-                yield from ((name, device) for device in self.pools[name]["devices"])
+        for name, pool in sorted(self.pools.items()):
+            for device in pool["devices"]:
+                where = device if pool.get("perDeviceNodeSelection") else pool
+                if self._reaches(where, node):
+                    yield name, device
+
+    def selected(self, selector: Json | None) -> list[str]:
+        """The nodes of an allocation."""
+        if selector is None:
+            return self.nodes
+        [term] = selector["nodeSelectorTerms"]
+        racks = [set(one["values"]) for one in term.get("matchExpressions", [])]
+        names = [set(one["values"]) for one in term.get("matchFields", [])]
+        return [
+            node
+            for node in self.nodes
+            if all(self.racks[node] in each for each in racks) and all(node in one for one in names)
+        ]
+
+    def _reaches(self, where: Json, node: str) -> bool:
+        if "nodeSelector" in where:
+            [term] = where["nodeSelector"]["nodeSelectorTerms"]
+            [expression] = term["matchExpressions"]
+            return self.racks[node] in expression["values"]
+        return "allNodes" in where or where["nodeName"] == node
 
     def device(self, pool: str, name: str) -> Json:
         [found] = [item for item in self.pools[pool]["devices"] if item["name"] == name]
@@ -216,6 +241,16 @@ def problems(objects: Sequence[Json], result: Json) -> list[str]:
         picked = [(one["request"], one["pool"], one["device"]) for one in results]
         for request in claim["spec"]["devices"]["requests"]:
             taken += _request_problems(world, request, picked, where["node"], name, found)
+        there = [
+            {(pool, device["name"]) for pool, device in world.devices(node)} for node in world.nodes
+        ]
+        reaching = [
+            node
+            for node, usable in zip(world.nodes, there, strict=True)
+            if usable >= {(pool, device) for _request, pool, device in picked}
+        ]
+        if world.selected(allocation.get("nodeSelector")) != reaching:
+            found.append(f"{name}: its selector is not that of {reaching}")
         if not constraints_hold(world, claim, picked):
             found.append(f"{name}: a constraint is violated")
         found += [f"{name}: {one} is no share" for one in results if not shared(world, claim, one)]

@@ -22,6 +22,7 @@ SELECTORS: Mapping[str, Callable[[Json], bool]] = {
     f"device.attributes['{DRIVER}'].rank >= 1": lambda device: device["rank"] >= 1,
 }
 COUNTERS = {"memory": 40, "slots": 4}
+RACKS = ("left", "right")
 
 few = st.integers(0, 2)
 
@@ -107,20 +108,52 @@ def claims(draw: st.DrawFn, name: str) -> Json:
 
 
 @st.composite
+def reaches(draw: st.DrawFn, nodes: list[str]) -> Json:
+    """What says from which nodes a slice, or a device of one, can be used."""
+    kind = draw(st.sampled_from(["nodeName", "nodeSelector", "nodeSelector", "allNodes"]))
+    if kind == "nodeName":
+        return {kind: draw(st.sampled_from(nodes))}
+    if kind == "allNodes":
+        return {kind: True}
+    racks = draw(st.lists(st.sampled_from(RACKS), min_size=1, unique=True))
+    expression = {"key": "rack", "operator": "In", "values": racks}
+    return {kind: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+@st.composite
+def pools(draw: st.DrawFn, name: str, node: str, nodes: list[str], network: bool) -> Json:
+    """The spec of a slice: of a node, of a network, or of devices that each say whose they are."""
+    counters = {key: {"value": str(amount)} for key, amount in COUNTERS.items()}
+    found = draw(devices(name.rpartition("-")[2]))
+    where: Json = {"nodeName": node}
+    if network and draw(st.booleans()):
+        where = {"perDeviceNodeSelection": True}
+        found = [{**device, **draw(reaches(nodes))} for device in found]
+    elif network:
+        where = draw(reaches(nodes))
+    return {
+        "driver": DRIVER,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        **where,
+        "devices": found,
+        "sharedCounters": [{"name": "shared", "counters": counters}],
+    }
+
+
+@st.composite
 def tasks(draw: st.DrawFn) -> list[Json]:
-    """Slices of one or two nodes, a class, and claims: each alone, or all of one pod."""
+    """Slices of some nodes or of a network, a class, and claims: each alone, or all of one pod."""
     objects: list[Json] = [dra_class("gpu", f"device.driver == '{DRIVER}'")]
-    counters = {name: {"value": str(amount)} for name, amount in COUNTERS.items()}
-    for node in range(draw(st.integers(1, 2))):
+    nodes = [f"n{node}" for node in range(draw(st.integers(1, 3)))]
+    network = draw(st.booleans())
+    objects += [
+        manifest("v1", "Node", node, {}, labels={"rack": draw(st.sampled_from(RACKS))})
+        for node in nodes
+    ]
+    for node in nodes[:2]:
         for pool in range(draw(st.integers(1, 2))):
-            name = f"n{node}-p{pool}"
-            spec = {
-                "driver": DRIVER,
-                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-                "nodeName": f"n{node}",
-                "devices": draw(devices(f"d{pool}")),
-                "sharedCounters": [{"name": "shared", "counters": counters}],
-            }
+            name = f"{node}-p{pool}"
+            spec = draw(pools(name, node, nodes, network))
             objects.append(manifest("resource.k8s.io/v1", "ResourceSlice", name, spec))
     names = [f"c{number}" for number in range(draw(st.integers(1, 3)))]
     objects += [draw(claims(name)) for name in names]

@@ -38,17 +38,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import 
 _LARGEST = 2**62
 
 Claims = list[t.Optional[ClaimAllocation]]
-Members = tuple[tuple[int, int], ...]
+# Groups with the rank of a device to each, and the position of the node where several can use it.
+Members = tuple[tuple[int, int, int], ...]
 _Classes = dict[tuple[Members, int], list[int]]
 
 
 @dataclass
 class _Group:
-    """Claims with the same priority, nodes and alternatives; ``rank`` of each usable device."""
+    """Claims with the same priority, nodes and alternatives.
+
+    Of each usable device the ``rank``, and where several nodes can use it the position of the
+    ``first`` of them.
+    """
 
     priority: int
     claims: list[int]
     rank: dict[int, int]
+    first: dict[int, int]
 
 
 @dataclass
@@ -68,8 +74,11 @@ def solve_plain(
     With ``may_wake`` nodes may be there that it takes watts to use; then the level of names, which
     is after that of watts, has a bound only.
     """
-    groups = _groups(instance)
-    if groups is None or (_costs_to_wake(instance, groups) and not may_wake):
+    groups = _groups(instance, objective)
+    if groups is None:
+        return None
+    wakes = _costs_to_wake(instance, groups)
+    if wakes and (not may_wake or any(group.first for group in groups)):
         return None
     groups.sort(key=lambda group: -group.priority)
     classes = _classes(instance, groups)
@@ -82,7 +91,7 @@ def solve_plain(
     plain = Plain(claims, objective.values(claims))
     if not costs.by_name:
         plain.bounds[-1] = costs.least_names(sum(satisfied.values()))
-    if _costs_to_wake(instance, groups):
+    if wakes:
         return _wake_fewer(instance, objective, groups, satisfied, plain, limits)
     return plain
 
@@ -96,7 +105,7 @@ def _most_satisfied(
     """
     usable: list[list[int]] = [[] for _group in groups]
     for one, (members, _milliwatts) in enumerate(classes):
-        for member, _rank in members:
+        for member, _rank, _node in members:
             usable[member].append(one)
     matching = Matching([group.claims for group in groups], list(classes.values()), usable)
     satisfied = dict.fromkeys(objective.priorities, 0)
@@ -119,10 +128,7 @@ def _wake_fewer(
         for group in groups
         for device in group.rank
     }
-    kinds = [
-        Kind(members, milliwatts, Counter(where[device] for device in devices))
-        for (members, milliwatts), devices in _classes(instance, groups).items()
-    ]
+    kinds = _kinds_of_nodes(_classes(instance, groups), where)
     values = objective.values(plain.claims)
     sizes, priorities = zip(*((len(group.claims), group.priority) for group in groups))
     demand = Demand(sizes, priorities, satisfied, values[len(satisfied)])
@@ -135,6 +141,7 @@ def _wake_fewer(
                 group.priority,
                 group.claims,
                 {device: rank for device, rank in group.rank.items() if where[device] in awake},
+                {},
             )
             for group in groups
         ]
@@ -147,7 +154,19 @@ def _wake_fewer(
     return Plain(best, bounds, proven)
 
 
-def _groups(instance: Instance) -> list[_Group] | None:
+def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[Kind]:
+    """How many devices of each class the nodes have."""
+    return [
+        Kind(
+            tuple((group, rank) for group, rank, _node in members),
+            milliwatts,
+            Counter(where[device] for device in devices),
+        )
+        for (members, milliwatts), devices in classes.items()
+    ]
+
+
+def _groups(instance: Instance, objective: Objective) -> list[_Group] | None:
     kinds: dict[tuple[int, frozenset[str] | None, tuple[int, ...]], list[int]] = {}
     for unit in instance.units:
         claim = instance.claims[unit.claims[0]]
@@ -155,21 +174,38 @@ def _groups(instance: Instance) -> list[_Group] | None:
             return None
         matchers = tuple(one.matcher for one in claim.requests[0].alternatives)
         kinds.setdefault((unit.priority, unit.nodes, matchers), []).append(unit.claims[0])
-    usage, everywhere = Usage(instance), {node.name for node in instance.nodes}
-    node_of = [device.nodes & everywhere for device in instance.devices]
+    usage, position = Usage(instance), objective.node_rank
+    # Devices of a network have equal sets of nodes, each of which is looked at once.
+    sets = {device.nodes: device.nodes & position.keys() for device in instance.devices}
     groups = []
     for (priority, nodes, matchers), claims in kinds.items():
-        rank: dict[int, int] = {}
+        group = _Group(priority, claims, {}, {})
+        first = _first_nodes(sets, nodes, position)
         for number, matcher in enumerate(matchers):
             for device in instance.matchers[matcher].devices:
                 given = instance.devices[device]
-                if given.shareable or given.consumes or len(node_of[device]) > 1:
+                if given.shareable or given.consumes:
                     return None
-                here = node_of[device] if nodes is None else node_of[device] & nodes
-                if here and not usage.in_use(device):
-                    rank.setdefault(device, number)
-        groups.append(_Group(priority, claims, rank))
+                if given.nodes in first and not usage.in_use(device):
+                    group.rank.setdefault(device, number)
+                    if len(sets[given.nodes]) > 1:
+                        group.first[device] = first[given.nodes]
+        groups.append(group)
     return groups
+
+
+def _first_nodes(
+    sets: t.Mapping[frozenset[str], t.AbstractSet[str]],
+    nodes: frozenset[str] | None,
+    position: t.Mapping[str, int],
+) -> dict[frozenset[str], int]:
+    """The position of the first node of each set on which a claim may be, where there is one."""
+    found: dict[frozenset[str], int] = {}
+    for each, there in sets.items():
+        positions = [position[node] for node in there if nodes is None or node in nodes]
+        if positions:
+            found[each] = min(positions)
+    return found
 
 
 def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
@@ -183,10 +219,10 @@ def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
 
 def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
     """Devices by the groups that may use them, at which rank, and by their watts."""
-    members: dict[int, list[tuple[int, int]]] = {}
+    members: dict[int, list[tuple[int, int, int]]] = {}
     for number, group in enumerate(groups):
         for device, rank in group.rank.items():
-            members.setdefault(device, []).append((number, rank))
+            members.setdefault(device, []).append((number, rank, group.first.get(device, 0)))
     classes: _Classes = {}
     for device in sorted(members):
         key = tuple(members[device]), instance.devices[device].milliwatts
@@ -204,23 +240,27 @@ class _Costs:
         self, instance: Instance, objective: Objective, groups: t.Sequence[_Group], claims: int
     ) -> None:
         devices = {device for group in groups for device in group.rank}
+        of_several = {device for group in groups for device in group.first}
         everywhere = objective.node_rank
-        self.names = {
-            device: device
-            + 1
-            + sum(everywhere.get(node, 0) for node in instance.devices[device].nodes)
-            for device in devices
-        }
+        # The node of a device of several depends on the claim: see pair.
+        self.names = {device: device + 1 for device in devices}
+        for device in devices - of_several:
+            self.names[device] += sum(
+                everywhere.get(node, 0) for node in instance.devices[device].nodes
+            )
         watts = max((instance.devices[device].milliwatts for device in devices), default=0)
         ranks = max((rank for group in groups for rank in group.rank.values()), default=0)
         nodes = len(groups) + len(devices) + 2
         for by_name in (True, False):
             self.by_name = by_name
-            name = max(self.names.values(), default=0) if by_name else 0
+            name = max(self.names.values(), default=0) + len(everywhere) if by_name else 0
             self.watt = claims * name + 1
             self.rank = self.watt * (claims * watts + 1)
             if (self.rank * ranks + self.watt * watts + name) * nodes < _LARGEST:
                 break
+
+    def pair(self, rank: int, node: int) -> int:
+        return self.rank * rank + (node if self.by_name else 0)
 
     def device(self, device: int, milliwatts: int) -> int:
         return self.watt * milliwatts + (self.names[device] if self.by_name else 0)
@@ -252,9 +292,9 @@ class _Flow:
                 if given.priority == priority:
                     self._arc(source, group, len(given.claims), 0)
         for number, ((members, milliwatts), devices) in enumerate(classes.items()):
-            for group, rank in members:
+            for group, rank, node in members:
                 most = min(len(devices), len(groups[group].claims))
-                arc = self._arc(group, first_class + number, most, costs.rank * rank)
+                arc = self._arc(group, first_class + number, most, costs.pair(rank, node))
                 self._pairs[group, number] = arc
             for device in devices:
                 cost = costs.device(device, milliwatts)
@@ -291,6 +331,9 @@ def _allocations(
     for number, devices in given.items():
         group = groups[number]
         for claim, device in zip(group.claims, sorted(devices)):
-            [node] = instance.devices[device].nodes & everywhere
+            if device in group.first:
+                node = instance.nodes[group.first[device]].name
+            else:
+                [node] = instance.devices[device].nodes & everywhere
             claims[claim] = ClaimAllocation(node, (Chosen(0, group.rank[device], device),))
     return claims

@@ -41,9 +41,14 @@ class Candidates:
     def __init__(self, instance: Instance) -> None:
         self._matchers = instance.matchers
         self._on_node: dict[str, list[int]] = {}
+        # Thousands of devices of a network may have one set of thousands of nodes.
+        self._of_several: dict[frozenset[str], list[int]] = {}
         for index, device in enumerate(instance.devices):
-            for node in device.nodes:
-                self._on_node.setdefault(node, []).append(index)
+            if len(device.nodes) > 1:
+                self._of_several.setdefault(device.nodes, []).append(index)
+            else:
+                for node in device.nodes:
+                    self._on_node.setdefault(node, []).append(index)
         self._known: dict[tuple[int, str], tuple[int, ...]] = {}
         self._sets: dict[int, frozenset[int]] = {}
 
@@ -53,9 +58,14 @@ class Candidates:
             if matcher not in self._sets:
                 self._sets[matcher] = frozenset(self._matchers[matcher].devices)
             accepted = self._sets[matcher]
-            local = self._on_node.get(node, ())
-            self._known[key] = tuple(device for device in local if device in accepted)
+            there = [*self._on_node.get(node, ()), *self._shared_with(node)]
+            self._known[key] = tuple(sorted(device for device in there if device in accepted))
         return self._known[key]
+
+    def _shared_with(self, node: str) -> t.Iterator[int]:
+        for nodes, devices in self._of_several.items():
+            if node in nodes:
+                yield from devices
 
 
 @dataclass

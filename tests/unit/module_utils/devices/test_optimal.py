@@ -58,7 +58,7 @@ def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(plain_instances(wake=(0, 150, 500, 1000)))
+@given(plain_instances(wake=(0, 150, 500, 1000), network=False))
 def test_the_fewest_watts_are_woken_for_plain_claims(instance: Instance) -> None:
     """The way of large fleets, where names have a bound only."""
     everything = answers(instance, MOST_ANSWERS)
