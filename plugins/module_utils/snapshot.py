@@ -87,8 +87,9 @@ def trim_pod(pod: Object) -> Object:
     a scheduler of its own, and may be placed anew; less of others."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
-        kept = _kept(status, "phase", "conditions", "resourceClaimStatuses")
-        return _identified(pod, spec=spec, status=kept)
+        claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
+        kept = _kept(status, "phase", "conditions")
+        return _identified(pod, spec=spec, status={**kept, **claims})
     containers = {
         part: [
             _kept(container, "name", "resources", "restartPolicy", "ports")

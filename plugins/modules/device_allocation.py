@@ -19,6 +19,9 @@ description:
     devices, consumable capacity, prioritized lists, admin access, taints and DeviceTaintRules, node
     selectors, lists as attributes and binding conditions. A device with any other field is given to
     nobody, and a claim with any other field is refused, both by the field's name.
+  - A Pod that requests an extended resource which a DeviceClass stands for gets devices as by a
+    claim C(POD-extended-resources), unless one of the Nodes has the resource in its
+    C(allocatable).
   - Understands the objects of the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) in its three
     models, pools that count devices, pools of single devices, and the successor's meta classes and
     shared resources.

@@ -20,6 +20,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_status i
     allocation_of,
     held_devices,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.extended_resources import (
+    ExtendedResources,
+    extended_claim,
+    offered_by,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
     Findings,
     Given,
@@ -87,6 +92,10 @@ class _Reader:
             self._published.add_rule(given)
         classes = DeviceClasses(Compiler("dra"), self._of("DeviceClass"))
         self._reader = ClaimReader(classes, self._published)
+        self._extended = ExtendedResources(
+            [given.manifest for given in self._of("DeviceClass")],
+            offered_by(given.manifest for given in self._of("Node")),
+        )
         self._claims: list[Claim] = []
         self._sources: list[Given] = []
         self._specs: list[Json] = []
@@ -187,13 +196,17 @@ class _Reader:
 
     def _read_pod(self, given: Given) -> PodDemand:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
-        claims: list[int] = []
-        if not spec.get("resourceClaims") or is_finished(given.manifest):
+        items = [*items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")]
+        # A pod that has a node has got what it asked for.
+        extended = [] if spec.get("nodeName") else self._extended.requests(given)
+        if extended and extended_claim(given):
+            items.append({"resourceClaimName": extended_claim(given)})
+            extended = []
+        if not (items or extended) or is_finished(given.manifest):
             return PodDemand(given, ())
+        claims: list[int] = []
         nodes = nodes_for(given, self._nodes)
-        for index, item in enumerate(
-            items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")
-        ):
+        for index, item in enumerate(items):
             where = f"spec.resourceClaims[{index}]"
             source = self._source(given, item, where)
             if source is None:
@@ -203,16 +216,23 @@ class _Reader:
                 body = mapping_of(source, template.get("spec"), "spec.spec")
                 claims.append(self._add(source, body, f"{given.name}-{item.get('name')}"))
                 continue
-            allocation = allocation_of(source)
             if source.manifest["metadata"].get("deletionTimestamp"):
                 raise given.error(where, f"{source} is being deleted")
-            if not allocation:
+            if not allocation_of(source):
                 claims.append(self._shared(source))
-            elif allocation.get("nodeSelector"):
-                place = "status.allocation.nodeSelector"
-                there = selected(source, allocation["nodeSelector"], place, self._nodes)
-                nodes = there if nodes is None else nodes & there
+            nodes = self._within_reach(source, nodes)
+        if extended:
+            body = {"devices": {"requests": extended}}
+            claims.append(self._add(given, body, f"{given.name}-extended-resources"))
         return PodDemand(given, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
+
+    def _within_reach(self, claim: Given, nodes: frozenset[str] | None) -> frozenset[str] | None:
+        """Of these nodes those from which the devices can be used that a claim has."""
+        selector = allocation_of(claim).get("nodeSelector")
+        if not selector:
+            return nodes
+        there = selected(claim, selector, "status.allocation.nodeSelector", self._nodes)
+        return there if nodes is None else nodes & there
 
     def _source(self, pod: Given, item: Json, where: str) -> Given | None:
         """The claim that a pod names, that was made for it, or the template for it.

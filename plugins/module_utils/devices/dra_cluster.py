@@ -35,6 +35,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods imp
     with_made_claims,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_status import allocation_of
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.extended_resources import (
+    ExtendedResources,
+    offered_by,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import Json
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Node
@@ -79,7 +83,7 @@ class DraView:
             key = pod.namespace, pod.name
             self._given[key] = pod
             self._claims[key] = tuple((one.namespace, one.name) for one in found.claims)
-            reason = found.problem or hindrance(pod.manifest, pods)
+            reason = found.problem or self._extended(pod) or hindrance(pod.manifest, pods)
             if reason:
                 self._refuse(key, reason, waits=found.awaited)
         self._give_contested_back()
@@ -106,6 +110,15 @@ class DraView:
             return claims_of_pod(pod, self._objects.claims, self._objects.templates)
         except InvalidInput as error:
             return PodClaims(problem=str(error))
+
+    def _extended(self, pod: Given) -> str:
+        """Why no devices are given to a pod that asks for some beside its claims."""
+        classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
+        reasons = ExtendedResources(classes, ()).unclaimed(pod)
+        if reasons:
+            offered = offered_by(self._kube.list("/api/v1/nodes", trim=trim_node))
+            reasons = ExtendedResources(classes, offered).unclaimed(pod)
+        return f"unsupported: {', '.join(reasons)}" if reasons else ""
 
     def _open(self) -> list[Key]:
         """Pods that can get a node as far as is known."""

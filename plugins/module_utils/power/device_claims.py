@@ -81,6 +81,12 @@ class ClaimBook:
             nodes &= known.nodes
         self.of_pod[pod] = PodClaims(keys, nodes, (*known.unsupported, *unsupported))
 
+    def refuse(self, pod: Key, reasons: tuple[str, ...]) -> None:
+        """Leave a pod waiting, whatever else is known of it."""
+        known = self.of_pod.get(pod, PodClaims())
+        unsupported = (*known.unsupported, *reasons)
+        self.of_pod[pod] = dataclasses.replace(known, unsupported=unsupported)
+
 
 def read_claims(
     pods: t.Sequence[Object],
@@ -99,7 +105,35 @@ def read_claims(
         objects = [item for item in device_objects if _group(item) == group]
         if asking and objects:
             _add(book, _read_task(asking, name, nodes, objects, device_power, seed))
+    _refuse_extended(book, pods, nodes, device_objects)
     return book
+
+
+def _refuse_extended(
+    book: ClaimBook,
+    pods: t.Sequence[Object],
+    nodes: t.Sequence[Object],
+    device_objects: t.Sequence[Object],
+) -> None:
+    """Pods whose extended resources no node offers, but a DeviceClass stands for."""
+    classes = [item for item in device_objects if _is_class_of_dra(item)]
+    if not classes:
+        return
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.extended_resources import (
+        ExtendedResources,
+        offered_by,
+    )
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+
+    extended = ExtendedResources(classes, offered_by(nodes))
+    for pod in pods:
+        reasons = extended.unclaimed(Given({"apiVersion": "v1", "kind": "Pod", **pod}))
+        if reasons:
+            book.refuse(identity(pod, "pods"), reasons)
+
+
+def _is_class_of_dra(item: Object) -> bool:
+    return item.get("kind") == "DeviceClass" and _group(item) == "resource.k8s.io"
 
 
 def _group(item: Object) -> str:

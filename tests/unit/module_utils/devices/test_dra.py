@@ -426,6 +426,80 @@ class TestRequests:
         assert "count: 0 is not a number" in refused["reason"]
 
 
+class TestExtendedResources:
+    """KEP-5004: a DeviceClass stands for a resource that containers request as ever."""
+
+    @staticmethod
+    def pod(first: list[Json], *requests: Json, **status: t.Any) -> Json:
+        """A pod with a container for each of ``requests``, after init containers."""
+        containers = [
+            {"name": f"c{number}", "resources": {"requests": each}}
+            for number, each in enumerate(requests)
+        ]
+        spec = {"initContainers": first, "containers": containers}
+        return {**manifest("v1", "Pod", "p", spec, namespace="default"), "status": status}
+
+    @staticmethod
+    def run(*objects: Json, resource: str = "example.com/gpu") -> Json:
+        named = dra_class("named", f"device.driver == '{DRIVER}'", extendedResourceName=resource)
+        devices = [dra_device(name) for name in "abcd"]
+        return run(resource_slice("n1", devices), named, *objects)
+
+    def test_each_container_has_a_request_of_one_claim(self) -> None:
+        requests = [{"cpu": "1", "example.com/gpu": "2"}, {"example.com/gpu": "1"}]
+        result = self.run(self.pod([], *requests))
+        [claim], [allocation] = result["claims"], result["allocations"]
+        assert (claim["name"], claim["node"]) == ("p-extended-resources", "n1")
+        given = [(one["request"], one["device"]) for one in allocation["devices"]["results"]]
+        assert given == [
+            ("container-0-request-1", "a"),
+            ("container-0-request-1", "b"),
+            ("container-1-request-0", "c"),
+        ]
+
+    def test_every_class_stands_for_a_resource_of_its_own_name(self) -> None:
+        result = self.run(self.pod([], {"deviceclass.resource.kubernetes.io/gpu": "1"}))
+        assert devices_of(result["allocations"][0]) == ["a"]
+        with pytest.raises(InvalidInput, match="there is no DeviceClass 'other'"):
+            self.run(self.pod([], {"deviceclass.resource.kubernetes.io/other": "1"}))
+
+    def test_init_containers_use_the_devices_of_those_that_come_after(self) -> None:
+        first = [
+            {"name": name, "resources": {"limits": {"example.com/gpu": count}}, **more}
+            for name, count, more in [
+                ("large", "3", {}),
+                ("sidecar", "1", {"restartPolicy": "Always"}),
+                ("small", "1", {}),
+            ]
+        ]
+        result = self.run(self.pod(first, {"example.com/gpu": "1"}))
+        [allocation] = result["allocations"]
+        names = [one["request"] for one in allocation["devices"]["results"]]
+        assert names == [f"container-{number}-request-0" for number in (0, 1, 3)]
+
+    def test_what_a_node_offers_itself_needs_no_claim(self) -> None:
+        offering = {**node("n2"), "status": {"allocatable": {"example.com/gpu": "4"}}}
+        assert self.run(self.pod([], {"example.com/gpu": "1"}), offering)["claims"] == []
+
+    def test_the_youngest_of_several_classes_counts(self) -> None:
+        wrong = dra_class("a", "false", extendedResourceName="example.com/gpu")
+        old = {**wrong, "metadata": {"name": "z", "creationTimestamp": None}}
+        asking = self.pod([], {"example.com/gpu": "1"})
+        assert devices_of(self.run(old, asking)["allocations"][0]) == ["a"]
+        young = {**wrong, "metadata": {"name": "z", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+        assert self.run(young, asking)["allocations"] == [None]
+        assert self.run(wrong, asking)["allocations"] == [None]
+
+    def test_the_claim_that_kubernetes_made_is_the_pods(self) -> None:
+        made = {"resourceClaimName": "c", "requestMappings": []}
+        pod = self.pod([], {"example.com/gpu": "1"}, extendedResourceClaimStatus=made)
+        assert [claim["name"] for claim in self.run(ONE, pod)["claims"]] == ["c"]
+
+    def test_half_a_device_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="500m of example.com/gpu is no whole number"):
+            self.run(self.pod([], {"example.com/gpu": "500m"}))
+
+
 class TestObjects:
     def test_another_version_is_not_guessed_at(self) -> None:
         claim = {**ONE, "apiVersion": "resource.k8s.io/v1beta1"}

@@ -21,7 +21,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from support.device_objects import dra_device, exactly, manifest, resource_claim, resource_slice
+from support.device_objects import (
+    dra_class,
+    dra_device,
+    exactly,
+    manifest,
+    resource_claim,
+    resource_slice,
+)
 from support.dra_api import DraApi
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
@@ -134,6 +141,19 @@ def test_a_device_that_failed_is_given_back(api: DraApi, server: ScriptedApi) ->
     assert [change.action for change in view.report.changes] == ["released"]
     assert details(view)[0].endswith("has the condition broken")
     assert view.placed() == {}
+
+
+def test_devices_by_an_extended_resource_are_refused_by_name(
+    api: DraApi, server: ScriptedApi
+) -> None:
+    api.add(claim("one"), dra_class("gpu", extendedResourceName="example.com/gpu"))
+    asking = pod("a", "one")
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "1"}}
+    assert details(settled(api, server, asking)) == [
+        "unsupported: the extended resource example.com/gpu, which DeviceClass gpu stands for"
+    ]
+    api.objects["Node", "n1"]["status"]["allocatable"]["example.com/gpu"] = "1"
+    assert details(settled(api, server, asking)) == []
 
 
 def test_a_claim_has_256_users_at_the_most(api: DraApi, server: ScriptedApi) -> None:

@@ -192,6 +192,22 @@ def test_devices_that_several_nodes_can_use_are_left_to_others() -> None:
     assert list(entry["reasons"]) == ["unsupported: claims for devices that several nodes can use"]
 
 
+def test_an_extended_resource_of_a_class_is_refused_by_name() -> None:
+    """But for one that a node offers itself: a device plugin is behind it."""
+    asking = pod("p", made_of="one")
+    del asking["spec"]["resourceClaims"]
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "1"}}
+    named = device_classes()[0]
+    named["spec"]["extendedResourceName"] = "example.com/gpu"
+    [entry] = place(task([node("a")], [asking], named))["unplaced"]
+    assert list(entry["reasons"]) == [
+        "unsupported: the extended resource example.com/gpu, which DeviceClass any stands for"
+    ]
+    offering = node("b")
+    offering["allocatable"]["example.com/gpu"] = "1"
+    assert nodes_of(place(task([node("a"), offering], [asking], named))) == {"p": "b"}
+
+
 def test_an_object_that_cannot_be_read_is_told() -> None:
     broken = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {}}
     with pytest.raises(InvalidInput, match="device_objects"):
