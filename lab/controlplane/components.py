@@ -25,6 +25,14 @@ CLIENT_LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
 NODE_LEASE_SECONDS = 240
 NODE_GRACE_SECONDS = 300
 KWOK_PARALLELISM = 16
+# What Kubernetes 1.34 has of dynamic resource allocation behind gates that are shut by default.
+FEATURES = (
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRADeviceTaints",
+    "DRAPartitionableDevices",
+)
+FEATURE_GATES = "--feature-gates=" + ",".join(f"{name}=true" for name in FEATURES)
 
 
 def etcd(state: LabState, settings: LabSettings) -> Service:
@@ -47,7 +55,9 @@ def kube_apiserver(state: LabState, settings: LabSettings) -> Service:
     proxy = files / "front-proxy"
     url = f"https://{ADDRESS}:{settings.ports['kube-apiserver']}/readyz"
     command = (
-        *(_program(state, "kube-apiserver"), "--v=1", "--profiling=false"),
+        *(_program(state, "kube-apiserver"), "--v=1", "--profiling=false", FEATURE_GATES),
+        # Where this version has DeviceTaintRules.
+        "--runtime-config=resource.k8s.io/v1alpha3=true",
         f"--etcd-servers=http://{ADDRESS}:{settings.ports['etcd']}",
         *(f"--bind-address={ADDRESS}", f"--secure-port={settings.ports['kube-apiserver']}"),
         # Otherwise, told to stop, it waits up to a minute for its clients' watches to end.
@@ -75,7 +85,7 @@ def kube_controller_manager(state: LabState, settings: LabSettings) -> Service:
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     port = settings.ports["kube-controller-manager"]
     command = (
-        *(_program(state, "kube-controller-manager"), "--v=1", "--profiling=false"),
+        *(_program(state, "kube-controller-manager"), "--v=1", "--profiling=false", FEATURE_GATES),
         *_client_options(state, "kube-controller-manager", port),
         "--use-service-account-credentials=true",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
@@ -94,7 +104,7 @@ def kube_controller_manager(state: LabState, settings: LabSettings) -> Service:
 def kube_scheduler(state: LabState, settings: LabSettings) -> Service:
     port = settings.ports["kube-scheduler"]
     command = (
-        *(_program(state, "kube-scheduler"), "--v=1", "--profiling=false"),
+        *(_program(state, "kube-scheduler"), "--v=1", "--profiling=false", FEATURE_GATES),
         *_client_options(state, "kube-scheduler", port),
     )
     url = f"https://{ADDRESS}:{port}/readyz"

@@ -3,20 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the claims and pods of a cluster are sound, by its objects alone.
 
-Written apart from the library and sharing no code with it. It knows what the API server of the lab
-stores: devices without shared capacity, counters or binding conditions.
+Written apart from the library and sharing no code with it. Quantities are whole numbers, with or
+without a binary suffix.
 """
 
 from __future__ import annotations
 
 import typing as t
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 Json = dict[str, t.Any]
 DeviceName = tuple[str, str, str]
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
+_SUFFIXES = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 def problems(slices: Sequence[Json], claims: Sequence[Json], pods: Sequence[Json]) -> list[str]:
@@ -24,7 +25,7 @@ def problems(slices: Sequence[Json], claims: Sequence[Json], pods: Sequence[Json
     node_of = dict(_devices(slices))
     by_name = {_key(claim): claim for claim in claims}
     alive = {pod["metadata"]["uid"] for pod in pods}
-    found = list(_given_twice(claims))
+    found = [*_given_twice(slices, claims), *_overdrawn(slices, claims)]
     for claim in claims:
         found += _of_claim(claim, node_of, alive)
     for pod in pods:
@@ -76,10 +77,51 @@ def _devices(slices: Sequence[Json]) -> Iterator[tuple[DeviceName, str]]:
             yield (spec["driver"], spec["pool"]["name"], device["name"]), spec["nodeName"]
 
 
-def _given_twice(claims: Sequence[Json]) -> Iterator[str]:
+def _published(slices: Sequence[Json]) -> dict[DeviceName, Json]:
+    return {
+        (one["spec"]["driver"], one["spec"]["pool"]["name"], device["name"]): device
+        for one in slices
+        for device in one["spec"].get("devices", [])
+    }
+
+
+def _given_twice(slices: Sequence[Json], claims: Sequence[Json]) -> Iterator[str]:
+    published = _published(slices)
     for device, keys in holders(claims).items():
-        if len(keys) > 1:
+        shared = published.get(device, {}).get("allowMultipleAllocations")
+        if len(keys) > 1 and not shared:
             yield f"{'/'.join(device)} is given to {keys}"
+
+
+def _overdrawn(slices: Sequence[Json], claims: Sequence[Json]) -> Iterator[str]:
+    """Shared counters and shared devices of which claims take more than there is."""
+    available: Counter[tuple[str, ...]] = Counter()
+    drawn: Counter[tuple[str, ...]] = Counter()
+    published = _published(slices)
+    for one in slices:
+        pool = (one["spec"]["driver"], one["spec"]["pool"]["name"])
+        for shared in one["spec"].get("sharedCounters", []):
+            for name, counter in shared["counters"].items():
+                available[(*pool, shared["name"], name)] = _amount(counter["value"])
+    for name, device in published.items():
+        for quantity, capacity in device.get("capacity", {}).items():
+            available[(*name, quantity)] = _amount(capacity["value"])
+    for claim in claims:
+        for result in _results(claim):
+            name = _device(result)
+            for quantity, consumed in result.get("consumedCapacity", {}).items():
+                drawn[(*name, quantity)] += _amount(consumed)
+            for consumes in published.get(name, {}).get("consumesCounters", []):
+                for counter, taken in consumes["counters"].items():
+                    drawn[(*name[:2], consumes["counterSet"], counter)] += _amount(taken["value"])
+    for key, amount in drawn.items():
+        if amount > available[key]:
+            yield f"{amount} of {available[key]} are drawn of {'/'.join(key)}"
+
+
+def _amount(quantity: str) -> int:
+    factor = _SUFFIXES.get(quantity[-2:], 1)
+    return int(quantity.removesuffix(quantity[-2:] if factor > 1 else "")) * factor
 
 
 def _of_claim(claim: Json, node_of: dict[DeviceName, str], alive: set[str]) -> Iterator[str]:
@@ -95,9 +137,14 @@ def _of_claim(claim: Json, node_of: dict[DeviceName, str], alive: set[str]) -> I
     if FINALIZER not in claim["metadata"].get("finalizers", []):
         yield f"{name} could be deleted while it is in use"
     for request in claim["spec"]["devices"]["requests"]:
-        asked = request["exactly"]
-        got = [one for one in _results(claim) if one["request"] == request["name"]]
-        if len(got) != asked.get("count", 1):
+        # Of alternatives one is given, and named behind the request.
+        asked = {request["name"]: request["exactly"]} if "exactly" in request else {}
+        for one in request.get("firstAvailable", []):
+            asked[f"{request['name']}/{one['name']}"] = one
+        got = [one for one in _results(claim) if one["request"] in asked]
+        if len({one["request"] for one in got}) > 1:
+            yield f"{name}: two alternatives of request {request['name']} at once"
+        if not got or len(got) != asked[got[0]["request"]].get("count", 1):
             yield f"{name}: {len(got)} devices for request {request['name']}"
     nodes = {node_of.get(_device(result), "nowhere") for result in _results(claim)}
     selector = status["allocation"].get("nodeSelector")
@@ -124,3 +171,16 @@ def _of_bound_pod(
         for result in _results(claim):
             if node_of.get(_device(result)) != pod["spec"]["nodeName"]:
                 yield f"{name} is not where {_device(result)} is"
+            for condition in set(result.get("bindingConditions", [])) - _reported(claim, result):
+                yield f"{name} is bound before {_device(result)} has the condition {condition}"
+
+
+def _reported(claim: Json, result: Json) -> set[str]:
+    """The conditions of a device that are true, as its driver tells."""
+    return {
+        condition["type"]
+        for device in claim["status"].get("devices", [])
+        if _device(device) == _device(result)
+        for condition in device.get("conditions", [])
+        if condition["status"] == "True"
+    }

@@ -57,14 +57,19 @@ class DraLab:
         """Nodes with so many devices each, the class, and a template for one device."""
         for number, devices in enumerate(devices_of_nodes, 1):
             make_node(self.kube, self.node(number), self.namespace)
-            names = [dra_device(f"d{index}") for index in range(devices)]
-            one = resource_slice(self.node(number), names, driver=self.driver)
-            self.kube.request("POST", f"{ROOT}/resourceslices", one)
+            self.publish(number, [dra_device(f"d{index}") for index in range(devices)])
         of_driver = dra_class(self.namespace, f"device.driver == '{self.driver}'")
         self.kube.request("POST", f"{ROOT}/deviceclasses", of_driver)
         template = manifest(DRA, "ResourceClaimTemplate", "one", {"spec": self._spec(1)})
         path = f"{ROOT}/namespaces/{self.namespace}/resourceclaimtemplates"
         self.kube.request("POST", path, template)
+
+    def publish(self, node: int, devices: list[Json], **spec: t.Any) -> None:
+        """A pool of a node, named after it; nothing where it has no devices."""
+        if devices:
+            one = resource_slice(self.node(node), devices, driver=self.driver, **spec)
+            strict = {"fieldValidation": "Strict"}
+            self.kube.request("POST", f"{ROOT}/resourceslices", one, query=strict)
 
     def tear_down(self) -> None:
         """Remove what is in no namespace."""
@@ -74,14 +79,38 @@ class DraLab:
         for one in self.kube.list(f"{ROOT}/resourceslices"):
             if one["spec"]["driver"] == self.driver:
                 remove(self.kube, f"{ROOT}/resourceslices/{one['metadata']['name']}")
-                remove(self.kube, f"/api/v1/nodes/{one['spec']['nodeName']}")
+        for node in self.kube.list("/api/v1/nodes"):
+            if node["metadata"].get("labels", {}).get("test") == self.namespace:
+                remove(self.kube, f"/api/v1/nodes/{node['metadata']['name']}")
 
-    def _spec(self, count: int) -> Json:
-        return {"devices": {"requests": [exactly("r", self.namespace, count=count)]}}
+    def _spec(self, count: int, **more: t.Any) -> Json:
+        return {"devices": {"requests": [exactly("r", self.namespace, count=count, **more)]}}
 
-    def add_claim(self, name: str, count: int = 1) -> Json:
-        claim = manifest(DRA, "ResourceClaim", name, self._spec(count))
+    def add_claim(self, name: str, count: int = 1, **more: t.Any) -> Json:
+        """A claim for so many devices; ``more`` are fields of its request."""
+        claim = manifest(DRA, "ResourceClaim", name, self._spec(count, **more))
         return self.kube.request("POST", self.claims_path, claim)
+
+    def report(self, claim: str, *conditions: str) -> None:
+        """What a driver writes of the claim's devices: these conditions are true."""
+        told = [
+            {
+                "type": name,
+                "status": "True",
+                "reason": "Test",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+            for name in conditions
+        ]
+        results = self.claim(claim)["status"]["allocation"]["devices"]["results"]
+        devices = [
+            {**{key: one[key] for key in ("driver", "pool", "device")}, "conditions": told}
+            for one in results
+        ]
+        body = {"status": {"devices": devices}}
+        path = f"{self.claims_path}/{claim}/status"
+        self.kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
 
     def add_pod(self, name: str, *claims: str, cpu: str = "100m", **spec: t.Any) -> Json:
         """A pod with these claims, or with one from the template, that waits for this test."""
