@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Attraction,
@@ -100,6 +102,28 @@ def _shape(source: random.Random, start: EvenStart, gangs: bool) -> Shape:
             gang="default/gang" if gangs and some(0.4) else "",
         ),
     )
+
+
+def without_starts(instance: Instance) -> Instance:
+    """The instance without even starts, of which kube-scheduler knows nothing."""
+    pods = tuple(
+        replace(
+            pod, shape=replace(pod.shape, relations=replace(pod.shape.relations, even_start=None))
+        )
+        for pod in instance.pods
+    )
+    return replace(instance, pods=pods)
+
+
+def placed_pods(assignment: Assignment) -> list[Placed]:
+    """The pods of an assignment, each with its node."""
+    groups = assignment.problem.groups
+    return [
+        (groups[group].shape, node, True)
+        for group, row in enumerate(assignment.counts.tolist())
+        for node, number in enumerate(row)
+        for _pod in range(number)
+    ]
 
 
 class Cluster:

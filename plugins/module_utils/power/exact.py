@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions
     Points,
     convex_runs,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.order_cuts import OrderCuts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rows import RelationRows
 
@@ -102,9 +103,11 @@ class PlacementModel:
             self._limit_resources(node)
         self._cuts = ContentCuts(problem, self.model, self.columns)
         self._rows: RelationRows | None = None
+        self._orders: OrderCuts | None = None
         if problem.relations is not None:
             self._rows = RelationRows(self.model, self.columns, problem.relations)
             self._rows.add_rules(problem.count.tolist())
+            self._orders = OrderCuts(problem.relations, self.model, self.columns)
 
     @property
     def integer_columns(self) -> int:
@@ -246,15 +249,22 @@ class PlacementModel:
         return t.cast("Integers", counts)
 
     def solve(self, limits: Limits, branching_nodes: int) -> Solution:
-        """The solution, with rows for what nodes cannot hold, as far as a few rounds find it."""
+        """The solution, with rows for what nodes cannot hold and for what has no order of binding.
+
+        As far as a few rounds find them: the bound is one in any case.
+        """
         solution = solve(self.model, limits, branching_nodes)
         for _round in range(_ROUNDS_OF_CUTS):
-            if not solution.is_optimal:
-                break
-            if not self._cuts.add(self.counts(solution), solution.values):
+            if not (solution.is_optimal and self._add_cuts(solution)):
                 break
             solution = solve(self.model, limits, branching_nodes)
         return solution
+
+    def _add_cuts(self, solution: Solution) -> bool:
+        counts = self.counts(solution)
+        if self._cuts.add(counts, solution.values):
+            return True
+        return self._orders is not None and self._orders.add(counts, solution.values)
 
 
 def _segments(points: Points) -> t.Iterator[tuple[float, float, float]]:

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Rules between pods as rows of a mixed-integer model.
 
-Every feasible placement meets the rows, so the model's bound stays one. Not said by rows are the
-order in which pods find those that they must be near, and WAO's even start: who reads a solution
-has to check it.
+Every feasible placement meets the rows, so the model's bound stays one. They say what has to hold
+in the end; order_cuts.py knows about the way there.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import LinearModel
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
     AttractionRule,
+    EvenStartRule,
     ExclusionRule,
     SpreadRule,
 )
@@ -49,6 +49,8 @@ class RelationRows:
                 self._add_attraction(rule)
             elif isinstance(rule, SpreadRule):
                 self._add_spread(rule)
+            elif isinstance(rule, EvenStartRule):
+                self._add_even_start(rule)
         for gang in self._relations.gangs:
             self._add_gang(gang, count)
 
@@ -68,6 +70,11 @@ class RelationRows:
                     sums[domain][0].append((column, 1.0))
             self._sums[tally] = sums
         return self._sums[tally]
+
+    def _members(self, tally: int) -> list[tuple[int, float]]:
+        """All pods that a tally counts, those on nodes without a domain too."""
+        members = self._relations.tallies[tally].members
+        return [(each, 1.0) for (group, _node), each in self._columns.items() if members[group]]
 
     def _most(self, terms: t.Iterable[tuple[int, float]]) -> float:
         return sum(self._model.upper[column] * weight for column, weight in terms)
@@ -123,6 +130,49 @@ class RelationRows:
                 beyond = self._most(terms) + base - rule.max_skew
                 if beyond > 0:
                     self._model.at_most([*above, (there, beyond)], rule.max_skew + beyond - base)
+
+    def _add_even_start(self, rule: EvenStartRule) -> None:
+        """The first pods fill the areas from below, as water does.
+
+        So of all new pods those below any height are at least as many as start evenly, unless the
+        areas are full to that height.
+        """
+        sums = self._tallied(rule.members)
+        areas = set(rule.areas.tolist())
+        if not areas or any(terms for at, (terms, _base) in enumerate(sums) if at not in areas):
+            return
+        everyone = self._members(rule.members)
+        first = min(rule.redundancy - rule.running, int(self._most(everyone)))
+        heights = [base for area, (_terms, base) in enumerate(sums) if area in areas]
+        height = min(heights)
+        filled = 0
+        while filled < first:
+            height += 1
+            filled = sum(max(height - base, 0) for base in heights)
+            below = [
+                (self._below(sums[area], height), 1.0)
+                for area in sorted(areas)
+                if sums[area][1] < height
+            ]
+            self._at_least_lesser(below, everyone, min(filled, first))
+
+    def _below(self, total: _Sum, height: int) -> int:
+        """A column of the new pods of an area that stand below a height."""
+        terms, base = total
+        below = self._model.column(0.0, float(height - base))
+        self._model.at_most([(below, 1.0), *((each, -1.0) for each, _one in terms)], 0.0)
+        return below
+
+    def _at_least_lesser(
+        self, terms: list[tuple[int, float]], others: list[tuple[int, float]], number: int
+    ) -> None:
+        """``terms ≥ min(others, number)``."""
+        enough = self._model.column(0.0, 1.0, integer=True)
+        most = self._most(others)
+        self._model.at_least([*terms, (enough, -float(number))], 0.0)
+        self._model.at_least(
+            [*terms, *((column, -one) for column, one in others), (enough, most)], 0.0
+        )
 
     def _add_gang(self, gang: t.Sequence[int], count: t.Sequence[int]) -> None:
         whole = self._model.column(0.0, 1.0, integer=True)

@@ -135,6 +135,40 @@ class AttractionRule:
         """Whether a member runs already."""
         return any(self.tallies[key.members].base[:-1].any() for key in self.keys)
 
+    def depends(self, group: int) -> bool:
+        """Whether the group's pods want to be near members."""
+        return bool(self.tallies[self.keys[0].dependants].members[group])
+
+    def is_seed(self, group: int, node: int) -> bool:
+        """Whether a pod there may be the first member if none is anywhere, and then is known."""
+        return (
+            not self.runs
+            and bool(self.tallies[self.keys[0].seeds].members[group])
+            and bool(self._labelled[node])
+        )
+
+    @property
+    def _labelled(self) -> Booleans:
+        """Whether each node is in a domain of all keys."""
+        domains = [self.tallies[key.members].domain_of for key in self.keys]
+        return t.cast("Booleans", (require("numpy").array(domains) >= 0).all(axis=0))
+
+    def has_member(self, group: int, node: int) -> bool:
+        """Whether with a pod of the group on the node a member is there."""
+        members = [self.tallies[key.members] for key in self.keys]
+        return any(each.members[group] and each.domain_of[node] >= 0 for each in members)
+
+    def is_met(self, counts: Counts) -> Booleans:
+        """Whether a dependant finds members in the node's domain of each key."""
+        return t.cast(
+            "Booleans", require("numpy").all([self.found(key, counts) for key in self.keys], axis=0)
+        )
+
+    def found(self, key: KeyTallies, counts: Counts) -> Booleans:
+        """Whether the domain of each node has a member."""
+        domain_of = self.tallies[key.members].domain_of
+        return (domain_of >= 0) & (counts[key.members][domain_of] > 0)
+
     def most(self, group: int) -> Integers:
         numpy = require("numpy")
         first = self.tallies[self.keys[0].dependants]
@@ -148,15 +182,12 @@ class AttractionRule:
 
     def room(self, counts: Counts, group: int) -> Integers:
         numpy = require("numpy")
-        first = self.tallies[self.keys[0].dependants]
-        if not first.members[group]:
-            return t.cast("Integers", numpy.full(len(first.domain_of), UNLIMITED))
-        is_open = numpy.ones(len(first.domain_of), dtype=bool)
+        nodes = len(self.tallies[self.keys[0].dependants].domain_of)
+        if not self.depends(group):
+            return t.cast("Integers", numpy.full(nodes, UNLIMITED))
         nobody = not any(counts[key.members][:-1].any() for key in self.keys)
-        seeds = nobody and bool(self.tallies[self.keys[0].seeds].members[group])
-        for key in self.keys:
-            domain_of = self.tallies[key.members].domain_of
-            is_open &= (domain_of >= 0) & (seeds | (counts[key.members][domain_of] > 0))
+        seeds = nobody and self.tallies[self.keys[0].seeds].members[group]
+        is_open = self._labelled if seeds else self.is_met(counts)
         return t.cast("Integers", numpy.where(is_open, UNLIMITED, 0))
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
@@ -206,6 +237,10 @@ class SpreadRule:
     max_skew: int
     from_zero: bool
 
+    def depends(self, group: int) -> bool:
+        """Whether the group's pods want the members spread."""
+        return bool(self.tallies[self.dependants].members[group])
+
     def most(self, group: int) -> Integers:
         tally = self.tallies[self.dependants]
         open_to = (tally.domain_of >= 0) | (not tally.members[group])
@@ -220,7 +255,7 @@ class SpreadRule:
         numpy = require("numpy")
         tally = self.tallies[self.counted]
         domain_of = self.tallies[self.dependants].domain_of
-        depends = bool(self.tallies[self.dependants].members[group])
+        depends = self.depends(group)
         left = self.max_skew + self._least(counts) - counts[self.counted][domain_of]
         if depends and not tally.members[group]:
             left = numpy.where(left >= 0, UNLIMITED, 0)
@@ -263,6 +298,11 @@ class EvenStartRule:
     areas: Integers
     redundancy: int
 
+    @property
+    def running(self) -> int:
+        """How many members run already."""
+        return int(self.tallies[self.members].base.sum())
+
     def most(self, group: int) -> Integers:
         nodes = len(self.tallies[self.members].domain_of)
         return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
@@ -295,7 +335,7 @@ class EvenStartRule:
     def _level(self, total: int) -> tuple[int, int]:
         """How high the first pods fill every area, and how many areas get one pod more."""
         base = self.tallies[self.members].base
-        new = min(self.redundancy, total) - int(base.sum())
+        new = min(self.redundancy, total) - self.running
         heights = sorted(base[self.areas].tolist())
         if new <= 0 or not heights:
             return 0, 0

@@ -20,7 +20,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import ContentRule
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
     AttractionRule,
+    EvenStartRule,
     Rule,
+    SpreadRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.soft_caps import (
     More,
@@ -39,6 +41,28 @@ if t.TYPE_CHECKING:
     Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
+
+
+# The group and the node of a pod that comes first of those that want to be near each other.
+_Seed = tuple[int, int]
+
+_MOST_CHOICES_OF_SEEDS = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """Groups of pods, and the rules that make the order matter in which these are bound.
+
+    All other rules hold at every step if they hold in the end: fewer pods never break them.
+    """
+
+    groups: frozenset[int]
+    rules: tuple[AttractionRule | SpreadRule | EvenStartRule, ...]
+
+    @cached_property
+    def attractions(self) -> tuple[AttractionRule, ...]:
+        """Those of the rules that are required affinity."""
+        return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
 
 
 @dataclass(frozen=True)
@@ -105,9 +129,41 @@ class Relations:
             unsure = unsure or answer is None
         return not unsure or self.is_reachable(counts)
 
+    @cached_property
+    def attractions(self) -> tuple[AttractionRule, ...]:
+        """The rules of required affinity."""
+        return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
+
+    def reached(self, first: Booleans, wanted: Booleans) -> Booleans:
+        """What of the wanted ``[g, n]`` can be bound after ``first``, each finding its members."""
+        numpy = require("numpy")
+        bound = first.copy()
+        while True:
+            before = int(bound.sum())
+            present = self.count(bound.astype(numpy.int64))
+            for rule in self.attractions:
+                dependants = self.tallies[rule.keys[0].dependants].members
+                bound[dependants] |= wanted[dependants] & rule.is_met(present)
+            if int(bound.sum()) == before:
+                return bound
+
     def is_reachable(self, counts: Integers) -> bool:
         """Whether pods can be bound in an order in which each finds those that it must be near."""
-        return bool((~Reach(self, counts).bound & (counts > 0)).sum() == 0)
+        return Reach(self, counts).is_whole
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The groups of which each other's order of binding matters, and what makes it matter."""
+        parts: list[Part] = []
+        for rule in self.rules:
+            if not isinstance(rule, (AttractionRule, SpreadRule, EvenStartRule)):
+                continue
+            joined = [part for part in parts if part.groups & rule.groups]
+            parts = [part for part in parts if part not in joined]
+            groups = rule.groups.union(*(part.groups for part in joined))
+            rules = [each for part in joined for each in part.rules]
+            parts.append(Part(groups, (*rules, rule)))
+        return tuple(parts)
 
     @cached_property
     def contents(self) -> tuple[ContentRule, ...]:
@@ -144,59 +200,63 @@ class Relations:
 class Reach:
     """Which groups can be bound to which nodes, one after another, ``bound[g, n]``.
 
-    ``seeds`` are the pods, as group and node, that come before all others.
+    ``seeds`` are the pods, as group and node, that come before all others, in this order. Where
+    the first choice of them does not lead to all pods, others are tried.
     """
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
         self._numpy = require("numpy")
         self._relations = relations
         self._wanted: Booleans = counts > 0
-        self.seeds: list[tuple[int, int]] = []
-        self._attractions = [rule for rule in relations.rules if isinstance(rule, AttractionRule)]
-        self.bound: Booleans = self._wanted.copy()
-        for rule in self._attractions:
-            self.bound[self._dependants(rule)] = False
-        self._spread_out()
-        for rule in self._attractions:
-            if self._seed(rule):
-                self._spread_out()
+        self._choices = 0
+        self.seeds: tuple[_Seed, ...] = ()
+        first = self._wanted.copy()
+        for rule in relations.attractions:
+            first[relations.tallies[rule.keys[0].dependants].members] = False
+        self.bound: Booleans = relations.reached(first, self._wanted)
+        for part in relations.parts:
+            # Of one rule with one key any choice is as good as any.
+            keys = [key for rule in part.attractions for key in rule.keys]
+            self._choices = _MOST_CHOICES_OF_SEEDS if len(keys) > 1 else 1
+            self._choose(part, self.bound, self.seeds)
 
-    def _dependants(self, rule: AttractionRule) -> Booleans:
-        return self._relations.tallies[rule.keys[0].dependants].members
+    @property
+    def is_whole(self) -> bool:
+        """Whether all pods are reached."""
+        return not bool((self._wanted & ~self.bound).any())
 
-    def _seed(self, rule: AttractionRule) -> bool:
-        """Let the first pod of the rule that waits and is a member go first, if none runs."""
-        if rule.runs:
-            return False
-        members = self._relations.tallies[rule.keys[0].members].members
-        if any(members[group] for group, _node in self.seeds):
-            return False
-        seeds = self._relations.tallies[rule.keys[0].seeds].members
-        waiting = (self._wanted & ~self.bound & seeds[:, None]).nonzero()
-        if not len(waiting[0]):
-            return False
-        group, node = int(waiting[0][0]), int(waiting[1][0])
-        self.seeds.append((group, node))
-        self.bound[group, node] = True
-        return True
+    def _choose(self, part: Part, bound: Booleans, seeds: tuple[_Seed, ...]) -> None:
+        """Add seeds, depth first, until nobody waits for one; keep what reaches the most."""
+        if bound.sum() > self.bound.sum():
+            self.bound, self.seeds = bound, seeds
+        for rule in part.attractions:
+            reached = self._numpy.zeros_like(bound)
+            for group, node in self._waiting(rule, bound, seeds):
+                if reached[group, node]:
+                    continue
+                if self._is_reached(part) or not self._choices:
+                    return
+                self._choices -= 1
+                more = bound.copy()
+                more[group, node] = True
+                more = self._relations.reached(more, self._wanted)
+                # A pod of the same group that this one leads to would lead to no more.
+                reached[group] |= more[group]
+                self._choose(part, more, (*seeds, (group, node)))
 
-    def _spread_out(self) -> None:
-        """Bind whatever finds its members, until nothing more does."""
-        while True:
-            before = int(self.bound.sum())
-            present = self._relations.count(self.bound.astype(self._numpy.int64))
-            for rule in self._attractions:
-                for group in self._dependants(rule).nonzero()[0].tolist():
-                    self._bind(rule, group, present)
-            if int(self.bound.sum()) == before:
-                return
+    def _is_reached(self, part: Part) -> bool:
+        """Whether all pods of the part are reached."""
+        return not bool((self._wanted & ~self.bound)[list(part.groups)].any())
 
-    def _bind(self, rule: AttractionRule, group: int, present: Counts) -> None:
-        is_open = self._wanted[group].copy()
-        for key in rule.keys:
-            domain_of = self._relations.tallies[key.members].domain_of
-            is_open &= (domain_of >= 0) & (present[key.members][domain_of] > 0)
-        self.bound[group] |= is_open
+    def _waiting(
+        self, rule: AttractionRule, bound: Booleans, seeds: tuple[_Seed, ...]
+    ) -> list[_Seed]:
+        """The pods that may be the first of the rule, after these seeds."""
+        if rule.runs or any(rule.has_member(group, node) for group, node in seeds):
+            return []
+        own = self._relations.tallies[rule.keys[0].seeds].members
+        waiting = self._wanted & ~bound & own[:, None]
+        return [(int(group), int(node)) for group, node in zip(*waiting.nonzero())]
 
 
 class RelationState:
@@ -230,6 +290,18 @@ class RelationState:
         for rule in self.relations.rules_of(group):
             room = self._numpy.minimum(room, rule.room(self.tallied, group))
         return t.cast("Integers", room)
+
+    def accepts(self, group: int, node: int) -> bool:
+        """Whether kube-scheduler would take one more pod of the group to the node.
+
+        Unlike ``room`` it lets a pod come that makes uneven what others want spread: what has to
+        hold in the end need not hold all the way there.
+        """
+        return all(
+            rule.room(self.tallied, group)[node] > 0
+            for rule in self.relations.rules_of(group)
+            if not isinstance(rule, SpreadRule) or rule.depends(group)
+        )
 
     def may_leave(self, group: int) -> Booleans:
         allowed = self._numpy.ones(self._nodes, dtype=bool)

@@ -6,7 +6,7 @@
 A placement is bound in thought, one pod after another, each only where all rules let it. If all
 rules hold in the final state there nearly always is a pod that may come next: for a spread one in
 the emptiest domain, for required affinity one whose peers are there (see Reach). Rules about
-several sets of pods that wait for each other can leave none. Of a few pods other orders are then
+several sets of pods that wait for each other can leave none. Of a few pods all orders are then
 tried; what has none is not placed.
 """
 
@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import requir
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relations import (
+    Part,
     Reach,
     Relations,
     RelationState,
@@ -75,6 +76,24 @@ def can_be_bound(assignment: Assignment) -> bool:
     return sum(number for _group, _node, number in steps) == int(counts[related].sum())
 
 
+def order_of(
+    relations: Relations, part: Part, counts: Integers
+) -> t.Literal["found", "none", "unknown"]:
+    """Whether there is an order of binding these pods of the part; none where a rule is broken.
+
+    Pods of other groups are not looked at. It stays unknown where there are too many orders.
+    """
+    alone = require("numpy").zeros_like(counts)
+    alone[list(part.groups)] = counts[list(part.groups)]
+    tallied = relations.count(alone)
+    if any(rule.holds(tallied) is False for rule in part.rules):
+        return "none"
+    binding = _Binding(relations, alone)
+    if len(binding.steps) == alone.sum():
+        return "found"
+    return "none" if binding.is_hopeless else "unknown"
+
+
 class _Binding:
     """One placement of related groups, bound step by step."""
 
@@ -83,48 +102,62 @@ class _Binding:
         self._state = RelationState(relations, numpy.zeros_like(counts))
         self._left = counts.copy()
         self.steps: list[Step] = []
+        # Whether all orders were tried in vain.
+        self.is_hopeless = False
         for group, node in Reach(relations, counts).seeds:
             if self._state.room(group)[node] > 0:
                 self._bind(group, node)
-        seeds = len(self.steps)
         while self._pass():
             pass
-        if self._left.any() and counts.sum() <= _MOST_PODS_TO_REORDER:
-            self._reorder(seeds)
+        if self._left.any() and self._holds_in_the_end(counts):
+            for part in relations.parts:
+                self._reorder(sorted(part.groups))
 
-    def _reorder(self, seeds: int) -> None:
-        """Look for an order of all pods after the seeds; without one keep what there was."""
-        straight = self.steps[seeds:]
-        self._undo(seeds)
-        if not self._extend(set()):
+    def _holds_in_the_end(self, counts: Integers) -> bool:
+        relations = self._state.relations
+        tallied = relations.count(counts)
+        return all(rule.holds(tallied) is not False for rule in relations.rules)
+
+    def _reorder(self, groups: list[int]) -> None:
+        """Look for an order of all pods of a part; without one keep what there was."""
+        straight = [step for step in self.steps if step[0] in groups]
+        left = self._left[groups].sum()
+        if not left or len(straight) + left > _MOST_PODS_TO_REORDER:
+            return
+        for group, node, _one in straight:
+            self._take_back(group, node)
+        seen: set[bytes] = set()
+        if not self._extend(groups, seen):
+            self.is_hopeless = self.is_hopeless or len(seen) < _MOST_STATES
             for group, node, _one in straight:
                 self._bind(group, node)
 
-    def _extend(self, seen: set[bytes]) -> bool:
-        """Bind all that is left, depth first; nothing where no order does it."""
-        if not self._left.any():
+    def _extend(self, groups: list[int], seen: set[bytes]) -> bool:
+        """Bind all that is left of these groups, depth first; nothing where no order does it."""
+        left = self._left[groups]
+        if not left.any():
             return True
-        state = self._left.tobytes()
+        state = left.tobytes()
         if state in seen or len(seen) >= _MOST_STATES:
             return False
         seen.add(state)
-        steps = len(self.steps)
-        for group in self._left.sum(axis=1).nonzero()[0].tolist():
-            room = self._state.room(group)
-            for node in self._left[group].nonzero()[0].tolist():
-                if room[node] > 0:
-                    self._bind(group, node)
-                    if self._extend(seen):
-                        return True
-                    self._undo(steps)
+        for row, node in zip(*left.nonzero()):
+            group = groups[int(row)]
+            if self._state.accepts(group, int(node)):
+                self._bind(group, int(node))
+                if self._extend(groups, seen):
+                    return True
+                self._take_back(group, int(node))
         return False
 
-    def _undo(self, steps: int) -> None:
-        """Take back all but so many steps."""
-        for group, node, _one in reversed(self.steps[steps:]):
-            self._state.place(group, node, -1)
-            self._left[group, node] += 1
-        del self.steps[steps:]
+    def _take_back(self, group: int, node: int) -> None:
+        """Undo the last step that bound a pod of the group to the node."""
+        self._state.place(group, node, -1)
+        self._left[group, node] += 1
+        for index in reversed(range(len(self.steps))):
+            if self.steps[index][:2] == (group, node):
+                del self.steps[index]
+                return
 
     def _bind(self, group: int, node: int) -> None:
         self._state.place(group, node, 1)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import filled
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Instance, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Shape
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
     Problem,
     build_problem,
@@ -28,19 +28,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import 
     can_be_bound,
     settled,
 )
-from support.related_instances import Cluster, Placed, random_instance
+from support.related_instances import (
+    Cluster,
+    Placed,
+    placed_pods,
+    random_instance,
+    without_starts,
+)
 
 SEEDS = range(400)
-
-
-def placed_pods(assignment: Assignment) -> list[Placed]:
-    groups = assignment.problem.groups
-    return [
-        (groups[group].shape, node, True)
-        for group, row in enumerate(assignment.counts.tolist())
-        for node, number in enumerate(row)
-        for _pod in range(number)
-    ]
 
 
 def holds_for_all(cluster: Cluster, pods: list[Placed]) -> bool:
@@ -48,17 +44,6 @@ def holds_for_all(cluster: Cluster, pods: list[Placed]) -> bool:
         cluster.accepts(shape, node, pods[:index] + pods[index + 1 :])
         for index, (shape, node, _new) in enumerate(pods)
     )
-
-
-def without_starts(instance: Instance) -> Instance:
-    """The instance without even starts, of which kube-scheduler knows nothing."""
-    pods = [
-        replace(
-            pod, shape=replace(pod.shape, relations=replace(pod.shape.relations, even_start=None))
-        )
-        for pod in instance.pods
-    ]
-    return replace(instance, pods=tuple(pods))
 
 
 def random_walk(problem: Problem, seed: int, steps: int) -> Assignment:

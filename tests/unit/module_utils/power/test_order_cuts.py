@@ -1,0 +1,253 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows about the order of binding: they leave what can be bound, and nothing else."""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    Attraction,
+    Constraints,
+    Instance,
+    Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+    Problem,
+    build_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import can_be_bound
+from support.placement_checker import violations
+from support.placement_rules import Json
+from support.related_instances import (
+    KEYS,
+    Cluster,
+    Placed,
+    placed_pods,
+    random_instance,
+    without_starts,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+BRANCHING_NODES = 1000
+
+
+class Asked:
+    """A model that is asked whether it allows placements, and learns on the way."""
+
+    def __init__(self, problem: Problem) -> None:
+        nodes = range(len(problem.instance.nodes))
+        functions = LowerBounds(problem).functions
+        self._placements = PlacementModel(problem, functions, nodes, problem.count)
+        self._model = self._placements.model
+        self._rows = {
+            at: self._model.row([(column, 1.0)], 0.0, 0.0)
+            for at, column in self._placements.columns.items()
+        }
+        self.rows_at_first = self.rows
+
+    @property
+    def rows(self) -> int:
+        return len(self._model.row_lower)
+
+    def allows(self, counts: Integers) -> bool:
+        """Whether there is a solution with these counts once all rows are there."""
+        if int(counts.sum()) != sum(int(counts[at]) for at in self._rows):
+            return False
+        for at, row in self._rows.items():
+            self._model.row_lower[row] = self._model.row_upper[row] = float(counts[at])
+        limits = Limits(30.0)
+        solution = self._placements.solve(limits, BRANCHING_NODES)
+        assert not limits.hit
+        return solution.is_optimal
+
+
+def sociable_instance(seed: int) -> Instance:
+    """A random instance in which most pods must be near others, few of which run."""
+    instance, source = random_instance(seed), random.Random(seed)
+    known: dict[Shape, Shape] = {}
+    for pod in instance.pods:
+        if pod.shape not in known:
+            keys = tuple(source.sample(KEYS, source.choice([1, 1, 1, 2])))
+            attraction = Attraction(source.randrange(2), keys)
+            rules = replace(
+                pod.shape.relations,
+                exclusions=(),
+                attraction=attraction if source.random() < 0.8 else None,
+                member_of=frozenset(source.sample(range(2), source.randint(0, 2)))
+                | pod.shape.relations.member_of,
+                spreadings=pod.shape.relations.spreadings if source.random() < 0.4 else (),
+            )
+            known[pod.shape] = replace(pod.shape, constraints=Constraints(), relations=rules)
+    pods = tuple(replace(pod, shape=known[pod.shape]) for pod in instance.pods)
+    if source.random() < 0.2:
+        return replace(instance, pods=pods)
+    nobody = dict.fromkeys((node.name for node in instance.nodes), 0)
+    return replace(instance, pods=pods, peers=tuple(nobody for _peers in instance.peers))
+
+
+def careless(problem: Problem, source: random.Random) -> Assignment:
+    """Pods where they fit, their rules about each other aside."""
+    assignment = Assignment(problem)
+    for _step in range(source.randint(1, 7)):
+        group = source.randrange(len(problem.groups))
+        places = (problem.limit[group] > assignment.counts[group]).nonzero()[0].tolist()
+        if places and assignment.left()[group]:
+            assignment.place(group, source.choice(places))
+    return assignment
+
+
+def careful(problem: Problem, source: random.Random) -> Assignment:
+    """Pods bound one after another."""
+    assignment = Assignment(problem)
+    for _step in range(source.randint(1, 12)):
+        group = source.randrange(len(problem.groups))
+        places = (assignment.room(group) > 0).nonzero()[0].tolist()
+        if places:
+            assignment.place(group, source.choice(places))
+    return assignment
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_a_model_allows_what_can_be_bound_and_nothing_else(first: int) -> None:
+    check_models(first, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 100))
+def test_many_more_models_allow_what_can_be_bound_and_nothing_else(first: int) -> None:
+    check_models(first, 100)
+
+
+def has_order(instance: Instance, pods: list[Placed]) -> bool:
+    """Whether some order of binding lets each pod come, by trying all of them."""
+    cluster = Cluster(instance)
+    heads = [frozenset[int]()]
+    tried = set(heads)
+    while heads:
+        bound = heads.pop()
+        if len(bound) == len(pods):
+            return True
+        before = [pods[index] for index in sorted(bound)]
+        for index in set(range(len(pods))) - bound:
+            shape, node, _new = pods[index]
+            more = bound | {index}
+            if more not in tried and cluster.accepts(shape, node, before):
+                tried.add(more)
+                heads.append(more)
+    return False
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_an_order_is_found_where_there_is_one(first: int) -> None:
+    check_orders(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 6000, 100))
+def test_an_order_is_found_where_there_is_one_in_many_more_instances(first: int) -> None:
+    check_orders(first)
+
+
+def check_orders(first: int) -> None:
+    answers: Counter[bool] = Counter()
+    for seed in range(first, first + 100):
+        instance = without_starts(sociable_instance(seed))
+        problem, source = build_problem(instance), random.Random(seed)
+        for _number in range(20):
+            assignment = careless(problem, source)
+            if problem.relations is None or not holds_in_the_end(assignment):
+                continue
+            expected = has_order(instance, placed_pods(assignment))
+            assert can_be_bound(assignment) == expected, (seed, assignment.counts.tolist())
+            assert not expected or assignment.rules_hold(), (seed, assignment.counts.tolist())
+            answers[expected] += 1
+    assert min(answers[True], answers[False]) > 100, answers
+
+
+def holds_in_the_end(assignment: Assignment) -> bool:
+    """Whether all rules hold, as far as that can be told without an order of binding."""
+    relations = assignment.problem.relations
+    assert relations is not None
+    tallied = relations.count(assignment.counts)
+    return all(rule.holds(tallied) is not False for rule in relations.rules)
+
+
+def check_models(first: int, number: int) -> None:
+    unordered = 0
+    for seed in range(first, first + number):
+        problem = build_problem(sociable_instance(seed))
+        asked, source = Asked(problem), random.Random(seed)
+        # What has no order comes first, so that its rows are there when the rest is tried.
+        tried = [careless(problem, source) for _number in range(8)]
+        tried += [careful(problem, source) for _number in range(4)]
+        for each in tried:
+            expected = each.is_feasible() and can_be_bound(each)
+            assert asked.allows(each.counts) == expected, (seed, each.counts.tolist())
+        unordered += asked.rows > asked.rows_at_first
+    assert unordered > number / 20
+
+
+def node(name: str, zone: str, watts: list[float]) -> Json:
+    return {
+        "name": name,
+        "allocatable": {"cpu": "4"},
+        "labels": {"zone": zone},
+        "curve": {"cpu": [0, 2, 4], "watts": watts},
+    }
+
+
+def pods_near(kind: str, other: str, count: int) -> Json:
+    """Pods that must be in a zone with pods of the other kind."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"kind": other}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {
+        "name": kind,
+        "count": count,
+        "labels": {"kind": kind},
+        "requests": {"cpu": "1"},
+        "affinity": {"podAffinity": required},
+    }
+
+
+# The first two cores of each node are cheap, so that pods are better spread.
+NODES = [node(name, name[0], [100.0, 101.0, 200.0]) for name in ("a-1", "b-1", "c-1")]
+
+
+def test_pods_of_which_none_can_be_the_first_are_proven_to_stay() -> None:
+    parameters = {"nodes": NODES, "pods": [pods_near("x", "y", 2), pods_near("y", "x", 2)]}
+    result = place(parameters)
+    assert (result["proven"], result["placements"]) == (True, [])
+
+
+def test_pods_that_want_their_own_kind_near_are_proven_to_be_best_in_one_zone() -> None:
+    nodes = [*NODES, node("c-2", "c", [100.0, 130.0, 200.0])]
+    result = place({"nodes": nodes, "pods": [pods_near("x", "x", 3)]})
+    assert result["proven"]
+    assert {entry["node"] for entry in result["placements"]} == {"c-1", "c-2"}
+
+
+def test_pods_that_need_another_kind_follow_its_first_pod_only_there() -> None:
+    """Those that want each other's company need one pod that comes without."""
+    free = {"name": "free", "labels": {"kind": "y"}, "requests": {"cpu": "2"}}
+    chain = [pods_near("x", "y", 1), pods_near("y", "x", 1)]
+    result = place({"nodes": NODES, "pods": [free, *chain]})
+    assert violations({"nodes": NODES, "pods": [free, *chain]}, result) == []
+    assert result["proven"]
+    assert len({entry["node"][0] for entry in result["placements"]}) == 1
