@@ -201,6 +201,13 @@ class Assignment:
             added = added + state.relations.added_cost(state.tallied, group, nodes, number)
         return t.cast("Floats | float", added)
 
+    def added_by_caps(self, group: int, number: int) -> Floats | float:
+        """The part of added_preference that depends on other waiting pods, on all nodes."""
+        state = self.related
+        if state is None:
+            return 0.0
+        return state.relations.added_by_caps(state.tallied, group, self.all_nodes, number)
+
     def change(self, nodes: Integers, use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
         """What nodes cost more with that many more microcores, pods and workload pods.
 

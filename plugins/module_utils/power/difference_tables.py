@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.wish_tables import WishTables
 
 if t.TYPE_CHECKING:
     import numpy
@@ -63,9 +64,16 @@ class Moves:
     def __init__(self, assignment: Assignment) -> None:
         self._numpy = numpy = require("numpy")
         self._assignment = assignment
-        self._related: list[int] = related_groups(assignment).nonzero()[0].tolist()
+        related: list[int] = related_groups(assignment).nonzero()[0].tolist()
+        state = assignment.related
+        self._ruled = [group for group in related if state and not state.is_free(group)]
         self._arrival: Floats = numpy.full(assignment.counts.shape, numpy.inf)
         self._departure: Floats = numpy.full(assignment.counts.shape, numpy.inf)
+        # Groups with wishes but no rules: without these they cost what the node says.
+        self._wishing = [group for group in related if state and state.is_free(group)]
+        self._wishes = WishTables(assignment, self._wishing)
+        self._plain_arrival: Floats = self._arrival[self._wishing]
+        self._plain_departure: Floats = self._departure[self._wishing]
         self._stale: set[int] = set(assignment.all_nodes.tolist())
 
     def forget(self, nodes: t.Iterable[int]) -> None:
@@ -121,7 +129,8 @@ class Moves:
         size = max(1, _CHUNK // max(1, len(problem.groups)))
         for start in range(0, len(nodes), size):
             self._refresh_nodes(nodes[start : start + size])
-        for group in self._related:
+        self._add_wishes(nodes)
+        for group in self._ruled:
             everywhere = assignment.all_nodes
             self._arrival[group] = numpy.where(
                 assignment.fits(group, everywhere),
@@ -133,6 +142,15 @@ class Moves:
                 assignment.added_cost(group, everywhere, -1),
                 numpy.inf,
             )
+
+    def _add_wishes(self, nodes: Integers) -> None:
+        """Put the wishes on top of what these nodes now cost by themselves."""
+        wishes, at = self._wishes, self._numpy.ix_(self._wishing, nodes)
+        self._plain_arrival[:, nodes] = self._arrival[at]
+        self._plain_departure[:, nodes] = self._departure[at]
+        wishes.refresh()
+        self._arrival[self._wishing] = self._plain_arrival + wishes.arrival
+        self._departure[self._wishing] = self._plain_departure + wishes.departure
 
     def _refresh_nodes(self, nodes: Integers) -> None:
         numpy, assignment = self._numpy, self._assignment
@@ -168,6 +186,7 @@ class Exchanges:
         shape = (len(groups), len(groups), len(assignment.all_nodes))
         self._leave: Floats = numpy.full(shape, numpy.inf, dtype=numpy.float32)
         self._enter: Floats = numpy.full(shape, numpy.inf, dtype=numpy.float32)
+        self._wishes = WishTables(assignment, groups.tolist())
         self._stale: set[int] = set(assignment.all_nodes.tolist())
 
     def forget(self, nodes: t.Iterable[int]) -> None:
@@ -211,6 +230,7 @@ class Exchanges:
 
     def _refresh(self) -> None:
         numpy = self._numpy
+        self._stale.update(self._wishes.refresh().tolist())
         stale = numpy.array(sorted(self._stale), dtype=numpy.int64)
         size = max(1, _CHUNK // max(1, len(self._groups) ** 2))
         for start in range(0, len(stale), size):
@@ -249,6 +269,9 @@ class Exchanges:
         if problem.preference is not None:
             costs += entering * problem.preference[groups][:, at].T
             costs -= leaving * problem.preference[gone, at][:, None]
+        if self._wishes.matter:
+            costs += entering * self._wishes.arrival[:, at].T
+            costs += leaving * self._wishes.departure[rows, at][:, None]
         table = numpy.full((len(groups), len(groups), len(nodes)), numpy.inf)
         table[rows, :, columns] = numpy.where(possible, costs, numpy.inf)
         return t.cast("Floats", table)

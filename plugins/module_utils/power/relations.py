@@ -186,14 +186,21 @@ class Relations:
         self, tallied: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
         """What preference_watts rises by with so many more pods on each of these nodes alone."""
+        added: t.Any = self.added_by_caps(tallied, group, nodes, number)
+        for rule in self.contents:
+            if group in rule.groups:
+                added = added + rule.added_excess(tallied, group, nodes, number)
+        return t.cast("Floats | float", added)
+
+    def added_by_caps(
+        self, tallied: Counts, group: int, nodes: Integers, number: int
+    ) -> Floats | float:
+        """The part of added_cost that is of soft caps."""
         added: t.Any = 0.0
         for cap in self.caps_of(group):
             domains = self.tallies[cap.tally].domain_of[nodes]
             more = cap.unmet(tallied, domains, self._more(cap, group, number))
             added = added + cap.watts * (more - cap.unmet(tallied, domains))
-        for rule in self.contents:
-            if group in rule.groups:
-                added = added + rule.added_excess(tallied, group, nodes, number)
         return t.cast("Floats | float", added)
 
 

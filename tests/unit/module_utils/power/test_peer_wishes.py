@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.wish_tables import WishTables
 from support.related_instances import random_instance
 
 Json = dict[str, t.Any]
@@ -157,6 +158,45 @@ def test_a_pod_more_costs_what_it_is_said_to() -> None:
                 related = assignment.related
                 concerned += related is not None and related.has_caps(group)
     assert concerned > 100
+
+
+def test_tables_of_wishes_follow_the_pods_and_tell_where_they_changed() -> None:
+    changes = 0
+    for seed in range(150):
+        problem = build_problem(random_instance(seed))
+        assignment, source = Assignment(problem), random.Random(seed)
+        groups = list(range(len(problem.groups)))
+        kept = WishTables(assignment, groups)
+        for _pod in range(6):
+            kept.refresh()
+            before = kept.arrival.copy(), kept.departure.copy()
+            node = source.randrange(len(problem.instance.nodes))
+            assignment.place(source.choice(groups), node)
+            changed = kept.refresh().tolist()
+            fresh = WishTables(assignment, groups)
+            fresh.refresh()
+            assert kept.arrival.tolist() == fresh.arrival.tolist()
+            assert kept.departure.tolist() == fresh.departure.tolist()
+            moved = (before[0] != kept.arrival) | (before[1] != kept.departure)
+            assert moved.any(axis=0).nonzero()[0].tolist() == changed
+            changes += len(changed)
+    assert changes > 100
+
+
+def test_pods_change_places_for_the_sake_of_company() -> None:
+    """All nodes are full, so no pod could move alone."""
+    fleet = nodes(*("abc"[index % 3] for index in range(120)), cores=2)
+    fixed = [
+        pod(f"cache-{index}", node_selector={"kubernetes.io/hostname": f"n{index}"})
+        for index in range(60)
+    ]
+    wishing = [
+        pod(f"web-{index}", near(f"cache-{index}", "kubernetes.io/hostname")) for index in range(60)
+    ]
+    others = pod("other", count=4 * len(fleet) - len(fixed) - len(wishing))
+    found = place({"nodes": fleet, "pods": [*fixed, *wishing, others], "preference_watts": 0.5})
+    assert found["unplaced"] == []
+    assert found["preference_watts"] == 0.0
 
 
 def test_pods_find_each_other_on_fleets_that_are_too_large_for_a_proof() -> None:
