@@ -75,11 +75,21 @@ class Together:
 
     def uses_shared_devices(self, unit: int) -> bool:
         """Whether a unit may get a device about which not one node alone can decide."""
-        return any(
-            not self._shared.isdisjoint(self._accepting[alternative.matcher])
-            for claim in self.instance.units[unit].claims
-            for request in self.instance.claims[claim].requests
-            for alternative in request.alternatives
+        return not self._shared.isdisjoint(self._usable(unit))
+
+    def may_share(self, unit: int) -> bool:
+        """Whether a unit may get a portion of a device, of which another gets one, too."""
+        return any(self.instance.devices[device].shareable for device in self._usable(unit))
+
+    def _usable(self, unit: int) -> frozenset[int]:
+        """The devices that a unit may get, on whichever node."""
+        return frozenset().union(
+            *(
+                self._accepting[alternative.matcher]
+                for claim in self.instance.units[unit].claims
+                for request in self.instance.claims[claim].requests
+                for alternative in request.alternatives
+            )
         )
 
     def _devices_of_several_nodes(self) -> frozenset[int]:

@@ -47,8 +47,8 @@ class ContentCuts:
         # A column that is 1 if so many pods of a group are on a node.
         self._reached: dict[tuple[int, int, int], int] = {}
         self._told: set[tuple[int, t.Hashable, Pods]] = set()
-        # Columns of the watts that the contents of each node draw, by rule and node.
-        self._watts: dict[tuple[int, int], int] = {}
+        # The watts that the contents of each node draw, as a sum of columns, by rule and node.
+        self._watts: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self._keep_on_one_node(relations)
 
     def _keep_on_one_node(self, relations: Relations | None) -> None:
@@ -66,20 +66,19 @@ class ContentCuts:
             self._model.at_most([(column, 1.0) for column in here.values()], 1.0)
 
     def add_watts(self) -> None:
-        """Columns that cost what contents draw, at the least what each pod does alone."""
+        """Columns that cost what contents draw beyond the floors, which are in the preferences."""
         for index, rule in enumerate(self._rules):
             if not rule.draws:
                 continue
             for node in rule.priced.nonzero()[0].tolist():
-                terms = [
-                    (self._columns[group, node], -float(floor))
+                floors = [
+                    (self._columns[group, node], float(floor))
                     for group, floor in zip(rule.oracle.groups, rule.floor[:, node])
                     if (group, node) in self._columns
                 ]
-                if terms:
-                    column = self._model.column(0.0, math.inf, 1.0)
-                    self._watts[index, node] = column
-                    self._model.at_least([(column, 1.0), *terms], 0.0)
+                if floors:
+                    excess = self._model.column(0.0, math.inf, 1.0)
+                    self._watts[index, node] = [(excess, 1.0), *floors]
 
     def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
         """Tell the model what a solution has wrong; False where that is nothing, or known."""
@@ -89,8 +88,10 @@ class ContentCuts:
             for node in require("numpy").flatnonzero(pods.any(axis=0)).tolist():
                 there = tuple(pods[:, node].tolist())
                 least = rule.draw(node, there).least_watts
-                column = self._watts.get((index, node))
-                believed = math.inf if column is None else values[column]
+                watts = self._watts.get((index, node))
+                believed = math.inf
+                if watts is not None:
+                    believed = sum(weight * values[column] for column, weight in watts)
                 if least == math.inf or least > believed + _TOLERANCE_WATTS:
                     self._tell(index, node, fewest_that_draw(rule, node, there, least), least)
         return len(self._told) > before
@@ -111,10 +112,14 @@ class ContentCuts:
                 self._charge(self._watts[index, other], other, asked, watts)
 
     def _charge(
-        self, column: int, node: int, asked: t.Sequence[tuple[int, int]], watts: float
+        self,
+        drawn: t.Sequence[tuple[int, float]],
+        node: int,
+        asked: t.Sequence[tuple[int, int]],
+        watts: float,
     ) -> None:
         reached = [self._reaches(group, node, number) for group, number in asked]
-        terms = [(column, 1.0), *((each, -watts) for each in reached)]
+        terms = [*drawn, *((each, -watts) for each in reached)]
         self._model.at_least(terms, -watts * (len(reached) - 1))
 
     def _forbid_on(self, node: int, asked: t.Sequence[tuple[int, int]]) -> None:

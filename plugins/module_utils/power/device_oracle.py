@@ -63,8 +63,10 @@ class DeviceOracle:
         )
 
     def least_alone(self, node: int, group: int) -> float:
-        """Pods of a unit draw nothing alone: the unit's watts are there once."""
-        if self.keys[group] in self.task.shared:
+        """Pods of a unit draw nothing alone: the unit's watts are there once. So are those of a
+        device that other pods can use portions of."""
+        key = self.keys[group]
+        if key in self.task.shared or self.task.together.may_share(self.task.units[key][0]):
             return 0.0
         alone = tuple(int(other == group) for other in self.keys)
         return self.draw(node, alone).least_watts

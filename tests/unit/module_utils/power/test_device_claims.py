@@ -10,11 +10,16 @@ import typing as t
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power import place, placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.device_objects import device_claim, device_pool, resource_slice
@@ -102,6 +107,23 @@ def test_the_second_device_of_a_node_may_be_dearer_than_another_node() -> None:
     )
     result = solved(parameters)
     assert sorted(nodes_of(result).values()) == ["a", "b"] and result["proven"]
+
+
+def test_a_device_that_pods_share_draws_its_watts_once() -> None:
+    """Pod by pod the devices of their own are cheaper; a bound that adds 300 W twice proves it."""
+    shared = {**gpu("shared", watts=300), "allowMultipleAllocations": True}
+    parameters = task(
+        [node("a", watts=8), node("b", watts=8)],
+        [pod(f"p{index}", made_of="one") for index in range(2)],
+        template("one", request()),
+        resource_slice("a", [shared]),
+        resource_slice("b", [gpu(f"g{index}", watts=200) for index in range(2)]),
+    )
+    result = place(parameters)
+    assert set(nodes_of(result).values()) == {"a"} and result["proven"]
+    watts = result["watts"]
+    assert watts["after"] - watts["before"] == pytest.approx(300 + 8 / 8 * 2 * 0.8)
+    assert watts["lower_bound"] == pytest.approx(watts["after"], abs=PROOF_WATTS)
 
 
 def test_the_bound_knows_how_many_devices_there_are() -> None:
@@ -226,6 +248,25 @@ def test_equal_input_gives_an_equal_answer_whatever_its_order() -> None:
     first, second, third = (place(each) for each in (parameters, parameters, turned))
     assert json.dumps(first) == json.dumps(second)
     assert first["placements"] == third["placements"]
+
+
+@settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tasks())
+def test_the_exact_model_counts_the_watts_of_devices_once(parameters: Json) -> None:
+    """Its bound is never above the optimum, whether or not it is asked for one."""
+    result = solved(parameters)
+    problem = build_problem(read_instance(placement.SPEC.complete(parameters)))
+    named = {entry["pod"] for entry in result["placements"]}
+    placed = [sum(pod.name in named for pod in group.pods) for group in problem.groups]
+    nodes = range(len(problem.instance.nodes))
+    model = PlacementModel(problem, LowerBounds(problem).functions, nodes, problem.count)
+    for group, number in enumerate(placed):
+        model.model.equal(model.placed_in([group]), number)
+    model.minimize_cost()
+    solution = model.solve(Limits(60), 10_000)
+    assume(solution.is_optimal)
+    best = -optimum_of_the_same_pods(parameters, result)[2]
+    assert model.bound(solution) <= best + PROOF_WATTS
 
 
 def check(parameters: Json, strategy: str) -> str:
