@@ -40,13 +40,19 @@ def document_name(kind: str) -> str:
     return f"wattwise.kube/{kind}/v1"
 
 
-def load(path: str, kind: DocumentKind) -> dict[str, t.Any]:
+def load(
+    path: str,
+    kind: DocumentKind,
+    shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
+) -> dict[str, t.Any]:
     """Read the document of this kind at ``path`` and check it against its schema.
 
+    ``shorten`` gets each object of the document as soon as it is read, those inside it first, and
+    gives what stands for it: who needs little of a large document never has all of it in memory.
     Raises InvalidInput, which names the file and the field.
     """
     try:
-        body = json.loads(Path(path).read_text(encoding="utf-8"))
+        body = json.loads(Path(path).read_text(encoding="utf-8"), object_hook=shorten)
     except OSError as error:
         raise InvalidInput(
             f"Cannot read the {kind} document {path}: {error.strerror}; run the step that writes it"

@@ -17,7 +17,6 @@ Document = t.Mapping[str, t.Any]
 
 # Field of Sources → (file in the run folder, kind of document).
 _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
-    # First, because it is the largest, and what is left of it is small.
     "bound_snapshot": ("bound/snapshot.json", "snapshot"),
     "snapshot": ("snapshot.json", "snapshot"),
     "readings": ("readings.json", "readings"),
@@ -107,16 +106,19 @@ def read(folder: str, options: Options) -> Sources:
 
 def _read(name: str, path: str, kind: documents.DocumentKind) -> Document:
     """A document, or of a large one what a report reads."""
-    document = documents.load(path, kind)
+    document = documents.load(path, kind, _shortened if kind == "snapshot" else None)
     if name == "bound_snapshot":
-        pods = [
-            {
-                "metadata": {key: pod["metadata"].get(key) for key in ("namespace", "name")},
-                "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
-            }
-            for pod in document.get("pods") or []
-        ]
-        return {"time": document["time"], "pods": pods}
+        return {"time": document["time"], "pods": document.get("pods") or []}
     if name == "devices":
         return {key: document.get(key) for key in ("time", "nodes", "device_objects")}
     return document
+
+
+def _shortened(value: dict[str, t.Any]) -> Document:
+    """Of a pod its name and node, of which there are thousands; anything else as it is."""
+    if value.get("kind") != "Pod" or "metadata" not in value:
+        return value
+    return {
+        "metadata": {key: value["metadata"].get(key) for key in ("namespace", "name")},
+        "spec": {"nodeName": (value.get("spec") or {}).get("nodeName")},
+    }

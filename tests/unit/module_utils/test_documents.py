@@ -40,6 +40,18 @@ def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["readings.json"]
 
 
+def test_who_needs_little_of_a_document_says_so_for_each_object(tmp_path: Path) -> None:
+    path = str(tmp_path / "snapshot.json")
+    pod = {"metadata": {"name": "a"}, "spec": {"volumes": [{"name": "v"}]}}
+    documents.write(path, "snapshot", {"cluster": {}, "nodes": [], "pods": [pod]})
+
+    def shorten(value: dict[str, t.Any]) -> dict[str, t.Any]:
+        return {key: member for key, member in value.items() if key != "volumes"}
+
+    read = documents.load(path, "snapshot", shorten)
+    assert read["pods"] == [{"metadata": {"name": "a"}, "spec": {}}]
+
+
 def test_a_document_that_breaks_its_schema_is_never_written(tmp_path: Path) -> None:
     path = tmp_path / "readings.json"
     documents.write(str(path), "readings", READINGS)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import typing as t
 from pathlib import Path
 
@@ -212,6 +213,32 @@ def test_pods_that_ended_or_came_since_are_counted(tmp_path: Path) -> None:
     change(path, pods=[*pods[2:], other])
     headline = build_from(str(tmp_path))["sections"]["headline"]
     assert (headline["gone"], headline["came"]) == (2, 1)
+
+
+def test_of_large_pods_only_name_and_node_are_ever_in_memory(tmp_path: Path) -> None:
+    """A report is made in the process of a template, beside all that Ansible has there."""
+    expected = report_of(tmp_path)
+    path = tmp_path / "snapshot.json"
+    pods = json.loads(path.read_text())["pods"]
+    volume = {"name": "v", "projected": {"sources": [{"configMap": {"name": "c"}}] * 60}}
+    large = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**pod["metadata"], "labels": {"app": "web"}},
+            "spec": {**pod["spec"], "containers": [], "volumes": [volume] * 10},
+        }
+        for pod in pods
+    ]
+    change(path, pods=large)
+    tracemalloc.start()
+    try:
+        assert build_from(str(tmp_path)) == expected
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The file as bytes and as text; its objects would be five times as much.
+    assert peak < 3 * path.stat().st_size
 
 
 def test_the_prediction_error_is_that_of_each_type_and_of_the_fleet(tmp_path: Path) -> None:
