@@ -68,30 +68,51 @@ def run(store: StoredObjects, gate: str) -> Json:
         return reconciliation.reconcile({"strategy": "first_fit", "gate": gate})
 
 
+def of_kind(store: StoredObjects, kind: str) -> list[Json]:
+    """Objects as they are now; unlike a request, looking lets nothing happen."""
+    return [obj for obj in store.objects.values() if obj["kind"] == kind]
+
+
 def given_twice(store: StoredObjects) -> Iterator[str]:
     """Devices that more claims have than there are."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    for claim in store.list("/apis/devmgmtproto.k8s.io/v1alpha1/deviceclaims"):
+    for claim in of_kind(store, "DeviceClaim"):
         for item in claim.get("status", {}).get("allocations", ()):
             device = item["devicePoolName"], item.get("deviceName", "")
             counts[device] += item.get("deviceCount", 1)
     yield from (f"{device} {count} times" for device, count in counts.items() if count > 1)
 
 
+def not_in_the_ledger(store: StoredObjects) -> Iterator[str]:
+    """Claims with devices of a pool that has no reservation with all that they have."""
+    reserved = {
+        (pool["metadata"]["name"], entry["claimUID"]): entry["allocations"]
+        for pool in of_kind(store, "DevicePool")
+        for entry in pool.get("status", {}).get("reservations", ())
+    }
+    for claim in of_kind(store, "DeviceClaim"):
+        given = claim.get("status", {}).get("allocations", [])
+        for pool in {item["devicePoolName"] for item in given}:
+            if reserved.get((pool, claim["metadata"]["uid"])) != given:
+                yield f"{pool} does not show what {claim['metadata']['name']} has"
+
+
 def free(store: StoredObjects) -> int:
-    pools = store.list("/apis/devmgmtproto.k8s.io/v1alpha1/devicepools")
-    return sum(pool["status"]["availableDevices"] for pool in pools)
+    return sum(pool["status"]["availableDevices"] for pool in of_kind(store, "DevicePool"))
 
 
-# What happens before the next request: nothing, the run is killed, a run for the same pods or for
-# the others comes between, or a pod ends.
-EVENTS = st.lists(st.sampled_from(["go", "go", "go", "kill", "same", "other", "end"]), max_size=20)
+# After so many requests the run is killed, a run for the same pods or for the others comes between,
+# or a pod ends.
+Event = tuple[int, str]
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 16), st.sampled_from(["kill", "same", "other", "end"])), max_size=4
+)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.integers(1, 8), st.integers(1, 3))
 def test_nothing_between_two_requests_gives_a_device_twice(
-    runs: list[list[str]], pods: int, count: int
+    runs: list[list[Event]], pods: int, count: int
 ) -> None:
     store = contested(pods, count)
     events: list[str] = []
@@ -105,7 +126,7 @@ def test_nothing_between_two_requests_gives_a_device_twice(
             gates.pop()
 
     def happen() -> None:
-        event = events.pop(0) if events else "go"
+        event = events.pop(0) if events else ""
         if event == "kill":
             raise Killed
         if event in ("same", "other"):
@@ -118,10 +139,11 @@ def test_nothing_between_two_requests_gives_a_device_twice(
 
     def check() -> None:
         assert list(given_twice(store)) == []
+        assert list(not_in_the_ledger(store)) == []
 
     store.before_request, store.after_write = happen, check
     for number, planned in enumerate(runs):
-        events[:] = planned
+        events[:] = [one for wait, event in planned for one in (*[""] * wait, event)]
         with contextlib.suppress(Killed):
             run_of(GATES[number % 2])
     events.clear()
