@@ -131,9 +131,16 @@ def _usable(
 
 
 def _overdraws(instance: Instance, usage: Usage, wanted: t.Mapping[frozenset[int], int]) -> bool:
-    """Whether even the most modest devices need more of a counter than all pools have."""
+    """Whether even the most modest devices need more of a counter than their pools have."""
+    drawn_from = {
+        position
+        for devices in wanted
+        for device in devices
+        for position, _amount in instance.devices[device].consumes
+    }
     there: dict[tuple[str, str], int] = {}
-    for position, counter in enumerate(instance.counters):
+    for position in drawn_from:
+        counter = instance.counters[position]
         name = counter.counter_set, counter.name
         there[name] = there.get(name, 0) + max(0, usage.counters[position])
     needed: dict[tuple[str, str], int] = {}

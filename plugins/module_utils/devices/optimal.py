@@ -37,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver 
     solve_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.packing import Packed, pack
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.plain_fleet import (
     solve_plain,
 )
@@ -87,15 +88,29 @@ class _Optimal:
         if plain is not None:
             self.work.enough = plain.complete
             return self._answer(plain.claims, plain.bounds)
+        if not self._is_moderate(options):
+            return self._by_cells(options)
         claims = self._best_start(options)
         floors = self._floors(options, claims)
-        if self._is_moderate(options):
-            claims, bounds = self._solve(options, claims, floors)
-        else:
-            # Too large for one model: the quick answer stands, beside what counting proves.
-            self.work.enough = False
-            bounds = floors
+        claims, bounds = self._solve(options, claims, floors)
         return self._answer(self._in_order(claims), bounds)
+
+    def _by_cells(self, options: Options) -> Allocation:
+        """The answer for what is too large for one model."""
+        packed = pack(
+            self.instance,
+            self.objective,
+            lambda claims: self._start(options, claims),
+            lambda claims: self._floors(options, claims),
+            self.work,
+        )
+        if packed is None:
+            # The quick answer stands, beside what counting proves.
+            claims = self._best_start(options)
+            packed = Packed(claims, self._floors(options, claims))
+        values = self.objective.values(packed.claims)
+        self.work.enough = all(map(int.__eq__, packed.bounds, values[:-1]))
+        return self._answer(self._in_order(packed.claims), [*packed.bounds, 0])
 
     def _options(self) -> Options:
         """The nodes on which each unit could be if it were alone."""
@@ -122,30 +137,37 @@ class _Optimal:
 
     def _best_start(self, options: Options) -> Claims:
         """The best of some quick answers: in order, or else large units first or small ones."""
-        found = self._start(options)
+        nothing: Claims = [None] * len(self.instance.claims)
+        found = self._start(options, nothing)
         if all(found[claim] is not None for unit, _nodes in options for claim in unit.claims):
             return found
         small_first = sorted(options, key=lambda option: self._share(option[0]))
-        others = [self._start(small_first), self._start(small_first[::-1])]
+        others = [self._start(order, nothing) for order in (small_first, small_first[::-1])]
         return min([found, *others], key=self.objective.values)
 
     def _share(self, unit: Unit) -> int:
         return sum(self.needs.share([claim], 1) for claim in unit.claims)
 
-    def _start(self, options: Options) -> Claims:
-        """Unit by unit, the most important first, on the first node that can have it."""
-        claims: Claims = [None] * len(self.instance.claims)
+    def _start(self, options: Options, given: Claims) -> Claims:
+        """Unit by unit, the most important first, on the first node that can have it.
+
+        What is given already stays.
+        """
+        claims = list(given)
         usage = Usage(self.instance)
-        failed: set[tuple[t.Hashable, str]] = set()
+        for claim, allocation in enumerate(given):
+            if allocation is not None:
+                self._take(usage, claim, allocation)
+        # What is given is not given back, so where a unit failed an equal one need not try.
+        passed: dict[t.Hashable, int] = {}
         for unit, nodes in sorted(options, key=lambda option: -option[0].priority):
+            if claims[unit.claims[0]] is not None:
+                continue
             shape = shape_of(self.instance, unit)
-            for node in nodes:
-                if (shape, node) in failed:
-                    continue
-                found = self._solve_alone(usage, unit, node)
+            while (position := passed.setdefault(shape, 0)) < len(nodes):
+                found = self._solve_alone(usage, unit, nodes[position])
                 if isinstance(found, str):
-                    # What is given is not given back, so an equal unit need not try.
-                    failed.add((shape, node))
+                    passed[shape] += 1
                     continue
                 for claim, allocation in zip(unit.claims, found):
                     claims[claim] = allocation

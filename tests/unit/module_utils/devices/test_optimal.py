@@ -26,6 +26,7 @@ from support.device_objects import (
 )
 from support.device_optimum import answer_of, answers, instances, levels, plain_instances
 from support.device_rules import problems
+from support.partitioned_gpus import a100, asks
 from support.random_devices import tasks
 
 Json = dict[str, t.Any]
@@ -95,40 +96,6 @@ def pod_of(claims: list[Json]) -> Json:
     return manifest("v1", "Pod", "pod", {"resourceClaims": named}, namespace="default")
 
 
-# NVIDIA's placements of an A100 with 40 GB: profile, slices of compute, of memory, and its starts.
-PLACEMENTS = {
-    "1g": (1, 1, range(7)),
-    "2g": (2, 2, (0, 2, 4)),
-    "3g": (3, 4, (0, 4)),
-    "4g": (4, 4, (0,)),
-    "7g": (7, 8, (0,)),
-}
-
-
-def a100(gpu: str, node: str) -> Json:
-    """A GPU whose slices of memory are counters, so that partitions lie side by side."""
-    devices = []
-    for profile, (compute, memory, starts) in PLACEMENTS.items():
-        for start in starts:
-            slices = {f"slice-{n}": {"value": "1"} for n in range(start, start + memory)}
-            counters = {"compute": {"value": str(compute)}, **slices}
-            devices.append(
-                dra_device(
-                    f"{profile}-{start}",
-                    attributes={"profile": profile},
-                    consumesCounters=[{"counterSet": "gpu", "counters": counters}],
-                )
-            )
-    slices = {f"slice-{number}": {"value": "1"} for number in range(8)}
-    shared = [{"name": "gpu", "counters": {"compute": {"value": "7"}, **slices}}]
-    return resource_slice(gpu, devices, sharedCounters=shared, nodeName=node)
-
-
-def asks(name: str, profile: str) -> Json:
-    selector = f"device.attributes['{DRIVER}'].profile == '{profile}'"
-    return resource_claim(name, exactly("r", "gpu", selector))
-
-
 def run(*objects: Json, **options: t.Any) -> Json:
     return allocate({"objects": [GPU, *objects], "strategy": "optimal", **options})
 
@@ -161,24 +128,22 @@ def test_partitions_fill_gpus_to_the_last_slice() -> None:
     assert value_of(more, "satisfied") == (16, 16)
 
 
-def test_more_than_a_model_can_hold_is_counted() -> None:
-    """400 halves of a GPU are more than 150 GPUs have; counted, a half is a little less."""
+def test_more_than_a_model_can_hold_is_packed() -> None:
+    """400 halves of a GPU are more than 150 GPUs have; each GPU is a cell with two of them."""
     slices = [a100(f"gpu-{number}", f"n{number // 2:02}") for number in range(150)]
     claims = [asks(f"c{number}", "3g") for number in range(400)]
     result = run(*slices, *claims)
-    assert (result["outcome"], result["stopped_by"]) == ("infeasible", "work_limit")
-    satisfied, most = value_of(result, "satisfied")
-    half = (3000 // 7 + 4 * 1000) // 9
-    assert (satisfied, most) == (300, 150 * 1000 // half)
+    assert (result["outcome"], result["stopped_by"]) == ("infeasible", "completed")
+    assert value_of(result, "satisfied") == (300, 300)
 
 
-def test_small_claims_come_first_where_more_of_them_fit() -> None:
+def test_halves_do_not_keep_more_slices_out() -> None:
     """In order, 60 halves would leave 30 of 60 GPUs to 210 of 400 claims for one slice."""
     slices = [a100(f"gpu-{number}", f"n{number:02}") for number in range(60)]
     claims = [asks(f"c{number}", "3g" if number < 60 else "1g") for number in range(460)]
     result = run(*slices, *claims)
-    # 57 GPUs take seven each, the next one the last with one half, two are left with both halves.
-    assert value_of(result, "satisfied")[0] == 400 + 1 + 2 * 2
+    # 56 GPUs take seven slices each, two a half and four slices, and two both halves.
+    assert value_of(result, "satisfied") == (56 * 7 + 2 * 5 + 2 * 2, 406)
 
 
 def test_a_whole_device_is_left_for_the_pod_that_needs_it() -> None:
