@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import random
+import typing as t
 
+from bench.device_fleets import cut_gpus, shared_gpus
 from bench.kit.rows import Bench, Json, Row, at_least, at_most, exactly, metric
 from bench.kit.stage import MIB, Call, Stage
-from support.device_objects import dra_class, dra_device, manifest, resource_claim, resource_slice
+from support.device_objects import dra_class, dra_device, resource_claim, resource_slice
 from support.device_objects import exactly as exactly_one
+from support.hard_devices import impossible, pathologies, pod_with
 
 ALLOCATE = "devices.allocation:allocate"
 LIBRARIES = (
@@ -68,14 +71,80 @@ def _many_claims(stage: Stage, shapes: int, least: float) -> Row:
     )
 
 
+def claims_for_parts_of_gpus(stage: Stage) -> Row:
+    return _mixed_claims(
+        stage,
+        cut_gpus,
+        gpus="GPUs cut as MIG does",
+        claims="for partitions of four sizes, two whole GPUs of one NUMA node, and the first of "
+        "three sizes that is there",
+    )
+
+
+def claims_for_shares_of_gpus(stage: Stage) -> Row:
+    return _mixed_claims(
+        stage,
+        shared_gpus,
+        gpus="GPUs with shared memory",
+        claims="for four portions of memory, a portion with a network card of its PCIe root, and "
+        "more of a large GPU or less of a small one",
+    )
+
+
+def _mixed_claims(
+    stage: Stage, fleet_of: t.Callable[[int, int, int], list[Json]], gpus: str, claims: str
+) -> Row:
+    nodes = stage.size(200, 4)
+    calls = {
+        kind: [
+            stage.call(
+                ALLOCATE,
+                {"objects": fleet_of(nodes, nodes * of_a_node, seed), "strategy": "optimal"},
+                LIBRARIES,
+            )
+            for seed in stage.runs(3)
+        ]
+        for kind, of_a_node in {"few": 10, "many": 25}.items()
+    }
+    rows = []
+    for kind, of_kind in calls.items():
+        count = len(of_kind[0].result["claims"])
+        rows += [
+            metric(
+                "claims in a second of processor time",
+                f"/s, {kind} claims",
+                [count / call.cpu_seconds for call in of_kind],
+            ),
+            metric(f"claims left of {count:,}", "", [_left(call) for call in of_kind]),
+            *(
+                metric(
+                    f"gap in {level}, {kind} claims", "%", [_gap(call, level) for call in of_kind]
+                )
+                for level in ("satisfied", "rank", "fragmentation", "closeness")
+            ),
+        ]
+    every = [call for of_kind in calls.values() for call in of_kind]
+    rows.append(metric("memory, highest", "MiB", [call.peak_bytes / MIB for call in every]))
+    return Row(
+        title=f"Mixed claims on {nodes:,} nodes with {gpus}",
+        work=f"`devices.allocate()` with its imports done, for claims {claims}; few claims leave "
+        "devices over, many are more than there is.",
+        command="devices.allocate(objects, strategy='optimal')",
+        metrics=rows,
+        equal="each level is against its proven bound; the level of names has none.",
+    )
+
+
 def _left(call: Call) -> int:
     return sum(found is None for found in call.result["allocations"])
 
 
-def _gap(call: Call) -> float:
+def _gap(call: Call, *levels: str) -> float:
+    """The largest gap of these levels, or of all."""
     gaps: list[float] = [
         100 * abs(level["value"] - level["bound"]) / max(1.0, abs(level["bound"]))
         for level in call.result["objective"]
+        if not levels or level["level"] in levels
     ]
     return max(gaps)
 
@@ -124,9 +193,6 @@ def _request(chance: random.Random, values: Json, wishes: list[tuple[str, int]])
 def one_device_too_few(stage: Stage) -> Row:
     size = stage.size(32, 4)
     claims = [resource_claim(f"claim-{n}", exactly_one("gpu", "gpu")) for n in range(size + 1)]
-    names = [claim["metadata"]["name"] for claim in claims]
-    named = {"resourceClaims": [{"name": name, "resourceClaimName": name} for name in names]}
-    pod = manifest("v1", "Pod", "pod", named, namespace="default")
     plain = resource_slice("node", [dra_device(f"gpu-{n}") for n in range(size)])
     calls = {
         kind: [
@@ -134,7 +200,7 @@ def one_device_too_few(stage: Stage) -> Row:
             for _run in stage.runs(3)
         ]
         for kind, objects in {
-            "of one pod": [GPU, plain, pod, *claims],
+            "of one pod": [GPU, plain, pod_with(claims), *claims],
             "each alone": [GPU, plain, *claims],
         }.items()
     }
@@ -163,8 +229,60 @@ def one_device_too_few(stage: Stage) -> Row:
     )
 
 
+def _no_with_a_conflict(objects: list[Json]) -> Json:
+    return {"objects": [GPU, *objects], "strategy": "optimal"}
+
+
+def more_than_there_is(stage: Stage) -> Row:
+    """One row for what is asked of a search in vain, in five kinds, as a pod and as claims."""
+    kinds = impossible(stage.size(32, 8))
+    metrics = []
+    for name, (slices, claims) in kinds.items():
+        for how, pods in (("of one pod", [pod_with(claims)]), ("each alone", [])):
+            calls = [
+                stage.call(ALLOCATE, _no_with_a_conflict([*slices, *pods, *claims]), LIBRARIES)
+                for _run in stage.runs(3)
+            ]
+            conflicts = [bool(call.result["conflict"]) for call in calls]
+            metrics += [
+                metric(f"{name}, {how}", "s", [call.cpu_seconds for call in calls], at_most(0.5)),
+                metric(f"{name}, {how}: with a conflict", "", conflicts, exactly(1)),
+            ]
+    return Row(
+        title="More asked than there is, of five kinds",
+        work="`devices.allocate()` with its imports done, up to a minimal conflict: 32 devices or "
+        "partitions that claims could have, and one claim more.",
+        command="devices.allocate(objects, strategy='optimal')",
+        metrics=metrics,
+    )
+
+
+def known_pathologies(stage: Stage) -> Row:
+    metrics = []
+    for name, (objects, satisfied) in pathologies().items():
+        calls = [
+            stage.call(ALLOCATE, _no_with_a_conflict(objects), LIBRARIES) for _run in stage.runs(3)
+        ]
+        given = [sum(one is not None for one in call.result["allocations"]) for call in calls]
+        metrics += [
+            metric(name, "s", [call.cpu_seconds for call in calls]),
+            metric(f"{name}: claims with devices", "", given, exactly(satisfied)),
+        ]
+    return Row(
+        title="Tasks on which Kubernetes' search has gone wrong",
+        work="`devices.allocate()` with its imports done, for the devices and claims of its issues "
+        "and of its benchmark for backtracking.",
+        command="devices.allocate(objects, strategy='optimal')",
+        metrics=metrics,
+    )
+
+
 BENCHES = [
     Bench("devices-one-shape", claims_of_one_shape),
     Bench("devices-many-shapes", claims_of_many_shapes),
     Bench("devices-too-few", one_device_too_few),
+    Bench("devices-impossible", more_than_there_is),
+    Bench("devices-pathologies", known_pathologies),
+    Bench("devices-cut-gpus", claims_for_parts_of_gpus),
+    Bench("devices-shared-gpus", claims_for_shares_of_gpus),
 ]

@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict import (
+    conflict_between_units,
     minimal_conflict,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.explain import Explainer
@@ -232,7 +233,9 @@ def _explain(
 def _conflict(
     instance: Instance, allocation: Allocation, limits: Limits
 ) -> tuple[Conflicting, ...]:
-    """The conflict between plain claims, or within a unit that cannot be satisfied even alone."""
+    """The conflict between plain claims, within a unit that cannot be satisfied even alone, or
+    between units.
+    """
     if allocation.outcome != "infeasible":
         return ()
     conflict = conflict_of_plain_claims(instance)
@@ -245,6 +248,8 @@ def _conflict(
         if conflict or limits.expired():
             break
         conflict = minimal_conflict(instance, unit, limits)
+    if not conflict and not limits.expired():
+        conflict = conflict_between_units(instance, limits)
     return conflict
 
 

@@ -14,6 +14,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.capacity import Capacity
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Claim,
     Conflicting,
@@ -23,7 +24,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Unit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import solve_node
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import Candidates
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
+    Candidates,
+    shape_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
 
@@ -40,6 +44,15 @@ def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Co
     return _Filter(instance, unit, limits).run()
 
 
+def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflicting, ...]:
+    """Requests of several units that all nodes cannot satisfy together, and not one too many.
+
+    Empty also where counting what cells can hold does not prove it.
+    """
+    claims = tuple(claim for unit in instance.units for claim in unit.claims)
+    return _FilterBetween(instance, Unit("", claims), limits).run()
+
+
 @dataclass
 class _Filter:
     instance: Instance
@@ -48,6 +61,8 @@ class _Filter:
     candidates: Candidates = field(init=False)
     usage: Usage = field(init=False)
     nodes: list[str] = field(init=False)
+    # What is known of each node.
+    capacities: dict[str, list[Capacity]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.candidates = Candidates(self.instance)
@@ -133,13 +148,35 @@ class _Filter:
             return False
         instance, unit = self._reduced(kept)
         for node in list(self.nodes):
-            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
-            if answer != "infeasible":
+            if not self._has_no_room(instance, unit, node):
                 # The next question is probably answered by the same node.
                 self.nodes.remove(node)
                 self.nodes.insert(0, node)
                 return False
         return True
+
+    def _has_no_room(self, instance: Instance, unit: Unit, node: str) -> bool:
+        """Whether it is proven that a node does not satisfy a unit."""
+        apart = [Unit("", (claim,)) for claim in unit.claims]
+        if len(apart) < 2 or unit.common:
+            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
+            return answer == "infeasible"
+        room = self._room(node, instance, apart)
+        if room is None:
+            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
+            return answer == "infeasible"
+        return not room
+
+    def _room(self, key: str, instance: Instance, units: t.Sequence[Unit]) -> bool | None:
+        """Whether units have room apart, by what is known or can be counted of some nodes."""
+        for known in self.capacities.get(key, ()):
+            holds = known.holds(instance, units)
+            if holds is not None:
+                return holds
+        here = tuple(node for node in instance.nodes if key in ("", node.name))
+        task = dataclasses.replace(instance, nodes=here, units=tuple(units))
+        self.capacities.setdefault(key, []).append(Capacity(task, self.limits))
+        return self.capacities[key][-1].holds(instance, units)
 
     def _reduced(self, kept: Kept) -> tuple[Instance, Unit]:
         """The instance with only what is kept of the unit's claims."""
@@ -182,6 +219,41 @@ class _Filter:
             Conflicting(tuple(claims), number, count)
             for (_shape, number, count), claims in groups.items()
         )
+
+
+class _Unproven(Exception):
+    """What is missing for a conflict cannot be counted."""
+
+
+class _FilterBetween(_Filter):
+    """Where the claims of each unit are apart from those of the others."""
+
+    def run(self) -> tuple[Conflicting, ...]:
+        self._unit_of = {claim: unit for unit in self.instance.units for claim in unit.claims}
+        if any(unit.common for unit in self.instance.units):
+            return ()
+        self.nodes = [""]
+        try:
+            return super().run()
+        except _Unproven:
+            return ()
+
+    def _shape(self, position: int) -> t.Hashable:
+        claim = self.unit.claims[position]
+        unit = self._unit_of[claim]
+        return shape_of(self.instance, unit), unit.claims.index(claim)
+
+    def _has_no_room(self, instance: Instance, unit: Unit, node: str) -> bool:
+        kept = set(unit.claims)
+        units = []
+        for one in self.instance.units:
+            claims = tuple(claim for claim in one.claims if claim in kept)
+            if claims:
+                units.append(Unit("", claims, one.nodes))
+        room = self._room(node, instance, units)
+        if room is None:
+            raise _Unproven
+        return not room
 
 
 def _rank(kept: Kept, position: int, request: int) -> int:

@@ -6,20 +6,27 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict import (
+    conflict_between_units,
     minimal_conflict,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
     conflict_of_plain_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    Claim,
+    Instance,
+    Unit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import (
     counted_out,
@@ -32,26 +39,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import 
 from support.device_objects import (
     dra_class,
     dra_device,
-    exactly,
-    manifest,
-    resource_claim,
     resource_slice,
 )
+from support.device_optimum import answers, instances
 from support.device_rules import World, alternatives, search
+from support.hard_devices import impossible, model, one, pod_with
 from support.random_devices import tasks
 
 Json = dict[str, t.Any]
 DRIVER = "gpu.example.com"
 GPU = dra_class("gpu", f"device.driver == '{DRIVER}'")
 Parts = dict[tuple[str, str], int]
-
-
-def pod_of(claims: list[Json]) -> Json:
-    named = [
-        {"name": claim["metadata"]["name"], "resourceClaimName": claim["metadata"]["name"]}
-        for claim in claims
-    ]
-    return manifest("v1", "Pod", "pod", {"resourceClaims": named}, namespace="default")
 
 
 def reduced(objects: list[Json], parts: Parts) -> list[Json]:
@@ -92,7 +90,7 @@ def possible(objects: list[Json], parts: Parts) -> bool:
 @given(tasks())
 def test_a_conflict_is_impossible_and_minimal(objects: list[Json]) -> None:
     claims = [item for item in objects if item["kind"] == "ResourceClaim"]
-    objects = [item for item in objects if item["kind"] != "Pod"] + [pod_of(claims)]
+    objects = [item for item in objects if item["kind"] != "Pod"] + [pod_with(claims)]
     result = allocate({"objects": objects, "strategy": "first_fit"})
     assume(result["outcome"] == "infeasible")
     parts = {
@@ -107,97 +105,24 @@ def test_a_conflict_is_impossible_and_minimal(objects: list[Json]) -> None:
         assert not fewer or possible(objects, fewer)
 
 
-def partitions(gpu: str) -> Json:
-    """A GPU of eight slices that can be cut in four sizes."""
-    placements = {"1g": (1, range(7)), "2g": (2, (0, 2, 4)), "3g": (4, (0, 4)), "4g": (4, (0,))}
-    compute = {"1g": 14, "2g": 28, "3g": 42, "4g": 56}
-    devices = []
-    for size_name, (size, starts) in placements.items():
-        for start in starts:
-            slices = {f"slice-{number}": {"value": "1"} for number in range(start, start + size)}
-            counters = {"compute": {"value": str(compute[size_name])}, **slices}
-            devices.append(
-                dra_device(
-                    f"{gpu}-{size_name}-{start}",
-                    attributes={"profile": size_name},
-                    consumesCounters=[{"counterSet": "gpu", "counters": counters}],
-                )
-            )
-    slices = {f"slice-{number}": {"value": "1"} for number in range(8)}
-    shared = [{"name": "gpu", "counters": {"compute": {"value": "98"}, **slices}}]
-    return resource_slice(gpu, devices, sharedCounters=shared, nodeName="n1")
-
-
-def one(name: str, *selectors: str, **more: t.Any) -> Json:
-    constraints = more.pop("constraints", [])
-    return resource_claim(name, exactly("r", "gpu", *selectors, **more), constraints=constraints)
-
-
-def profile(name: str) -> str:
-    return f"device.attributes['{DRIVER}'].profile == '{name}'"
-
-
-def model(letters: str) -> str:
-    return f"'{letters}'.contains(device.attributes['{DRIVER}'].model)"
-
-
-def halves(pool: int) -> Json:
-    """Eight devices of which the counter, 90 for 20 each, is for four."""
-    consumed = [{"counterSet": "s", "counters": {"memory": {"value": "20"}}}]
-    devices = [dra_device(f"d{pool}-{number}", consumesCounters=consumed) for number in range(8)]
-    shared = [{"name": "s", "counters": {"memory": {"value": "90"}}}]
-    return resource_slice(f"p{pool}", devices, sharedCounters=shared, nodeName="n1")
-
-
-SAME_NUMA = [{"matchAttribute": f"{DRIVER}/numa"}]
-# Slices, claims, how many of them the minimal conflict has, and claims that can be satisfied.
+# Slices, claims, how many of them the minimal conflict has, and claims that can be satisfied: of 33
+# claims of mixed shapes 26 want models a or b, of which there are 22.
 MORE_THAN_THERE_IS: dict[str, tuple[list[Json], list[Json], int, int]] = {
-    "plain": (
-        [resource_slice("n1", [dra_device(f"d{n}") for n in range(32)])],
-        [one(f"c{n}") for n in range(33)],
-        33,
-        32,
-    ),
-    "counters that do not divide": (
-        [halves(pool) for pool in range(8)],
-        [one(f"c{n}") for n in range(40)],
-        33,
-        32,
-    ),
-    "one value in common": (
-        [
-            resource_slice(
-                "n1", [dra_device(f"d{n}", attributes={"numa": n % 11}) for n in range(33)]
-            )
-        ],
-        [one(f"c{n}", count=2, constraints=SAME_NUMA) for n in range(14)],
-        12,
-        11,
-    ),
-    # Of the models a, b and c there are 11, 11 and 10; 26 of 33 claims want a or b.
-    "mixed shapes": (
-        [
-            resource_slice(
-                "n1", [dra_device(f"d{n}", attributes={"model": "abc"[n % 3]}) for n in range(32)]
-            )
-        ],
-        [one(f"c{n}", model(["a", "b", "ab", "c", "ab"][n % 5])) for n in range(33)],
-        23,
-        26,
-    ),
-    "partitions of eight GPUs": (
-        [partitions(f"gpu-{number}") for number in range(8)],
-        [one(f"c{n}", profile("3g" if n < 8 else "2g" if n < 16 else "1g")) for n in range(33)],
-        33,
-        32,
-    ),
+    name: (*impossible(32)[name], size, most)
+    for name, size, most in (
+        ("plain", 33, 32),
+        ("counters that do not divide", 33, 32),
+        ("one value in common", 12, 11),
+        ("mixed shapes", 23, 26),
+        ("partitions", 33, 32),
+    )
 }
 
 
 @pytest.mark.parametrize("name", MORE_THAN_THERE_IS)
 def test_no_is_said_with_a_minimal_conflict(name: str) -> None:
     slices, claims, size, _possible = MORE_THAN_THERE_IS[name]
-    pod = pod_of(claims)
+    pod = pod_with(claims)
     # The search of first_fit would need years, so the limit ends it; the conflict does not need it.
     task = read_task([Given(item) for item in [*slices, GPU, pod, *claims]], Options())
     conflict = minimal_conflict(task.instance, task.instance.units[0], Limits(60))
@@ -209,13 +134,85 @@ def test_no_is_said_with_a_minimal_conflict(name: str) -> None:
 def test_what_is_just_possible_is_found(name: str) -> None:
     slices, claims, _size, most = MORE_THAN_THERE_IS[name]
     kept = claims[:most]
-    task = read_task([Given(item) for item in [*slices, GPU, pod_of(kept), *kept]], Options())
+    task = read_task([Given(item) for item in [*slices, GPU, pod_with(kept), *kept]], Options())
     usage, candidates = Usage(task.instance), Candidates(task.instance)
     [unit] = task.instance.units
     assert not counted_out(task.instance, usage, candidates, unit, "n1")
     found = solve_node(task.instance, usage, candidates, unit, "n1", Limits(60))
     assert isinstance(found, tuple)
     assert len(found) == most
+
+
+@pytest.mark.parametrize("name", MORE_THAN_THERE_IS)
+def test_claims_without_a_pod_have_a_minimal_conflict_too(name: str) -> None:
+    slices, claims, size, _possible = MORE_THAN_THERE_IS[name]
+    task = read_task([Given(item) for item in [*slices, GPU, *claims]], Options())
+    conflict = conflict_between_units(task.instance, Limits(60))
+    assert sum(len(part.claims) for part in conflict) == size
+
+
+Needed = dict[tuple[int, int], int]
+
+
+def only(instance: Instance, needed: Needed) -> Instance:
+    """The instance with only so many devices for these requests, by claim and request."""
+    claims: list[Claim] = []
+    units: list[Unit] = []
+    for unit in instance.units:
+        first = len(claims)
+        for claim in unit.claims:
+            numbers = [number for one, number in needed if one == claim]
+            if numbers:
+                claims.append(only_requests(instance.claims[claim], claim, sorted(numbers), needed))
+        if len(claims) > first:
+            positions = tuple(range(first, len(claims)))
+            units.append(dataclasses.replace(unit, claims=positions))
+    return dataclasses.replace(instance, claims=tuple(claims), units=tuple(units))
+
+
+def only_requests(claim: Claim, position: int, numbers: list[int], needed: Needed) -> Claim:
+    requests = tuple(
+        dataclasses.replace(
+            claim.requests[number],
+            alternatives=tuple(
+                dataclasses.replace(way, count=least, maximum=least)
+                for way in claim.requests[number].alternatives
+                for least in [min(way.count, needed[position, number])]
+            ),
+        )
+        for number in numbers
+    )
+    constraints = tuple(
+        dataclasses.replace(
+            one,
+            members=frozenset(
+                (numbers.index(number), way) for number, way in one.members if number in numbers
+            ),
+        )
+        for one in claim.constraints
+    )
+    return dataclasses.replace(claim, requests=requests, constraints=constraints)
+
+
+def is_possible(instance: Instance) -> bool:
+    everything = answers(instance, 20_000)
+    assume(len(everything) <= 20_000)
+    return any(len(answer) == len(instance.claims) for answer in everything)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(instances())
+def test_a_conflict_between_units_is_impossible_and_minimal(instance: Instance) -> None:
+    conflict = conflict_between_units(instance, Limits(60))
+    needed = {(claim, part.request): part.count for part in conflict for claim in part.claims}
+    event("a conflict" if conflict else "none")
+    assert bool(conflict) is not is_possible(instance)
+    assert not conflict or not is_possible(only(instance, needed))
+    for key, count in needed.items():
+        fewer = {other: least for other, least in needed.items() if other != key}
+        if count > 1:
+            fewer[key] = count - 1
+        assert is_possible(only(instance, fewer))
 
 
 def fleet(models: list[str]) -> list[Json]:
