@@ -147,3 +147,32 @@ def test_deviation_b14_an_area_of_control_planes_alone_blocks_nobody() -> None:
         node(f"n{index}", {ZONE: zone}, False) for index, zone in ((1, "b"), (2, "c"))
     ]
     assert spread_of(parameters(nodes, [], 10)) == [3, 7]
+
+
+def test_an_area_that_running_pods_keep_closed_blocks_nobody() -> None:
+    nodes = [
+        node(f"n{index}", {ZONE: zone}, False) for index, zone in ((1, "b"), (2, "c"), (3, "d"))
+    ]
+    noisy = {"name": "noisy", "labels": {"app": "noisy"}, "node_name": "n2"}
+    term = {"labelSelector": {"matchLabels": noisy["labels"]}, "topologyKey": ZONE}
+    away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    given = parameters(nodes, [noisy], pods=[pods("web", 10, affinity=away)])
+    assert spread_of(given) == [3, 7]
+
+
+def test_pods_that_have_ended_or_leave_are_no_replicas() -> None:
+    nodes, _running = areas("", [0, 0, 0])
+    facts = {"ownerReferences": [OWNER]}
+    over = [
+        {
+            "metadata": {"name": "ended", **facts},
+            "spec": {"nodeName": "n01"},
+            "status": {"phase": "Failed"},
+        },
+        {
+            "metadata": {"name": "leaving", "deletionTimestamp": "2026-01-01T00:00:00Z", **facts},
+            "spec": {"nodeName": "elsewhere"},
+        },
+    ]
+    annotated = [pods("web", 3, annotations={RATE: "0.5"})]
+    assert spread_of({"nodes": nodes, "pods": annotated, "running": over}) == [3]

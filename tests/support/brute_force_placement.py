@@ -47,7 +47,7 @@ class _Search:
         self._free = {id(node): dict(node.free) for node in fleet.nodes}
         self._collisions = any(pod.ports or pod.away_from for pod in pods)
         self._demanding = any(
-            pod.near or pod.spreads or pod.gang or pod.claims_devices for pod in pods
+            fleet.has_order(pod) or pod.gang or pod.claims_devices for pod in pods
         )
         self._placed: list[Placed] = []
         self._chosen: list[int] = []

@@ -5,9 +5,9 @@
 
 A second, simple reading of the rules, sharing no code with the solver. A placement is feasible
 where each placed pod, taken away, would be let back onto its node by kube-scheduler, required
-affinity aside; where there is an order of binding in which that is met by what was bound before
-(the first of a set may find nobody, and may stay alone); and where of a gang all pods are placed or
-none.
+affinity aside; where there is an order of binding in which each is let onto its node beside what
+was bound before (the first of a set that wants company may find nobody, and may stay alone); and
+where of a gang all pods are placed or none.
 """
 
 from __future__ import annotations
@@ -32,13 +32,17 @@ from support.placement_rules import (
     fits,
     get,
     is_even,
+    is_wanted,
     meets,
     number,
     open_to,
     plus,
     read_pods,
+    same_domain,
     tolerated,
 )
+from support.placement_shares import shares
+from support.placement_starts import Starts
 from support.placement_wishes import unmet_weight
 
 TOLERANCE_WATTS = 1e-5
@@ -73,13 +77,15 @@ class Fleet:
         self.devices = Devices(parameters)
         self.by_name = {node.name: node for node in self.nodes}
         self.running: list[Placed] = [(pod, node) for node in self.nodes for pod in node.running]
+        everyone = itertools.chain(self.pods, *on.values())
+        self.starts = Starts(parameters, self.nodes, everyone, self.is_possible)
+        self.shares = list(shares(self.nodes, self.pods, self.running))
         self._watts: dict[tuple[str, int, bool], float] = {}
         self._open: dict[tuple[int, int], bool] = {}
+        self._unmet: dict[tuple[int, int], float] = {}
 
     def _read_node(self, given: Json, on: Mapping[str, Sequence[Pod]]) -> Node:
-        running = [
-            pod for pod in on.get(given["name"], []) if pod.phase not in ("Succeeded", "Failed")
-        ]
+        running = [pod for pod in on.get(given["name"], []) if not pod.is_finished]
         used = amounts(given.get("used"))
         starting = 0
         for pod in running:
@@ -103,14 +109,34 @@ class Fleet:
             running=running,
         )
 
+    def is_fit(self, node: Node, pod: Pod) -> bool:
+        """Whether the pod may run on the node, all other pods and resources aside."""
+        return (
+            (node.curve is not None or self.use_unpriced)
+            and open_to(node, pod)
+            and self.devices.may_be_on(node.name, pod)
+        )
+
+    def is_possible(self, node: Node, pod: Pod) -> bool:
+        """Whether the pod could come to the node if there were room for all pods that wait."""
+        waiting = ((each, node) for each in self.pods)
+        company = [other for other in (*self.running, *waiting) if is_wanted(pod, other[0])]
+        return (
+            self.is_fit(node, pod)
+            and all(get(constraint, "topologyKey") in node.labels for constraint in pod.spreads)
+            and all(
+                any(same_domain(node, where, term.key) for _other, where in company)
+                for term in pod.near
+            )
+            and not any(collide((pod, node), other) for other in self.running)
+        )
+
     def is_open(self, node: Node, pod: Pod) -> bool:
         """Whether the pod may run on the node if no other pod were waiting."""
         key = (id(node), id(pod))
         if key not in self._open:
             self._open[key] = (
-                (node.curve is not None or self.use_unpriced)
-                and open_to(node, pod)
-                and self.devices.may_be_on(node.name, pod)
+                self.is_fit(node, pod)
                 and self.holds(node, [pod])
                 and not any(collide((pod, node), other) for other in self.running)
             )
@@ -142,26 +168,28 @@ class Fleet:
         return self._watts[key]
 
     def unmet(self, node: Node, pod: Pod) -> float:
-        """What the pod's unmet preferences for nodes are worth."""
-        affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
-        weight = sum(
-            wish["weight"]
-            for wish in get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
-            if not meets(node, wish["preference"])
-        )
-        weight += 100 * sum(
-            taint["effect"] == "PreferNoSchedule" and not tolerated(taint, pod)
-            for taint in node.taints
-        )
-        return float(weight) / 100 * self.preference_watts
+        """The weight of the pod's unmet preferences for nodes."""
+        key = (id(node), id(pod))
+        if key not in self._unmet:
+            affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
+            wishes = get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
+            weights = [wish["weight"] for wish in wishes if not meets(node, wish["preference"])]
+            weights += [
+                100
+                for taint in node.taints
+                if taint["effect"] == "PreferNoSchedule" and not tolerated(taint, pod)
+            ]
+            self._unmet[key] = sum(weights)
+        return self._unmet[key]
 
     def all_unmet(self, placed: Sequence[Placed]) -> float:
         """What all unmet preferences are worth."""
         if not self.preference_watts:
             return 0.0
-        between = unmet_weight(placed, self.running, self.namespaces)
-        of_nodes = sum(self.unmet(node, pod) for pod, node in placed)
-        return of_nodes + between / 100 * self.preference_watts
+        weight = sum(self.unmet(node, pod) for pod, node in placed)
+        weight += unmet_weight(placed, self.running, self.namespaces)
+        weight += 100 * sum(share.exceeded(placed) for share in self.shares)
+        return weight / 100 * self.preference_watts
 
     def value(self, placed: Sequence[Placed]) -> Value:
         """How good a placement is: more is better."""
@@ -225,9 +253,25 @@ class Fleet:
             )
         ]
 
+    def may_come(self, pod: Pod, node: Node, before: Sequence[Placed]) -> bool:
+        """Whether the pod is let onto the node once these are bound, as far as their order goes.
+
+        Of what must hold in the end, all else holds with fewer pods too.
+        """
+        others = [*self.running, *before]
+        return (
+            finds_company(pod, node, others)
+            and is_even(pod, node, others, self.nodes)
+            and self.starts.accepts(pod, node, others)
+        )
+
+    def has_order(self, pod: Pod) -> bool:
+        """Whether it matters to the pod what was bound before it."""
+        return bool(pod.near or pod.spreads or self.starts.redundancy(pod))
+
     def can_be_bound(self, placed: Sequence[Placed]) -> bool:
-        """Whether some order of binding meets required affinity at each step; for few pods."""
-        if not any(pod.near for pod, _node in placed):
+        """Whether some order of binding lets each pod onto its node; for few pods."""
+        if not any(self.has_order(pod) for pod, _node in placed):
             return True
         heads = [frozenset[int]()]
         tried = set(heads)
@@ -235,10 +279,10 @@ class Fleet:
             bound = heads.pop()
             if len(bound) == len(placed):
                 return True
-            others = [*self.running, *(placed[index] for index in sorted(bound))]
+            before = [placed[index] for index in sorted(bound)]
             for index in set(range(len(placed))) - bound:
                 more = bound | {index}
-                if more not in tried and finds_company(*placed[index], others):
+                if more not in tried and self.may_come(*placed[index], before):
                     tried.add(more)
                     heads.append(more)
         return False
@@ -294,7 +338,7 @@ def violations(parameters: Json, result: Json, is_complete: bool = True) -> list
             if pod.key in set(unplaced) - refused and not pod.gang
             for node in fleet.nodes
             if fleet.is_open(node, pod)
-            and finds_company(pod, node, [*fleet.running, *placed])
+            and fleet.may_come(pod, node, placed)
             and not fleet.wrong([*placed, (pod, node)])
         ]
     return found + wrong_watts(fleet, placed, result)
@@ -310,11 +354,11 @@ def is_refused(entry: Json) -> bool:
 
 
 def wrong_order(fleet: Fleet, placed: Sequence[Placed]) -> list[str]:
-    """Each pod must find what it has to be near among what was bound before it."""
+    """Each pod must be let onto its node beside what was bound before it."""
     return [
-        f"{pod.name} is bound before the pods that it must be near"
+        f"{pod.name} is bound to {node.name} too early"
         for index, (pod, node) in enumerate(placed)
-        if not finds_company(pod, node, [*fleet.running, *placed[:index]])
+        if not fleet.may_come(pod, node, placed[:index])
     ]
 
 

@@ -25,13 +25,17 @@ Feature = t.Literal[
     "gangs",
     "node rules",
     "peer preferences",
+    "podspread",
     "ports",
     "preferences",
     "running",
     "spread",
+    "wished spread",
 ]
 
-ZONE, DISK = "topology.kubernetes.io/zone", "disk"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+DISK = "disk"
+WISHES: frozenset[Feature] = frozenset({"peer preferences", "preferences", "wished spread"})
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -50,6 +54,8 @@ TOLERATIONS = st.sampled_from(
         {"operator": "Exists"},
         {"key": "dedicated", "value": "batch", "effect": "NoSchedule"},
         {"key": "maintenance", "operator": "Exists"},
+        {"operator": "Exists", "effect": "NoExecute"},
+        {"key": "old", "value": "yes"},
         {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
     ]
 )
@@ -97,8 +103,10 @@ def one_in(draw: Draw, number: int) -> bool:
 @st.composite
 def curves(draw: Draw, cores: int) -> Json:
     """Of any shape: convex, concave, falling here and there; some end before the node does."""
-    points = draw(st.integers(2, 5))
+    points = draw(st.integers(1, 5))
     reach = cores * draw(st.sampled_from([1, 1, 1, 0.6]))
+    if points == 1:
+        return {"cpu": [0, reach], "watts": [200.0, 200.0]}
     steps = [draw(st.sampled_from([0.0, 3.0, 10.0, 35.5, 80.0, -5.0])) for _point in range(points)]
     watts = [200.0]
     for step in steps[1:]:
@@ -123,6 +131,10 @@ def nodes(draw: Draw, index: int, features: frozenset[Feature]) -> Json:
         node["allocatable"]["pods"] = str(draw(st.integers(1, 5)))
     if one_in(draw, 5):
         node["allocatable"]["example.com/gpu"] = str(draw(st.integers(1, 2)))
+    if not one_in(draw, 6):
+        node["allocatable"]["ephemeral-storage"] = f"{draw(st.sampled_from([1, 3, 50]))}Gi"
+    if "podspread" in features and one_in(draw, 2):
+        node["labels"][REGION] = draw(st.sampled_from(["north", "south"]))
     if not one_in(draw, 8):
         node["curve"] = draw(curves(cores))
     if one_in(draw, 3):
@@ -157,6 +169,8 @@ def containers(draw: Draw) -> Json:
         requests["memory"] = f"{draw(st.sampled_from([100, 700, 1500]))}Mi"
     if one_in(draw, 10):
         requests["example.com/gpu"] = 1
+    if one_in(draw, 8):
+        requests["ephemeral-storage"] = f"{draw(st.sampled_from([100, 900]))}Mi"
     kind = "limits" if one_in(draw, 8) else "requests"
     return {"name": "main", "resources": {kind: requests}}
 
@@ -188,21 +202,21 @@ def _wish(draw: Draw) -> Json:
     term = _term(draw)
     if one_in(draw, 4):
         term["labelSelector"] = {"matchLabels": DATABASE}
-    return {"weight": draw(st.integers(1, 100)), "podAffinityTerm": term}
+    return {"weight": draw(st.sampled_from([1, 40, 40, 100])), "podAffinityTerm": term}
 
 
 def _terms(draw: Draw) -> Json:
     return {REQUIRED: [_term(draw) for _index in range(draw(st.sampled_from([1, 1, 1, 2])))]}
 
 
-def _spread(draw: Draw) -> Json:
+def _spread(draw: Draw, *, is_wish: bool = False) -> Json:
     constraint: Json = {
         "maxSkew": draw(st.sampled_from([1, 1, 2])),
         "topologyKey": draw(KEYS),
-        "whenUnsatisfiable": "DoNotSchedule",
+        "whenUnsatisfiable": "ScheduleAnyway" if is_wish else "DoNotSchedule",
         "labelSelector": draw(SELECTORS.filter(lambda selector: selector is not None)),
     }
-    if one_in(draw, 4):
+    if not is_wish and one_in(draw, 4):
         constraint["minDomains"] = draw(st.integers(1, 3))
     if one_in(draw, 3):
         constraint["matchLabelKeys"] = draw(st.sampled_from([["version"], ["version", "absent"]]))
@@ -238,6 +252,8 @@ def _specials(draw: Draw, spec: Json) -> None:
         spec.setdefault("initContainers", []).append(container)
     if one_in(draw, 8):
         spec["overhead"] = {"cpu": "50m", "memory": "64Mi"}
+    if one_in(draw, 10):
+        spec["resources"] = {"requests": {"cpu": draw(st.sampled_from(["250m", "1"]))}}
 
 
 @st.composite
@@ -274,12 +290,19 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
             affinity.setdefault(kind, {})[PREFERRED] = wishes
     if affinity:
         spec["affinity"] = affinity
-    if "spread" in features and one_in(draw, 2):
-        count = draw(st.sampled_from([1, 1, 2]))
-        constraints = [_spread(draw) for _index in range(count)]
-        by_key = {constraint["topologyKey"]: constraint for constraint in constraints}
+    spreads = [_spread(draw) for _index in range(_spreads(draw, "spread" in features))]
+    spreads += [
+        _spread(draw, is_wish=True) for _index in range(_spreads(draw, "wished spread" in features))
+    ]
+    if spreads:
+        # The API server takes each key once for each way.
+        by_key = {(each["topologyKey"], each["whenUnsatisfiable"]): each for each in spreads}
         spec["topologySpreadConstraints"] = list(by_key.values())
     return spec
+
+
+def _spreads(draw: Draw, is_wanted: bool) -> int:
+    return int(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))) if is_wanted else 0
 
 
 def _ask_for_ways(draw: Draw, spec: Json) -> None:
@@ -293,6 +316,8 @@ def containers_with_ways(draw: Draw, name: str) -> Json:
     return {"name": name, "resources": resources}
 
 
+RATES = ("waok8s.github.io/podspread-rate", "wao.bitmedia.co.jp/podspread-rate")
+SHARES = st.sampled_from(["0.5", "0.5", "0.75", "1", "0", "1.5", "a"])
 FREE_WAYS = st.sampled_from(["", "1-5", "1-3,7", "2,4-5,8-10", "1-2,4-5", "3-6"])
 
 
@@ -325,7 +350,30 @@ def _pod(draw: Draw, name: str, spec: Json, features: frozenset[Feature]) -> Jso
         metadata["annotations"] = {"main_cache_min": "1"}
     if "gangs" in features and one_in(draw, 2):
         metadata["labels"][GANG_LABEL] = draw(st.sampled_from(["g", "h"]))
+    if "podspread" in features and not one_in(draw, 4):
+        _start_evenly(draw, metadata)
     return {"metadata": metadata, "spec": spec}
+
+
+def _start_evenly(draw: Draw, metadata: Json) -> None:
+    """A ReplicaSet of its own, and perhaps the annotation."""
+    kind = "StatefulSet" if one_in(draw, 10) else "ReplicaSet"
+    name = f"{kind}-{metadata['name']}"
+    owner = {"kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+    metadata["ownerReferences"] = [owner]
+    if one_in(draw, 3):
+        metadata.setdefault("annotations", {})[draw(st.sampled_from(RATES))] = draw(SHARES)
+
+
+def _replica_set(draw: Draw, metadata: Json) -> Json:
+    """Of the pod with this metadata."""
+    name, uid = (metadata["ownerReferences"][0][key] for key in ("name", "uid"))
+    given: Json = {"metadata": {"name": name, "uid": uid}}
+    if not one_in(draw, 3):
+        given["metadata"]["annotations"] = {draw(st.sampled_from(RATES)): draw(SHARES)}
+    if not one_in(draw, 3):
+        given["spec"] = {"replicas": draw(st.integers(1, 8))}
+    return given
 
 
 @st.composite
@@ -333,6 +381,7 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     """One task of at most four nodes and six pods."""
     names = [f"node-{index}" for index in range(draw(st.integers(1, 4)))]
     waiting: list[Json] = []
+    owned: list[Json] = []
     left = draw(st.integers(1, 6))
     while left:
         count = draw(st.integers(1, left))
@@ -340,6 +389,7 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
         entry = f"pod-{len(waiting)}"
         pod = _pod(draw, entry, draw(pod_specs(names, features)), features)
         waiting += [_renamed(pod, f"{entry}-{index}") for index in range(count)]
+        owned += [pod["metadata"]] if "uid" in _owner(pod["metadata"]) else []
     given: Json = {
         "nodes": [draw(nodes(index, features)) for index in range(len(names))],
         "pods": waiting,
@@ -350,12 +400,15 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     if one_in(draw, 3):
         given["allow_power_off"] = True
         given["standby_watts"] = draw(st.sampled_from([0.0, 7.5, 150.0]))
-    if {"preferences", "peer preferences"} & features:
+    if features & WISHES:
         given["preference_watts"] = draw(st.sampled_from([0.0, 1.0, 20.0]))
     if "running" in features:
         given["running"] = [
-            _running(draw, index, names, features) for index in range(draw(st.integers(0, 3)))
+            _running(draw, index, names, features, owned)
+            for index in range(draw(st.integers(0, 3)))
         ]
+    if "podspread" in features:
+        given["replica_sets"] = [_replica_set(draw, each) for each in owned if not one_in(draw, 5)]
     if "caches" in features:
         given["rmd_node_states"] = [
             _node_state(draw, name) for name in names if not one_in(draw, 6)
@@ -367,11 +420,25 @@ def _renamed(pod: Json, name: str) -> Json:
     return {**pod, "metadata": {**pod["metadata"], "name": name}}
 
 
-def _running(draw: Draw, index: int, names: list[str], features: frozenset[Feature]) -> Json:
+def _owner(metadata: Json) -> Json:
+    owner: Json = metadata.get("ownerReferences", [{}])[0]
+    return owner
+
+
+def _running(
+    draw: Draw, index: int, names: list[str], features: frozenset[Feature], owned: list[Json]
+) -> Json:
     """A pod that has a node; its own rules need not hold."""
     pod = _pod(draw, f"running-{index}", draw(pod_specs(names, features)), frozenset())
     pod["spec"]["nodeName"] = draw(st.sampled_from(names))
+    metadata = pod["metadata"]
     if one_in(draw, 2):
-        pod["metadata"]["labels"].update(DATABASE)
+        metadata["labels"].update(DATABASE)
+    if one_in(draw, 8):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if owned and not one_in(draw, 3):
+        sibling = draw(st.sampled_from(owned))
+        metadata["ownerReferences"] = sibling["ownerReferences"]
+        metadata["namespace"] = sibling.get("namespace", "default")
     phase = draw(st.sampled_from(["Running", "Running", "Pending", "Succeeded"]))
     return {**pod, "status": {"phase": phase}}

@@ -115,23 +115,24 @@ class Pod:
     daemon: bool
     phase: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # Kind and uid.
+    controller: tuple[str, str] = ("", "")
+    leaving: bool = False
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     requests: Requests = field(init=False)
     away_from: Sequence[Term] = field(init=False)
     near: Sequence[Term] = field(init=False)
     ports: frozenset[tuple[str, int, str]] = field(init=False)
     spreads: Sequence[Json] = field(init=False)
+    wished_spreads: Sequence[Json] = field(init=False)
 
     def __post_init__(self) -> None:
         self.requests = requests_of(self.spec)
         self.away_from = self._terms("podAntiAffinity")
         self.near = self._terms("podAffinity")
         self.ports = frozenset(host_ports(self.spec))
-        self.spreads = [
-            constraint
-            for constraint in get(self.spec, "topologySpreadConstraints", [])
-            if get(constraint, "whenUnsatisfiable") == "DoNotSchedule"
-        ]
+        self.spreads = self._spreads("DoNotSchedule")
+        self.wished_spreads = self._spreads("ScheduleAnyway")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -147,12 +148,28 @@ class Pod:
         return f"{self.namespace}/{name}" if name else None
 
     @property
+    def is_finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the pod has ended, or is about to."""
+        return self.leaving or self.is_finished
+
+    @property
     def claims_devices(self) -> bool:
         return bool(get(self.spec, "resourceClaims"))
 
     def likeness(self) -> str:
         metadata = self.namespace, sorted(self.labels.items()), sorted(self.annotations.items())
-        return repr((metadata, self.spec, self.daemon))
+        return repr((metadata, self.spec, self.daemon, self.controller))
+
+    def _spreads(self, if_not: str) -> list[Json]:
+        return [
+            constraint
+            for constraint in get(self.spec, "topologySpreadConstraints", [])
+            if get(constraint, "whenUnsatisfiable") == if_not
+        ]
 
     def _terms(self, kind: str) -> list[Term]:
         affinity = get(get(self.spec, "affinity"), kind)
@@ -217,6 +234,9 @@ def _pods_of(given: Json) -> Iterable[Pod]:
 
 def pod_of(metadata: Json, name: str, spec: Json, phase: str) -> Pod:
     owners = get(metadata, "ownerReferences", [])
+    controllers = (
+        (owner["kind"], owner.get("uid", "")) for owner in owners if owner.get("controller")
+    )
     return Pod(
         metadata.get("namespace", "default"),
         name,
@@ -225,6 +245,8 @@ def pod_of(metadata: Json, name: str, spec: Json, phase: str) -> Pod:
         any(owner["kind"] == "DaemonSet" for owner in owners),
         phase,
         metadata.get("annotations", {}),
+        next(controllers, ("", "")),
+        bool(get(metadata, "deletionTimestamp")),
     )
 
 
@@ -369,31 +391,27 @@ def finds_company(pod: Pod, node: Node, others: Sequence[Placed]) -> bool:
         return True
     if any(term.key not in node.labels for term in pod.near):
         return False
-    company = [
-        (other, where) for other, where in others if all(term.selects(other) for term in pod.near)
-    ]
+    company = [(other, where) for other, where in others if is_wanted(pod, other)]
     if all(
         any(same_domain(node, where, term.key) for _other, where in company) for term in pod.near
     ):
         return True
     exists = any(term.key in where.labels for _other, where in company for term in pod.near)
-    return not exists and all(term.selects(pod) for term in pod.near)
+    return not exists and is_wanted(pod, pod)
+
+
+def is_wanted(pod: Pod, other: Pod) -> bool:
+    """Whether all terms of the pod's required affinity select the other one."""
+    return all(term.selects(other) for term in pod.near)
 
 
 def is_even(pod: Pod, node: Node, others: Sequence[Placed], nodes: Sequence[Node]) -> bool:
     """Required topology spread, with the pod on the node."""
-    keys = [get(constraint, "topologyKey") for constraint in pod.spreads]
     for constraint in pod.spreads:
         key = get(constraint, "topologyKey")
         if key not in node.labels:
             return False
-        counted = [
-            each
-            for each in nodes
-            if all(name in each.labels for name in keys)
-            and (get(constraint, "nodeAffinityPolicy") == "Ignore" or selected(each, pod))
-            and (get(constraint, "nodeTaintsPolicy") != "Honor" or accepts_taints(each, pod))
-        ]
+        counted = counted_nodes(constraint, pod, pod.spreads, nodes)
         domains = {each.labels[key]: 0 for each in counted}
         for other, where in others:
             if where in counted and matched(constraint, pod, other):
@@ -407,11 +425,26 @@ def is_even(pod: Pod, node: Node, others: Sequence[Placed], nodes: Sequence[Node
     return True
 
 
+def counted_nodes(
+    constraint: Json, pod: Pod, together: Iterable[Json], nodes: Iterable[Node]
+) -> list[Node]:
+    """The nodes that count for one of the constraints that a pod has ``together``."""
+    keys = [get(each, "topologyKey") for each in together]
+    return [
+        node
+        for node in nodes
+        if all(key in node.labels for key in keys)
+        and (get(constraint, "nodeAffinityPolicy") == "Ignore" or selected(node, pod))
+        and (get(constraint, "nodeTaintsPolicy") != "Honor" or accepts_taints(node, pod))
+    ]
+
+
 def matched(constraint: Json, pod: Pod, other: Pod) -> bool:
-    """Whether the spread of ``pod`` counts ``other``."""
+    """Whether the spread of ``pod`` counts ``other``; who leaves does not count."""
     keys = [key for key in get(constraint, "matchLabelKeys", []) if key in pod.labels]
     return (
         other.namespace == pod.namespace
+        and not other.leaving
         and selects(get(constraint, "labelSelector"), other.labels)
         and all(other.labels.get(key) == pod.labels[key] for key in keys)
     )

@@ -264,7 +264,9 @@ class _Builder:
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)
         members = self._members(start.peers)
-        is_open = self._allowed[dependants].any(axis=0) & (topology.domain_of >= 0)
+        is_open = (topology.domain_of >= 0) & self._numpy.any(
+            [self._possible(group) for group in dependants.nonzero()[0].tolist()], axis=0
+        )
         self.rules.append(
             EvenStartRule(
                 self.book.tallies,
@@ -274,6 +276,15 @@ class _Builder:
                 start.redundancy,
             )
         )
+
+    def _possible(self, group: int) -> Booleans:
+        """The nodes that pods of the group may ever come to as far as the rules go that are added,
+        resources aside."""
+        possible = self._allowed[group].copy()
+        for rule in self.rules:
+            if group in rule.groups:
+                possible &= rule.most(group) > 0
+        return t.cast("Booleans", possible)
 
     def add_caps(self, wishes: t.Iterable[PeerWish]) -> None:
         """Preferences that depend on other waiting pods."""

@@ -171,8 +171,9 @@ class RelationReader:
         if self._sizes is None:
             self._sizes = {}
             for pod in (*self._waiting, *self._surroundings.running):
-                controller = pod_facts(pod, "pods").controller
-                self._sizes[controller] = self._sizes.get(controller, 0) + 1
+                facts = pod_facts(pod, "pods")
+                if not (facts.is_leaving or is_finished(pod)):
+                    self._sizes[facts.controller] = self._sizes.get(facts.controller, 0) + 1
         return self._sizes.get(uid, 0)
 
     def _area_key(self) -> str:

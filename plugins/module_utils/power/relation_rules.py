@@ -288,8 +288,8 @@ class SpreadRule:
 class EvenStartRule:
     """The first ``redundancy`` members went to the areas that had the fewest when each came.
 
-    ``areas`` are the domains with a node that is open to the pods: others need not be filled, or
-    nothing could ever be placed (WAO's defect B14).
+    ``areas`` are the domains with a node that the pods may ever come to, resources aside: others
+    need not be filled, or nothing could ever be placed (WAO's defect B14).
     """
 
     tallies: t.Sequence[Tally]

@@ -9,6 +9,7 @@ Each is solved as a user would and compared with the best of all assignments.
 from __future__ import annotations
 
 import json
+import typing as t
 from collections import Counter
 from random import Random
 
@@ -36,15 +37,15 @@ KINDS: dict[str, frozenset[Feature]] = {
     "node rules": frozenset({"node rules", "running"}),
     "preferences": frozenset({"node rules", "preferences", "running"}),
     "peer preferences": frozenset({"peer preferences", "running"}),
+    "wished spread": frozenset({"node rules", "running", "wished spread"}),
+    "podspread": frozenset({"node rules", "podspread", "running"}),
     "ports": frozenset({"ports", "running"}),
     "caches": frozenset({"caches", "running"}),
     "anti-affinity": frozenset({"anti-affinity", "running"}),
     "affinity": frozenset({"affinity", "running"}),
     "spread": frozenset({"spread", "running"}),
     "gangs": frozenset({"gangs"}),
-    "everything": frozenset(
-        {"affinity", "anti-affinity", "gangs", "node rules", "ports", "running", "spread"}
-    ),
+    "everything": frozenset(t.get_args(Feature)),
 }
 
 
@@ -111,13 +112,13 @@ def check_many(kind: str, examples: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_are_feasible_true_and_as_good_as_any(kind: str) -> None:
-    check_many(kind, 225)
+    check_many(kind, 160)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_more_answers_are_feasible_true_and_as_good_as_any(kind: str) -> None:
-    check_many(kind, 2250)
+    check_many(kind, 1600)
 
 
 LAWFUL = KINDS["everything"] - {"spread"}
