@@ -118,13 +118,13 @@ class _Circles:
         wanted = require("numpy").zeros(counts.shape, dtype=bool)
         for place in self._columns:
             wanted[place] = counts[place] > 0
-        first = wanted.copy()
-        for rule in self._attractions:
-            first[self._relations.tallies[rule.keys[0].dependants].members] = False
-        for seeds in self._seeds.values():
-            for place, column in seeds.items():
-                first[place] = first[place] or values[column] > 0.5
-        return self._relations.reached(first & wanted, wanted)
+        chosen = [
+            place
+            for seeds in self._seeds.values()
+            for place, column in seeds.items()
+            if values[column] > 0.5
+        ]
+        return self._relations.reached(wanted, chosen)
 
     def _missed(self, place: _Place, present: Counts) -> _Missed | None:
         """Where a pod at the place finds nobody; None where it finds all that it has to."""

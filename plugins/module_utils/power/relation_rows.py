@@ -28,6 +28,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.soft_caps impo
 # A sum of columns and a constant.
 _Sum = tuple[list[tuple[int, float]], int]
 
+# The highest decide where all pods find a node; few enough not to make a model large.
+_MOST_HEIGHTS = 10
+
 
 class RelationRows:
     """Adds rows to a model of which ``columns[group, node]`` are the counts of pods."""
@@ -143,17 +146,10 @@ class RelationRows:
             return
         everyone = self._members(rule.members)
         first = min(rule.redundancy - rule.running, int(self._most(everyone)))
-        heights = [base for area, (_terms, base) in enumerate(sums) if area in areas]
-        height = min(heights)
-        filled = 0
-        while filled < first:
-            height += 1
-            filled = sum(max(height - base, 0) for base in heights)
-            below = [
-                (self._below(sums[area], height), 1.0)
-                for area in sorted(areas)
-                if sums[area][1] < height
-            ]
+        there = [sums[area] for area in sorted(areas)]
+        levels = list(_filled_up([base for _terms, base in there], first))
+        for height, filled in levels[-_MOST_HEIGHTS:]:
+            below = [(self._below(each, height), 1.0) for each in there if each[1] < height]
             self._at_least_lesser(below, everyone, min(filled, first))
 
     def _below(self, total: _Sum, height: int) -> int:
@@ -207,3 +203,12 @@ class RelationRows:
         there = self._model.column(0.0, 1.0, integer=True)
         self._model.at_least([*terms, (there, -float(company.least))], 0.0)
         return there
+
+
+def _filled_up(heights: t.Sequence[int], number: int) -> t.Iterator[tuple[int, int]]:
+    """Each height to which so many pods fill areas from below, and how many it takes to be full."""
+    height, filled = min(heights), 0
+    while filled < number:
+        height += 1
+        filled = sum(max(height - base, 0) for base in heights)
+        yield height, filled

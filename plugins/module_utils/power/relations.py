@@ -44,7 +44,7 @@ if t.TYPE_CHECKING:
 
 
 # The group and the node of a pod that comes first of those that want to be near each other.
-_Seed = tuple[int, int]
+Seed = tuple[int, int]
 
 _MOST_CHOICES_OF_SEEDS = 60
 
@@ -134,10 +134,14 @@ class Relations:
         """The rules of required affinity."""
         return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
 
-    def reached(self, first: Booleans, wanted: Booleans) -> Booleans:
-        """What of the wanted ``[g, n]`` can be bound after ``first``, each finding its members."""
+    def reached(self, wanted: Booleans, seeds: t.Iterable[Seed]) -> Booleans:
+        """What of the wanted ``[g, n]`` can be bound after the seeds, each finding its members."""
         numpy = require("numpy")
-        bound = first.copy()
+        bound = wanted.copy()
+        for rule in self.attractions:
+            bound[self.tallies[rule.keys[0].dependants].members] = False
+        for seed in seeds:
+            bound[seed] = wanted[seed]
         while True:
             before = int(bound.sum())
             present = self.count(bound.astype(numpy.int64))
@@ -216,11 +220,8 @@ class Reach:
         self._relations = relations
         self._wanted: Booleans = counts > 0
         self._choices = 0
-        self.seeds: tuple[_Seed, ...] = ()
-        first = self._wanted.copy()
-        for rule in relations.attractions:
-            first[relations.tallies[rule.keys[0].dependants].members] = False
-        self.bound: Booleans = relations.reached(first, self._wanted)
+        self.seeds: tuple[Seed, ...] = ()
+        self.bound: Booleans = relations.reached(self._wanted, ())
         for part in relations.parts:
             # Of one rule with one key any choice is as good as any.
             keys = [key for rule in part.attractions for key in rule.keys]
@@ -232,7 +233,7 @@ class Reach:
         """Whether all pods are reached."""
         return not bool((self._wanted & ~self.bound).any())
 
-    def _choose(self, part: Part, bound: Booleans, seeds: tuple[_Seed, ...]) -> None:
+    def _choose(self, part: Part, bound: Booleans, seeds: tuple[Seed, ...]) -> None:
         """Add seeds, depth first, until nobody waits for one; keep what reaches the most."""
         if bound.sum() > self.bound.sum():
             self.bound, self.seeds = bound, seeds
@@ -244,20 +245,19 @@ class Reach:
                 if self._is_reached(part) or not self._choices:
                     return
                 self._choices -= 1
-                more = bound.copy()
-                more[group, node] = True
-                more = self._relations.reached(more, self._wanted)
+                more = (*seeds, (group, node))
+                bound_then = self._relations.reached(self._wanted, more)
                 # A pod of the same group that this one leads to would lead to no more.
-                reached[group] |= more[group]
-                self._choose(part, more, (*seeds, (group, node)))
+                reached[group] |= bound_then[group]
+                self._choose(part, bound_then, more)
 
     def _is_reached(self, part: Part) -> bool:
         """Whether all pods of the part are reached."""
         return not bool((self._wanted & ~self.bound)[list(part.groups)].any())
 
     def _waiting(
-        self, rule: AttractionRule, bound: Booleans, seeds: tuple[_Seed, ...]
-    ) -> list[_Seed]:
+        self, rule: AttractionRule, bound: Booleans, seeds: tuple[Seed, ...]
+    ) -> list[Seed]:
         """The pods that may be the first of the rule, after these seeds."""
         if rule.runs or any(rule.has_member(group, node) for group, node in seeds):
             return []

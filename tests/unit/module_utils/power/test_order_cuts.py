@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power import exact, place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
@@ -241,6 +241,18 @@ def test_pods_that_want_their_own_kind_near_are_proven_to_be_best_in_one_zone() 
     result = place({"nodes": nodes, "pods": [pods_near("x", "x", 3)]})
     assert result["proven"]
     assert {entry["node"] for entry in result["placements"]} == {"c-1", "c-2"}
+
+
+def test_without_enough_rounds_the_best_that_can_be_bound_stays_unproven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exact, "_ROUNDS_OF_CUTS", 0)
+    parameters = {"nodes": NODES, "pods": [pods_near("x", "x", 3)]}
+    result = place(parameters)
+    assert violations(parameters, result) == []
+    assert (result["proven"], result["stopped_by"]) == (False, "work_limit")
+    assert len(result["placements"]) == 3
+    assert result["watts"]["lower_bound"] < result["watts"]["after"]
 
 
 def test_pods_that_need_another_kind_follow_its_first_pod_only_there() -> None:
