@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils import binding_record, documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
@@ -27,27 +26,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
-    NOT_READY,
-    UNSCHEDULABLE,
-    obstacle,
-    shortages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Shape
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
-    Loads,
-    Occupancy,
-    occupancies,
-    read_node,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.open_nodes import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
     DEVICE_CLAIMS_ANNOTATION,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
-    is_finished,
-    read_pod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
 from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
 
 SPEC = KUBERNETES.merge(
@@ -82,8 +65,6 @@ NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
     "device_reconciliation gives them, and binds the pod (role devices: devices_reconcile)"
 )
-# What nodes have promised, to the last millicore: for binding only requests count.
-CURRENT_LOADS = Loads("requests", Decimal(1), {})
 
 
 @dataclass(frozen=True)
@@ -207,58 +188,6 @@ def needs_devices(pod: Object) -> bool:
     return bool(pod["spec"].get("resourceClaims")) or DEVICE_CLAIMS_ANNOTATION in annotations
 
 
-def refusal(shape: Shape, node: Node) -> str | None:
-    """Why the node does not take the pod now; None where it does."""
-    reason = obstacle(shape.constraints, node)
-    if reason == UNSCHEDULABLE:
-        return f"node {node.name} is cordoned"
-    if reason == NOT_READY:
-        return f"node {node.name} is not ready"
-    if reason is not None:
-        return reason.replace("node(s)", f"node {node.name}")
-    missing = shortages(shape.requests, node.free)
-    return f"node {node.name} is full: {', '.join(missing)}" if missing else None
-
-
-def check_target(kube: Kube, name: str, pod: Object) -> str | None:
-    """Why a node does not take a pod that runs elsewhere now; None where it does."""
-    node = _OpenNode.read(kube, name)
-    if node is None:
-        return f"node {name} is gone"
-    unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
-    return refusal(node.shape_of(unbound), node.node)
-
-
-@dataclass
-class _OpenNode:
-    """A node as it was just read, less what this run has bound to it."""
-
-    node: Node
-    repulsion: Repulsion
-
-    @classmethod
-    def read(cls, kube: Kube, name: str) -> _OpenNode | None:
-        given = kube.find(f"/api/v1/nodes/{name}")
-        if given is None:
-            return None
-        selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
-        pods = kube.list("/api/v1/pods", {"fieldSelector": selector})
-        occupancy = occupancies(pods).get(name, Occupancy())
-        node = read_node(given, occupancy, CURRENT_LOADS, None)
-        return cls(node, Repulsion(pods, {name: node.labels}))
-
-    def shape_of(self, pod: Object) -> Shape:
-        closed = self.repulsion.nodes_closed_to(pod)
-        return read_pod(pod, CURRENT_LOADS.assumption, closed).shape
-
-    def take(self, pod: Object) -> None:
-        shape, free = self.shape_of(pod), dict(self.node.free)
-        for name, amount in shape.requests:
-            free[name] = free.get(name, 0) - amount
-        ports = self.node.ports | set(shape.constraints.ports)
-        self.node = replace(self.node, free=free, ports=ports)
-
-
 @dataclass
 class _Binder:
     """Binds, node by node; several threads use one."""
@@ -275,7 +204,7 @@ class _Binder:
         """Bind the pods of one node, in the order of the plan."""
         name, placements = of_one_node
         try:
-            node = _OpenNode.read(self.kube, name)
+            node = OpenNode.read(self.kube, name)
         except WattwiseError as error:
             return [self._count(Outcome(item, "failed", str(error))) for item in placements]
         return [self._count(self._bind(item, node)) for item in placements]
@@ -287,7 +216,7 @@ class _Binder:
             self.context.progress(done=self._done, total=self.total, failed=self._failed)
         return outcome
 
-    def _bind(self, placement: Placement, node: _OpenNode | None) -> Outcome:
+    def _bind(self, placement: Placement, node: OpenNode | None) -> Outcome:
         problem = ""
         try:
             for attempt in range(_ATTEMPTS):
@@ -309,13 +238,13 @@ class _Binder:
             problem = str(error)
         return Outcome(placement, "failed", problem)
 
-    def _try(self, placement: Placement, pod: Object, node: _OpenNode | None) -> str:
+    def _try(self, placement: Placement, pod: Object, node: OpenNode | None) -> str:
         """Send one Binding; what went wrong, where another look at the pod will tell more."""
         if node is None:
             raise _Refused(f"node {placement.node} is gone")
         if needs_devices(pod) and not self.have_devices:
             raise _Refused(NEEDS_DEVICES)
-        reason = refusal(node.shape_of(pod), node.node)
+        reason = node.refusal(pod)
         if reason is not None:
             raise _Refused(reason)
         if not self.context.check_mode:

@@ -115,6 +115,20 @@ def _by_node(value: Schema) -> Schema:
     return {"type": "object", "additionalProperties": value}
 
 
+_MOVE: Schema = {
+    "type": "object",
+    "required": ["namespace", "pod", "from_node", "to_node", "gain_watts"],
+    "properties": {
+        "namespace": {"type": "string"},
+        "pod": {"type": "string"},
+        "uid": {"type": ["string", "null"]},
+        "from_node": {"type": "string"},
+        "to_node": {"type": "string"},
+        "gain_watts": {"type": "number"},
+    },
+}
+
+
 SCHEMAS: dict[str, Schema] = {
     "snapshot": _schema(
         "snapshot",
@@ -196,11 +210,17 @@ SCHEMAS: dict[str, Schema] = {
         },
         {
             "gap": {"type": "number"},
-            "moves": {
+            "steps": {
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "required": ["namespace", "pod", "from_node", "to_node"],
+                    "required": ["gain_watts", "cost_if_stopped_watts", "asleep", "moves"],
+                    "properties": {
+                        "gain_watts": {"type": "number"},
+                        "cost_if_stopped_watts": {"type": "number", "minimum": 0},
+                        "asleep": {"type": "array", "items": {"type": "string"}},
+                        "moves": {"type": "array", "minItems": 1, "items": _MOVE},
+                    },
                 },
             },
             "preference_watts": {"type": "number"},

@@ -250,16 +250,19 @@ options:
         StatefulSet for a controller, that no PodDisruptionBudget holds, and that neither belong to
         a pod group, nor hold cache ways or devices, nor have the annotation
         C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
+      - Moves that pay only together are one step, such as those that empty a node which may then
+        sleep (O(allow_power_off)). RV(steps) has them in an order in which each pod finds room.
     type: bool
     default: false
   min_gain_watts:
     description:
-      - Watts that each move must save, more than 0, with O(rebalance).
+      - Watts that each move must save, more than 0, with O(rebalance); in a step of several moves
+        on average. A preference that a move leaves unmet counts against it.
     type: float
     default: 5.0
   max_moves:
     description:
-      - The most moves to propose.
+      - The most moves to propose, in all steps together.
     type: int
     default: 10
   path:
@@ -521,20 +524,36 @@ comparison:
       unplaced: 0
       watts_added: 268.5
       watts_after: 523.5
-moves:
+steps:
   description:
-    - Running pods that had better be on another node, in the order in which they are to be moved.
-      Each is allowed and saves C(gain_watts) after those before it.
+    - Running pods that had better be on another node, in the order in which they are to be moved. A
+      step saves C(gain_watts) after those before it, once all of its C(moves) are made; then the
+      nodes in C(asleep) may sleep that might not before.
+    - A move's C(gain_watts) are what it saves after those before it. They are negative where it
+      costs watts until the rest of its step is made. C(cost_if_stopped_watts) is the most that the
+      fleet draws more where a step ends after any but its last move, V(0.0) where that costs
+      nothing.
   returned: when O(rebalance) is true
   type: list
   elements: dict
   sample:
-    - from_node: node-2
-      gain_watts: 12.5
-      namespace: default
-      pod: worker-7d4b9-x2x8k
-      to_node: node-1
-      uid: 5b0c2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
+    - asleep:
+        - node-2
+      cost_if_stopped_watts: 3.5
+      gain_watts: 88.0
+      moves:
+        - from_node: node-2
+          gain_watts: -3.5
+          namespace: default
+          pod: worker-7d4b9-x2x8k
+          to_node: node-1
+          uid: 5b0c2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
+        - from_node: node-2
+          gain_watts: 91.5
+          namespace: default
+          pod: worker-7d4b9-zl2vn
+          to_node: node-1
+          uid: 0f4de9ab-8c1f-4ef0-9a0e-3b1c5d7f9e21
 path:
   description: Where the plan was written.
   returned: when O(path) is given

@@ -144,7 +144,14 @@ def allowed(kube: Kube, namespace: str) -> int:
     return int(status.get("disruptionsAllowed", 0))
 
 
-def planned(kubeconfig: str, namespace: str, nodes: list[str], folder: Path) -> Json:
+def planned(
+    kubeconfig: str,
+    namespace: str,
+    nodes: list[str],
+    folder: Path,
+    curves: tuple[Json, Json] = (CHEAP, DEAR),
+    **parameters: t.Any,
+) -> Json:
     """The plan of a rebalancing of this test's nodes; it stands in the folder too."""
     options = {"kubeconfig": kubeconfig, "selectors": {"nodes": f"test={namespace}"}}
     taken = snapshot.take({**options, "include": ["pods", "namespaces", "pod_disruption_budgets"]})[
@@ -154,7 +161,7 @@ def planned(kubeconfig: str, namespace: str, nodes: list[str], folder: Path) -> 
         "nodes": taken["nodes"],
         "running": [pod for pod in taken["pods"] if pod["metadata"]["namespace"] == namespace],
         "pod_disruption_budgets": taken["pod_disruption_budgets"],
-        "curves": dict(zip(nodes, (CHEAP, DEAR), strict=True)),
+        "curves": dict(zip(nodes, curves, strict=True)),
     }
     source = folder / "fleet.yml"
     source.write_text(yaml.safe_dump(fleet))
@@ -164,8 +171,17 @@ def planned(kubeconfig: str, namespace: str, nodes: list[str], folder: Path) -> 
             "scheduler_name": namespace,
             "rebalance": True,
             "path": str(folder / "plan.json"),
+            **parameters,
         }
     )
+
+
+def moves_of(plan: Json) -> list[Json]:
+    return [move for step in plan["steps"] for move in step["moves"]]
+
+
+def fates(result: Json) -> list[str]:
+    return [move["outcome"] for move in result["moves"]]
 
 
 @pytest.mark.usefixtures("deployed")
@@ -173,7 +189,7 @@ def test_a_pod_moves_by_eviction_and_its_replacement_is_bound_to_the_planned_nod
     kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
 ) -> None:
     cheap, dear = nodes
-    (move,) = planned(kubeconfig, namespace, nodes, tmp_path)["moves"]
+    (move,) = moves_of(planned(kubeconfig, namespace, nodes, tmp_path))
     # The budget lets one go; 0.4 cores at 10 instead of 50 W each.
     assert (move["from_node"], move["to_node"], move["gain_watts"]) == (dear, cheap, 16.0)
     options = {
@@ -182,15 +198,15 @@ def test_a_pod_moves_by_eviction_and_its_replacement_is_bound_to_the_planned_nod
         "scheduler_name": namespace,
     }
     checked = move_pods(options, Context(check_mode=True))
-    assert checked["changed"] and checked["moved"][0]["replacement"] is None
+    assert checked["changed"] and checked["moves"][0]["replacement"] is None
     assert where(kube, namespace) == {dear: 3}
     result = move_pods(options)
-    assert (result["stopped"], result["skipped"], result["left"]) == (None, [], 0)
-    (moved,) = result["moved"]
+    assert (result["stopped"], fates(result), result["gain_watts"]) == (None, ["moved"], 16.0)
+    (moved,) = result["moves"]
     assert moved["pod"] == move["pod"] != moved["replacement"]
     assert where(kube, namespace) == {cheap: 1, dear: 2}
     again = move_pods(options)
-    assert not again["changed"] and again["skipped"][0]["reason"] == "the pod is gone"
+    assert not again["changed"] and again["moves"][0]["reason"] == "the pod is gone"
 
 
 @pytest.mark.usefixtures("deployed")
@@ -201,7 +217,7 @@ def test_the_first_refusal_of_a_budget_ends_the_run(
     forbid = {"spec": {"maxUnavailable": 0}}
     kube.request("PATCH", budget_path(namespace), forbid, MERGE_CONTENT_TYPE)
     wait_until(lambda: allowed(kube, namespace) == 0, 30.0, "the budget to forbid evictions")
-    assert planned(kubeconfig, namespace, nodes, tmp_path)["moves"] == []
+    assert planned(kubeconfig, namespace, nodes, tmp_path)["steps"] == []
     moves = [
         {
             "namespace": namespace,
@@ -212,10 +228,11 @@ def test_the_first_refusal_of_a_budget_ends_the_run(
         for pod in pods(kube, namespace)
     ]
     for context in (Context(check_mode=True), Context()):
+        steps = [{"moves": [move]} for move in moves]
         result = move_pods(
-            {"kubeconfig": kubeconfig, "moves": moves, "scheduler_name": namespace}, context
+            {"kubeconfig": kubeconfig, "steps": steps, "scheduler_name": namespace}, context
         )
-        assert (result["changed"], result["moved"], result["left"]) == (False, [], 3)
+        assert (result["changed"], fates(result)) == (False, ["refused", "left", "left"])
         assert result["stopped"]["pod"] == moves[0]["pod"]
         assert "a PodDisruptionBudget forbids the eviction" in result["stopped"]["reason"]
         assert where(kube, namespace) == {dear: 3}
@@ -235,16 +252,66 @@ def test_moves_that_are_no_longer_the_planned_ones_are_skipped(
         {"pod": third["name"], "from_node": dear, "to_node": cheap, "uid": "another"},
     ]
     listed = [{"namespace": namespace, **move} for move in moves]
-    options = {"kubeconfig": kubeconfig, "moves": listed}
-    result = move_pods({**options, "scheduler_name": namespace})
-    assert [entry["reason"] for entry in result["skipped"]] == [
+    reasons = [
         f"node {cheap} is cordoned",
         f"the pod is not on node {cheap} any more",
         "the pod was replaced by another of the same name",
     ]
-    foreign = move_pods({**options, "moves": listed[:1]})
-    assert "would not come back to this scheduler" in foreign["skipped"][0]["reason"]
+    options = {"kubeconfig": kubeconfig, "scheduler_name": namespace}
+    for move, reason in zip(listed, reasons, strict=True):
+        result = move_pods({**options, "steps": [{"moves": [move]}]})
+        assert [entry["reason"] for entry in result["moves"]] == [reason]
+    together = move_pods({**options, "steps": [{"moves": listed[:2]}, {"moves": listed[2:]}]})
+    assert [entry["reason"] for entry in together["moves"]] == [
+        reasons[0],
+        f"pod {first['name']}: {reasons[0]}",
+        f"step 1, which concerns node {cheap} too, was skipped",
+    ]
+    foreign = move_pods({"kubeconfig": kubeconfig, "steps": [{"moves": listed[:1]}]})
+    assert "would not come back to this scheduler" in foreign["moves"][0]["reason"]
     assert where(kube, namespace) == {dear: 3}
+
+
+def allow(kube: Kube, namespace: str, number: int) -> None:
+    """Let the budget of the Deployment web allow so many evictions."""
+    unavailable = {"spec": {"maxUnavailable": number}}
+    kube.request("PATCH", budget_path(namespace), unavailable, MERGE_CONTENT_TYPE)
+    wait_until(lambda: allowed(kube, namespace) == number, 60.0, f"{number} allowed evictions")
+
+
+def test_a_node_is_emptied_only_if_all_evictions_of_the_step_would_be_allowed(
+    kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
+) -> None:
+    full, emptied = nodes
+    deploy(kube, kubeconfig, namespace, full, App("base", 1), {"maxUnavailable": 0})
+    deploy(kube, kubeconfig, namespace, emptied, App("web", 2), {"maxUnavailable": 2})
+    wait_until(lambda: allowed(kube, namespace) == 2, 30.0, "the budget to allow two evictions")
+    # 3.6 W more for each pod on the other node, until 50 W of an idle machine are saved.
+    curves = CHEAP, {"cpu": [0, 4], "watts": [50, 54]}
+    plan = planned(kubeconfig, namespace, nodes, tmp_path, curves, allow_power_off=True)
+    (step,) = plan["steps"]
+    assert [move["gain_watts"] for move in step["moves"]] == [-3.6, 46.4]
+    assert (step["cost_if_stopped_watts"], step["asleep"]) == (3.6, [emptied])
+    options = {
+        "kubeconfig": kubeconfig,
+        "plan": str(tmp_path / "plan.json"),
+        "scheduler_name": namespace,
+    }
+    before = {pod["metadata"]["uid"] for pod in pods(kube, namespace)}
+    # The API would allow each of the two evictions alone.
+    allow(kube, namespace, 1)
+    for context in (Context(check_mode=True), Context()):
+        refused = move_pods(options, context)
+        assert (refused["changed"], fates(refused)) == (False, ["left", "refused"])
+        assert "web allows no more evictions now" in refused["stopped"]["reason"]
+    allow(kube, namespace, 0)
+    assert fates(move_pods(options)) == ["refused", "left"]
+    assert {pod["metadata"]["uid"] for pod in pods(kube, namespace)} == before
+    allow(kube, namespace, 2)
+    assert fates(move_pods(options, Context(check_mode=True))) == ["moved", "moved"]
+    result = move_pods(options)
+    assert (fates(result), result["gain_watts"]) == (["moved", "moved"], 42.8)
+    assert where(kube, namespace) == {full: 3}
 
 
 @pytest.mark.usefixtures("deployed")
@@ -272,9 +339,9 @@ def test_proposing_and_moving_work_as_tasks(
     play = {"hosts": "c", "connection": "local", "gather_facts": False, "tasks": tasks}
     run = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert run.returncode == 0, run.output
-    (proposed,) = run.results("place")[0]["moves"]
+    (proposed,) = moves_of(run.results("place")[0])
     for name in ("look", "move"):
-        assert run.results(name)[0]["moved"][0]["pod"] == proposed["pod"]
+        assert run.results(name)[0]["moves"][0]["pod"] == proposed["pod"]
     assert not run.results("move again")[0]["changed"]
     assert where(kube, namespace) == {cheap: 1, dear: 2}
 
@@ -358,7 +425,8 @@ def test_the_role_moves_one_pod_after_another_until_the_first_refusal(
         assert [move["gain_watts"] for move in planned_moves(tmp_path)] == [32.0, 16.0]
         done = run_role(kubeconfig, namespace, tmp_path).results(MOVING)[0]
         for result in (checked, done):
-            assert [move["pod"].split("-")[0] for move in result["moved"]] == ["web"]
+            assert fates(result) == ["moved", "refused"]
+            assert result["moves"][0]["pod"].startswith("web-")
             assert result["stopped"]["pod"].startswith("store-")
             assert "a PodDisruptionBudget forbids the eviction" in result["stopped"]["reason"]
         assert where(kube, namespace) == {cheap: 1, dear: 1}
@@ -372,4 +440,4 @@ def test_the_role_moves_one_pod_after_another_until_the_first_refusal(
 
 
 def planned_moves(folder: Path) -> list[Json]:
-    return list(json.loads((folder / "plan.json").read_text())["moves"])
+    return moves_of(json.loads((folder / "plan.json").read_text()))

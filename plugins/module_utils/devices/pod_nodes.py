@@ -17,7 +17,6 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.binding import (
-    CURRENT_LOADS,
     Placement,
     bind_all,
 )
@@ -35,6 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     Kube,
     Object,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.open_nodes import CURRENT_LOADS
 from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
     obstacle,
     shortages,

@@ -21,31 +21,51 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import P
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object, mapping
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Budget:
+    name: str
     covers: Selection
-    left: int
+    allowed: int
 
 
 class Budgets:
-    """What is left of each budget; one without a status lets nobody go."""
+    """What each budget lets go; one without a status lets nobody go."""
 
     def __init__(self, given: t.Sequence[Object]) -> None:
         self._budgets = [_read_budget(item) for item in given]
 
-    def permit(self, pod: PodFacts) -> bool:
-        """Whether the pod may be evicted. The API refuses a pod that several budgets cover."""
-        found = self._of(pod)
-        return len(found) < 2 and all(budget.left > 0 for budget in found)
+    def refusal(self, pods: t.Iterable[PodFacts]) -> str | None:
+        """Why the API would not let the last of these pods go after those before; None if it would.
 
-    def take(self, pod: PodFacts) -> None:
-        """Count an eviction."""
-        for budget in self._of(pod):
-            budget.left -= 1
+        It refuses a pod that several budgets cover.
+        """
+        left = [budget.allowed for budget in self._budgets]
+        for pod in pods:
+            found = self._covering(pod)
+            names = " and ".join(self._budgets[index].name for index in found)
+            if len(found) > 1:
+                return f"{names} cover the pod, and only one may"
+            for index in found:
+                left[index] -= 1
+                if left[index] < 0:
+                    return f"{names} allows no more evictions now"
+        return None
 
-    def _of(self, pod: PodFacts) -> list[_Budget]:
+    def budget_of(self, pod: PodFacts) -> int | None:
+        """The number of the budget that covers a pod that may go alone; None without any."""
+        return next(iter(self._covering(pod)), None)
+
+    def allowed(self) -> list[int]:
+        """How many pods each budget lets go."""
+        return [budget.allowed for budget in self._budgets]
+
+    def _covering(self, pod: PodFacts) -> list[int]:
         labels = dict(pod.labels)
-        return [each for each in self._budgets if each.covers.holds(pod.namespace, labels)]
+        return [
+            index
+            for index, budget in enumerate(self._budgets)
+            if budget.covers.holds(pod.namespace, labels)
+        ]
 
 
 def _read_budget(given: Object) -> _Budget:
@@ -60,4 +80,4 @@ def _read_budget(given: Object) -> _Budget:
         parsed = None if selector is None else parse_label_selector(selector)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
-    return _Budget(Selection(frozenset({namespace}), parsed), allowed)
+    return _Budget(where, Selection(frozenset({namespace}), parsed), allowed)

@@ -121,8 +121,8 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     _warn_of_short_curves(answer.assignment, context)
     result: Result = describe_answer(answer)
     if parameters["rebalance"]:
-        moves = propose(source, parameters, answer.assignment)
-        result["moves"] = [move.as_dict() for move in moves]
+        steps = propose(source, parameters, answer.assignment)
+        result["steps"] = [step.as_dict() for step in steps]
     if parameters["compare"]:
         result["comparison"] = describe_comparison(
             assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))

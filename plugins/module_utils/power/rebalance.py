@@ -5,12 +5,14 @@
 
 A move is an eviction: the pod's controller makes another one, which this collection then binds. So
 only pods move that have such a controller and our scheduler name, and only as many as budgets let
-go. Each move is feasible and saves its watts after those before it, so the list can be carried out
-in part.
+go. Moves that pay only together, such as those that empty a node, are one step. Each move is
+feasible after those before it, and each step saves its watts after the steps before it, so the
+list can end after any step.
 """
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -18,10 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import requir
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Instance, Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import (
-    PodFacts,
-    pod_facts,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
     POD_GROUP_LABEL,
 )
@@ -31,6 +30,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation import (
+    MovablePod,
+    Move,
+    Relocation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation_search import search
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation_steps import divided
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import bound_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
     Parameters,
@@ -48,15 +54,14 @@ if t.TYPE_CHECKING:
 # A Job's pod would begin its work anew.
 _REPLACING_CONTROLLERS = ("ReplicaSet", "ReplicationController", "StatefulSet")
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-_TARGETS_TRIED = 3
 _DECIMALS = 6
 
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Move:
-    """A running pod that had better be on another node, by ``watts``."""
+class PodMove:
+    """A running pod that had better be on another node, and the watts that this saves by itself."""
 
     pod: Pod
     source: str
@@ -71,6 +76,23 @@ class Move:
             "from_node": self.source,
             "to_node": self.target,
             "gain_watts": round(self.watts, _DECIMALS),
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """Moves that pay together, in their order; nodes that may sleep only after them."""
+
+    moves: tuple[PodMove, ...]
+    asleep: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, t.Any]:
+        saved = list(itertools.accumulate(move.watts for move in self.moves))
+        return {
+            "gain_watts": round(saved[-1], _DECIMALS),
+            "cost_if_stopped_watts": round(max(0.0, -min([0.0, *saved[:-1]])), _DECIMALS),
+            "asleep": list(self.asleep),
+            "moves": [move.as_dict() for move in self.moves],
         }
 
 
@@ -95,20 +117,30 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
     )
 
 
-def propose(source: Source, parameters: Parameters, planned: Assignment) -> list[Move]:
-    """The moves, in the order in which they are to be carried out. Raises InvalidInput."""
-    known = {node.name for node in planned.problem.instance.nodes}
+def propose(source: Source, parameters: Parameters, planned: Assignment) -> list[Step]:
+    """The steps, in the order in which they are to be carried out. Raises InvalidInput."""
+    priced = {node.name for node in planned.problem.instance.nodes if node.curve is not None}
+    budgets = Budgets(source.budgets)
     movable = {
         identity(pod, "running"): pod
         for pod in source.running
-        if is_movable(pod, parameters["scheduler_name"]) and pod["spec"]["nodeName"] in known
+        if is_movable(pod, parameters["scheduler_name"])
+        and pod["spec"]["nodeName"] in priced
+        and budgets.refusal([pod_facts(pod, "running")]) is None
     }
     instance = _released(source, parameters, planned, movable)
     not_understood = {(pod.namespace, pod.name) for pod in instance.pods if pod.shape.unsupported}
     if not_understood:
         movable = {key: pod for key, pod in movable.items() if key not in not_understood}
         instance = _released(source, parameters, planned, movable)
-    return _Rebalancing(instance, movable, Budgets(source.budgets), parameters).moves()
+    task = _task(instance, movable, budgets, parameters)
+    proposals = (_described(task, divided(task, counts)) for counts in search(task))
+    return max(proposals, key=lambda steps: _value(steps, task.least_gain), default=[])
+
+
+def _value(steps: t.Sequence[Step], least_gain: float) -> float:
+    watts = [move.watts for step in steps for move in step.moves]
+    return round(sum(watts) - least_gain * len(watts), _DECIMALS)
 
 
 def _released(
@@ -155,81 +187,61 @@ def _on(pod: Object, node: str) -> Object:
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
 
 
-class _Candidate(t.NamedTuple):
-    cost: float
-    group: int
-    source: int
-    target: int
+def _task(
+    instance: Instance,
+    movable: t.Mapping[Key, Object],
+    budgets: Budgets,
+    parameters: Parameters,
+) -> Relocation:
+    """The movable pods where they run, and within what they may move."""
+    numpy = require("numpy")
+    problem = build_problem(instance)
+    index_of = {node.name: index for index, node in enumerate(instance.nodes)}
+    home: Integers = numpy.zeros_like(problem.limit)
+    pods: dict[tuple[int, int], list[MovablePod]] = {}
+    for group, its in enumerate(problem.groups):
+        for pod in its.pods:
+            given = movable[pod.namespace, pod.name]
+            node = index_of[given["spec"]["nodeName"]]
+            home[group, node] += 1
+            budget = budgets.budget_of(pod_facts(given, "running"))
+            pods.setdefault((group, node), []).append(MovablePod(pod, budget))
+    return Relocation(
+        # A pod may stay on a node that would not take it any more.
+        replace(problem, limit=numpy.maximum(problem.limit, home)),
+        home,
+        pods,
+        budgets.allowed(),
+        float(parameters["min_gain_watts"]),
+        int(parameters["max_moves"]),
+    )
 
 
-class _Rebalancing:
-    """The movable pods where they run, and one move after the other."""
+def _described(task: Relocation, steps: t.Sequence[t.Sequence[Move]]) -> list[Step]:
+    """The steps by name, with their watts computed anew."""
+    nodes = task.problem.instance.nodes
+    counts = task.home.copy()
+    for group, source, target in itertools.chain.from_iterable(steps):
+        counts[group, source] -= 1
+        counts[group, target] += 1
+    leaving = task.leaving(counts) or {}
+    now = Assignment(task.problem, task.home)
+    found: list[Step] = []
+    for step in steps:
+        before, moves = now, list[PodMove]()
+        for move in step:
+            reached = now.counts.copy()
+            reached[move.group, [move.source, move.target]] += [-1, 1]
+            after = Assignment(task.problem, reached)
+            pod = leaving[move.group, move.source].pop(0)
+            ends = nodes[move.source].name, nodes[move.target].name
+            moves.append(PodMove(pod, *ends, now.watts() - after.watts()))
+            now = after
+        found.append(Step(tuple(moves), _fallen_asleep(before, now)))
+    return found
 
-    def __init__(
-        self,
-        instance: Instance,
-        movable: t.Mapping[Key, Object],
-        budgets: Budgets,
-        parameters: Parameters,
-    ) -> None:
-        self._numpy = numpy = require("numpy")
-        problem = build_problem(instance)
-        self._budgets = budgets
-        self._least_gain = float(parameters["min_gain_watts"])
-        self._max_moves = int(parameters["max_moves"])
-        index_of = {node.name: index for index, node in enumerate(instance.nodes)}
-        self._facts: dict[Key, PodFacts] = {}
-        self._left: dict[tuple[int, int], list[Pod]] = {}
-        counts: Integers = numpy.zeros_like(problem.limit)
-        for group, its in enumerate(problem.groups):
-            for pod in its.pods:
-                given = movable[pod.namespace, pod.name]
-                node = index_of[given["spec"]["nodeName"]]
-                counts[group, node] += 1
-                self._left.setdefault((group, node), []).append(pod)
-                self._facts[pod.namespace, pod.name] = pod_facts(given, "running")
-        self._assignment = Assignment(problem, counts)
 
-    def moves(self) -> list[Move]:
-        found: list[Move] = []
-        while len(found) < self._max_moves:
-            move = next(filter(None, map(self._carry_out, sorted(self._candidates()))), None)
-            if move is None:
-                break
-            found.append(move)
-        return found
-
-    def _candidates(self) -> t.Iterator[_Candidate]:
-        """Of each pod's kind and node the best targets that promise enough."""
-        numpy, assignment = self._numpy, self._assignment
-        for group, node in sorted(self._left):
-            if self._next(group, node) is None:
-                continue
-            at = assignment.all_nodes[node : node + 1]
-            leaving = float(assignment.added_cost(group, at, -1)[0])
-            targets = assignment.fits(group, assignment.all_nodes)
-            targets[node] = False
-            open_nodes = targets.nonzero()[0]
-            costs = leaving + assignment.added_cost(group, open_nodes)
-            for best in numpy.argsort(costs, kind="stable")[:_TARGETS_TRIED]:
-                if costs[best] <= -self._least_gain:
-                    yield _Candidate(float(costs[best]), group, node, int(open_nodes[best]))
-
-    def _next(self, group: int, node: int) -> Pod | None:
-        """The first pod of a kind on a node that its budget lets go."""
-        for pod in self._left.get((group, node), ()):
-            if self._budgets.permit(self._facts[pod.namespace, pod.name]):
-                return pod
-        return None
-
-    def _carry_out(self, candidate: _Candidate) -> Move | None:
-        _cost, group, node, target = candidate
-        assignment, pod = self._assignment, self._next(group, node)
-        before = assignment.watts()
-        changes = [(group, node, -1), (group, target, 1)]
-        if pod is None or not assignment.try_changes(changes, self._least_gain):
-            return None
-        self._left[group, node].remove(pod)
-        self._budgets.take(self._facts[pod.namespace, pod.name])
-        names = [each.name for each in assignment.problem.instance.nodes]
-        return Move(pod, names[node], names[target], before - assignment.watts())
+def _fallen_asleep(before: Assignment, after: Assignment) -> tuple[str, ...]:
+    """Nodes that may sleep after, and might not before."""
+    fell = after.problem.costs.sleeper & (before.workload > 0) & (after.workload == 0)
+    return tuple(after.problem.instance.nodes[index].name for index in fell.nonzero()[0].tolist())

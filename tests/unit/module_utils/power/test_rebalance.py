@@ -63,7 +63,8 @@ def moves(*pods: Json, **parameters: t.Any) -> list[tuple[str, str, str, float]]
     }
     return [
         (entry["pod"], entry["from_node"], entry["to_node"], entry["gain_watts"])
-        for entry in place(given)["moves"]
+        for step in place(given)["steps"]
+        for entry in step["moves"]
     ]
 
 
@@ -151,6 +152,101 @@ def test_no_more_is_saved_than_was_measured() -> None:
     nodes = [node("cheap", 10), node("dear", 20, usage_cores=0.5)]
     # 10 W measured on the node; the pods are assumed to use 0.8 cores each on the other.
     assert moves(*PODS, nodes=nodes, min_gain_watts=1) == [("web-0", "dear", "cheap", 2.0)]
+
+
+def steps(**parameters: t.Any) -> list[Json]:
+    """Steps between two machines that draw 100 W when they are awake."""
+    given = {"nodes": [node("a", 10), node("b", 12)], "rebalance": True, "allow_power_off": True}
+    return list(place({**given, **parameters})["steps"])
+
+
+def test_a_node_is_emptied_where_only_the_last_of_several_moves_pays() -> None:
+    kept = running("kept", "b", owner_references=[])
+    pods = [running(f"web-{number}", "a") for number in range(3)]
+    (step,) = steps(running=[kept, *pods])
+    # 1.6 W more for each pod there, until 100 W and what the node drew for them are saved.
+    assert [move["gain_watts"] for move in step["moves"]] == [-1.6, -1.6, 98.4]
+    assert (step["gain_watts"], step["cost_if_stopped_watts"]) == (95.2, 3.2)
+    assert step["asleep"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "number"),
+    [
+        ({"max_moves": 2}, 0),
+        ({"max_moves": 3, "min_gain_watts": 31.7}, 3),
+        ({"min_gain_watts": 31.8}, 0),
+        ({"allow_power_off": False}, 0),
+        ({"pod_disruption_budgets": [budget(2)]}, 0),
+        ({"pod_disruption_budgets": [budget(3)]}, 3),
+        ({"nodes": [node("a", 10), node("b", 12, cores=3)]}, 0),
+        ({"nodes": [node("a", 10, unschedulable=True), node("b", 12)]}, 3),
+    ],
+)
+def test_a_node_is_emptied_only_as_a_whole(parameters: Json, number: int) -> None:
+    kept = running("kept", "b", owner_references=[])
+    pods = [running(f"web-{number}", "a") for number in range(3)]
+    found = steps(running=[kept, *pods], **parameters)
+    assert [len(step["moves"]) for step in found] == ([number] if number else [])
+
+
+def test_a_better_machine_is_woken_for_the_pods_of_two() -> None:
+    nodes = [node("a", 20), node("b", 20), node("new", 5) | {"curve": curve(105, 5)}]
+    pods = [running("one", "a"), running("two", "b")]
+    # One of them alone saves 7 W there, and both together the watts of a whole machine.
+    (step,) = steps(nodes=nodes, running=pods, min_gain_watts=10)
+    assert {move["to_node"] for move in step["moves"]} == {"new"}
+    assert (step["gain_watts"], step["asleep"]) == (119.0, ["a", "b"])
+
+
+def curve(idle: float, watts: float, cores: int = 10) -> Json:
+    return {"cpu": [0, cores], "watts": [idle, idle + watts * cores]}
+
+
+@pytest.mark.parametrize(("cores", "number"), [(4, 2), (3, 0)])
+def test_pods_change_places_where_one_finds_room_beside_the_other(cores: int, number: int) -> None:
+    nodes = [node("cheap", 10, cores=3), node("dear", 20, cores=cores)]
+    small = running("small", "cheap")
+    large = running("large", "dear", requests={"cpu": "3"})
+    found = steps(nodes=nodes, running=[small, large], allow_power_off=False)
+    assert [move["gain_watts"] for step in found for move in step["moves"]] == (
+        [-8.0, 24.0] if number else []
+    )
+    assert [step["cost_if_stopped_watts"] for step in found] == [8.0][:number]
+
+
+def test_a_move_that_is_worth_less_than_the_least_gain_is_not_carried_along() -> None:
+    nodes = [node("cheap", 10), node("dear", 20), node("dearer", 26)]
+    pods = [running("one", "dear"), running("two", "dearer")]
+    found = steps(nodes=nodes, running=pods, allow_power_off=False, min_gain_watts=10)
+    assert [[move["pod"] for move in step["moves"]] for step in found] == [["two"]]
+
+
+def test_a_wish_can_only_speak_against_a_move() -> None:
+    wish = {
+        "node_affinity": {
+            "preferred_during_scheduling_ignored_during_execution": [
+                {
+                    "weight": 100,
+                    "preference": {
+                        "match_expressions": [{"key": "host", "operator": "In", "values": ["dear"]}]
+                    },
+                }
+            ]
+        }
+    }
+    wishing = running("web", "dear", affinity=wish)
+    assert moves(wishing, preference_watts=2) == [("web", "dear", "cheap", 8.0)]
+    assert moves(wishing, preference_watts=4) == []
+    assert moves({**wishing, "node_name": "cheap"}, preference_watts=100) == []
+
+
+def test_a_pod_on_a_node_without_a_curve_stays() -> None:
+    nodes = [
+        node("cheap", 10),
+        {key: value for key, value in node("x", 1).items() if key != "curve"},
+    ]
+    assert moves(running("web", "x"), nodes=nodes) == []
 
 
 def test_a_snapshot_without_budgets_is_refused(tmp_path: t.Any) -> None:
