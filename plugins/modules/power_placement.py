@@ -464,8 +464,8 @@ unplaced:
   description:
     - Pods without a node. C(reasons) counts the nodes for each reason, as they are when the plan is
       carried out; C(message) says the same in kube-scheduler's words.
-    - C(fits_empty_fleet) says whether some node would be large enough if nothing else ran; it is
-      null where a field is not supported.
+    - C(fits_empty_fleet) says whether some node would be large enough if nothing else ran, rows of
+      cache ways and devices included; it is null where a field is not supported.
   returned: success
   type: list
   elements: dict

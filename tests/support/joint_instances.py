@@ -88,7 +88,7 @@ def tasks(draw: Draw) -> Json:
     }
     held = slices[0]["spec"]["devices"]
     if one_in(draw, 3) and held:
-        _hold(shared, names[0], held[0]["name"])
+        hold(shared, names[0], held[0]["name"])
     if not one_in(draw, 4):
         given["device_power"] = "watts"
     if one_in(draw, 4):
@@ -96,8 +96,8 @@ def tasks(draw: Draw) -> Json:
     return given
 
 
-def _hold(claim: Json, node_name: str, device: str) -> None:
-    """The claim has a device already, and is where that is."""
+def hold(claim: Json, node_name: str, device: str) -> None:
+    """Let the claim have a device already, and be where that is."""
     result = {"request": "gpus", "driver": DRIVER, "pool": node_name, "device": device}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}]
     claim["status"] = {

@@ -9,6 +9,7 @@ by one; so devices that several nodes can use, or whose counters they share, are
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass
 
@@ -72,6 +73,10 @@ class Together:
         for index, device in enumerate(instance.devices):
             for node in device.nodes:
                 self._on_node.setdefault(node, []).append(index)
+
+    def unused(self) -> Together:
+        """The same as if nobody had any of the devices."""
+        return Together(dataclasses.replace(self.instance, held=()), self._seed)
 
     def uses_shared_devices(self, unit: int) -> bool:
         """Whether a unit may get a device about which not one node alone can decide."""

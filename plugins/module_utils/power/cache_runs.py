@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
@@ -117,27 +117,60 @@ def read_pools(
         node = required_text(spec.get("node"), f"{where}.spec.node")
         caches = mappings(status.get("caches"), f"{where}.status.caches")
         if caches:
-            known[node] = mapping(status.get("workloads"), f"{where}.status.workloads").keys()
-            free = tuple((pool, _free_runs(caches, pool, where)) for pool in _POOLS)
-            found[node] = CachePools(free)
+            workloads = mapping(status.get("workloads"), f"{where}.status.workloads")
+            known[node] = workloads.keys()
+            held = _held_ways(workloads, where)
+            found[node] = CachePools(
+                tuple((pool, _free_runs(caches, pool, where)) for pool in _POOLS),
+                empty=tuple((pool, _free_runs(caches, pool, where, held[pool])) for pool in _POOLS),
+            )
     promised: dict[str, list[CacheRun]] = {}
     for pod in running:
         node = mapping(pod.get("spec"), "running: spec").get("nodeName") or ""
         if node in found and not is_finished(pod):
             promised.setdefault(node, []).extend(_not_yet_taken(pod, known[node]))
     return {
-        node: CachePools(pools.free, tuple(sorted(promised.get(node, ()))))
+        node: replace(pools, promised=tuple(sorted(promised.get(node, ()))))
         for node, pools in found.items()
     }
 
 
-def _free_runs(caches: t.Sequence[Object], pool: str, where: str) -> Lengths:
+def _held_ways(workloads: Object, where: str) -> dict[str, int]:
+    """The ways that workloads hold by pool, whichever caches they are of."""
+    held = dict.fromkeys(_POOLS, 0)
+    for uuid, workload in workloads.items():
+        path = f"{where}.status.workloads.{uuid}"
+        rdt = mapping(mapping(workload, path).get("rdt"), f"{path}.rdt")
+        cache = mapping(rdt.get("cache"), f"{path}.rdt.cache")
+        most, least = cache.get("max") or 0, cache.get("min") or 0
+        if isinstance(most, int) and least:
+            held[GUARANTEED if most == least else BEST_EFFORT] += most
+    return held
+
+
+def _free_runs(caches: t.Sequence[Object], pool: str, where: str, held: int = 0) -> Lengths:
+    """With ``held`` ways come free, each cache may have one run of all of them at the most."""
     lengths: list[int] = []
     for cache in caches:
-        free = mapping(cache.get(pool), f"{where}: {pool}").get("free") or ""
+        given = mapping(cache.get(pool), f"{where}: {pool}")
+        free = given.get("free") or ""
         ways = parse_cpu_list(required_text(free, where)) if free else []
-        lengths += [len(run) for run in runs(ways)]
+        if held and given:
+            lengths.append(min(len(ways) + held, cache.get("ways") or _MORE_THAN_ENOUGH))
+        else:
+            lengths += [len(run) for run in runs(ways)]
     return tuple(sorted(lengths, reverse=True))
+
+
+def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bool:
+    """Whether a node would have the runs that one pod asks for if nothing else ran there.
+
+    It may be too hopeful where workloads hold ways: of which cache they are stands nowhere.
+    """
+    return pools is None or all(
+        fit(lengths, tuple(run for run in asked if run.pool == pool))
+        for pool, lengths in pools.empty
+    )
 
 
 def _not_yet_taken(pod: Object, workloads: t.Collection[str]) -> list[CacheRun]:

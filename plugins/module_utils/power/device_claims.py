@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import node_name
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import identity
@@ -55,6 +56,19 @@ class ClaimTask:
     together: Together
     units: dict[str, list[int]] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
+    _fits_empty: dict[t.Hashable, bool] = field(default_factory=dict)
+
+    @cached_property
+    def _unused(self) -> Together:
+        return self.together.unused()
+
+    def fits_empty_node(self, key: str, node: str) -> bool:
+        """Whether the node would have what one unit asks for if nobody had devices."""
+        known = key, self._unused.kind(node)
+        if known not in self._fits_empty:
+            found = self._unused.on_node(node, self.units[key][:1])
+            self._fits_empty[known] = found.least is not None
+        return self._fits_empty[known]
 
 
 @dataclass

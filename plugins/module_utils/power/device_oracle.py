@@ -104,6 +104,12 @@ class DeviceOracle:
         return CANNOT_ALLOCATE
 
 
+def fits_empty_node(claims: ClaimBook | None, shape: Shape, node: Node) -> bool:
+    """Whether a node would have the devices that one pod asks for if nobody had any of them."""
+    asked = zip(shape.device_claims, claims.tasks if claims else ())
+    return all(task.fits_empty_node(key, node.name) for key, task in asked if key)
+
+
 def device_oracles(
     claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
 ) -> list[DeviceOracle]:

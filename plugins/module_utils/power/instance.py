@@ -81,10 +81,12 @@ class CacheRun(t.NamedTuple):
 @dataclass(frozen=True)
 class CachePools:
     """Lengths of the free runs of a node's caches by pool, longest first; of these, ``promised``
-    is for pods that are bound already."""
+    is for pods that are bound already. ``empty`` are the most that there could be if nothing ran.
+    """
 
     free: tuple[tuple[str, tuple[int, ...]], ...]
     promised: tuple[CacheRun, ...] = ()
+    empty: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

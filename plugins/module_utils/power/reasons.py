@@ -14,6 +14,10 @@ import typing as t
 from collections import Counter
 from dataclasses import replace
 
+from ansible_collections.wattwise.kube.plugins.module_utils.power import (
+    cache_runs,
+    device_oracle,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
     NO_CURVE,
@@ -109,6 +113,8 @@ class _Explainer:
             obstacle(constraints, node) is None
             and (usable or node.curve is not None)
             and not shortages(shape.requests, node.allocatable)
+            and cache_runs.fits_empty_node(shape.cache_runs, node.cache_pools)
+            and device_oracle.fits_empty_node(self._instance.claims, shape, node)
             for node in self._instance.nodes
         )
 

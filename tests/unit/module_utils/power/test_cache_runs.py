@@ -177,3 +177,27 @@ def test_rows_fit_exactly_where_the_daemon_finds_them_in_some_order(
     runs = sorted((CacheRun(*each) for each in asked), key=lambda run: (-run.most, -run.least))
     packed = fit(tuple(sorted(lengths, reverse=True)), tuple(runs))
     assert packed == possible(tuple(map(bits, free)), tuple(sorted(asked)))
+
+
+@pytest.mark.parametrize(
+    ("free", "ways", "fits"),
+    [
+        # With the four ways that the workload holds, a row of six.
+        (["1-2"], 6, True),
+        (["1-2"], 7, False),
+        (["1-2", "1-2"], 7, False),
+    ],
+)
+def test_a_pod_fits_an_empty_fleet_only_if_a_cache_could_have_such_a_row(
+    free: list[str], ways: int, fits: bool
+) -> None:
+    held = {"rmd-workload-other": {"rdt": {"cache": {"max": 4, "min": 4}}}}
+    parameters = task([node("a")], [state("a", *free, workloads=held)], [pod("p", ways)])
+    [entry] = solved(parameters)["unplaced"]
+    assert entry["fits_empty_fleet"] is fits
+
+
+def test_free_ways_of_two_caches_make_no_row_in_an_empty_fleet_either() -> None:
+    states = [state("a", "1-3", "1-3")]
+    [entry] = solved(task([node("a")], states, [pod("p", 4)]))["unplaced"]
+    assert entry["fits_empty_fleet"] is False

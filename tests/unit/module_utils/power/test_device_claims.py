@@ -22,11 +22,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
-from support.device_objects import device_claim, device_pool, resource_slice
+from support.device_objects import DRA, device_claim, device_pool, manifest, resource_slice
 from support.joint_instances import (
     device_classes,
     first_of,
     gpu,
+    hold,
     node,
     pod,
     request,
@@ -151,6 +152,24 @@ def test_no_device_is_given_twice_and_the_message_says_why_no_more() -> None:
     )
     [entry] = solved(parameters)["unplaced"]
     assert entry["message"] == "0/2 nodes are available: 2 cannot allocate all claims."
+
+
+@pytest.mark.parametrize(("count", "fits"), [(1, True), (2, False)])
+def test_a_pod_fits_an_empty_fleet_if_a_node_has_the_devices_that_others_hold(
+    count: int, fits: bool
+) -> None:
+    spec = {"devices": {"requests": [request()]}}
+    held = manifest(DRA, "ResourceClaim", "held", spec, namespace="default")
+    hold(held, "a", "g0")
+    parameters = task(
+        [node("a"), node("b")],
+        [pod("p", made_of="some")],
+        template("some", request(count=count)),
+        resource_slice("a", [gpu("g0")]),
+        held,
+    )
+    [entry] = solved(parameters)["unplaced"]
+    assert entry["fits_empty_fleet"] is fits
 
 
 def test_pods_that_share_a_claim_are_on_one_node() -> None:
