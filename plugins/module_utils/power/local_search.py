@@ -16,6 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment imp
     Assignment,
     Change,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.company_exchanges import (
+    CompanyExchanges,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.difference_tables import (
     LEAST_GAIN_WATTS,
     Exchanges,
@@ -62,11 +65,12 @@ class _Search:
         self._seed = seed
         self._related = related_groups(assignment)
         self._moves = Moves(assignment)
+        self._company = CompanyExchanges(assignment, seed)
         self._exchanges: list[Exchanges] = []
 
     def advance(self) -> bool:
         """One round; False where nothing could be carried out."""
-        if self._carry_out(self._moves.steps()):
+        if self._carry_out(self._moves.steps()) or self._carry_out(self._company.steps()):
             return True
         for index, number in enumerate(_NUMBERS):
             if index == len(self._exchanges):

@@ -13,14 +13,30 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power import (
+    local_search,
+    place,
+    placement,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.company_exchanges import (
+    CompanyExchanges,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.difference_tables import Exchanges
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+    Problem,
+    build_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.power.wish_tables import WishTables
+from support.placement_checker import value_of, violations
+from support.placement_fleets import Size, placement_task
 from support.related_instances import random_instance
 
 Json = dict[str, t.Any]
 PREFERRED = "preferred_during_scheduling_ignored_during_execution"
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def nodes(*zones: str, cores: int = 4) -> list[Json]:
@@ -30,7 +46,7 @@ def nodes(*zones: str, cores: int = 4) -> list[Json]:
             "name": f"n{index}",
             "allocatable": {"cpu": str(cores), "pods": "10"},
             "curve": {"cpu": [0, cores], "watts": [100, 100 + 12.5 * cores * (1 + index)]},
-            "labels": {"kubernetes.io/hostname": f"n{index}"} | ({"zone": zone} if zone else {}),
+            "labels": {HOSTNAME: f"n{index}"} | ({"zone": zone} if zone else {}),
         }
         for index, zone in enumerate(zones)
     ]
@@ -63,7 +79,11 @@ def _wish(app: str, key: str, weight: int) -> Json:
 
 
 def on(name: str) -> Json:
-    return {"node_selector": {"kubernetes.io/hostname": name}}
+    return {"node_selector": {HOSTNAME: name}}
+
+
+def problem_of(parameters: Json) -> Problem:
+    return build_problem(read_instance(placement.SPEC.complete({**parameters})))
 
 
 def outcome(fleet: list[Json], pods: list[Json], watts: float) -> tuple[dict[str, str], float]:
@@ -97,7 +117,7 @@ def test_a_pod_is_no_company_for_itself() -> None:
     """One of its kind finds nobody; two find each other, even away from the cheapest node."""
     alone = pod("web", near("web"))
     assert outcome(nodes("a", "b"), [alone], 7.0) == ({"web": "n0"}, 7.0)
-    pair = pod("web", near("web", "kubernetes.io/hostname"), count=2)
+    pair = pod("web", near("web", HOSTNAME), count=2)
     fleet = nodes("a", "b")
     fleet[0]["allocatable"]["pods"] = "1"
     assert outcome(fleet, [pair], 3.0) == ({"web-0": "n1", "web-1": "n1"}, 0.0)
@@ -183,20 +203,34 @@ def test_tables_of_wishes_follow_the_pods_and_tell_where_they_changed() -> None:
     assert changes > 100
 
 
-def test_pods_change_places_for_the_sake_of_company() -> None:
-    """All nodes are full, so no pod could move alone."""
-    fleet = nodes(*("abc"[index % 3] for index in range(120)), cores=2)
-    fixed = [
-        pod(f"cache-{index}", node_selector={"kubernetes.io/hostname": f"n{index}"})
-        for index in range(60)
-    ]
-    wishing = [
-        pod(f"web-{index}", near(f"cache-{index}", "kubernetes.io/hostname")) for index in range(60)
-    ]
-    others = pod("other", count=4 * len(fleet) - len(fixed) - len(wishing))
-    found = place({"nodes": fleet, "pods": [*fixed, *wishing, others], "preference_watts": 0.5})
-    assert found["unplaced"] == []
-    assert found["preference_watts"] == 0.0
+@pytest.mark.parametrize("unused", [Exchanges, CompanyExchanges])
+def test_pods_change_places_for_the_sake_of_company(
+    unused: type[Exchanges | CompanyExchanges], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes are full, so no pod can move alone. Each way to find an exchange is enough."""
+    monkeypatch.setattr(unused, "steps", lambda _exchanges: [])
+    apps = range(10)
+    near_caches = [pod(f"web-{app}", near(f"cache-{app}", HOSTNAME)) for app in apps]
+    problem = problem_of(
+        {
+            "nodes": nodes(*"a" * 20, cores=1),
+            "pods": [pod("other", count=20), *near_caches, *(pod(f"cache-{app}") for app in apps)],
+            "preference_watts": 0.1,
+        }
+    )
+    group_of = {group.pods[0].name: index for index, group in enumerate(problem.groups)}
+    assignment = Assignment(problem)
+    for app in apps:
+        assignment.place(group_of[f"cache-{app}"], app)
+        assignment.place(group_of[f"web-{app}"], 10 + app)
+        for node in (app, 10 + app):
+            assignment.place(group_of["other-0"], node)
+    watts = assignment.watts()
+    assert assignment.preference_watts() == pytest.approx(1.0)
+    assert local_search.improve(assignment, Limits(60.0), rounds=50)
+    assert assignment.is_feasible()
+    assert assignment.preference_watts() == 0.0
+    assert assignment.watts() == pytest.approx(watts)
 
 
 def test_pods_find_each_other_on_fleets_that_are_too_large_for_a_proof() -> None:
@@ -213,3 +247,19 @@ def test_pods_find_each_other_on_fleets_that_are_too_large_for_a_proof() -> None
     result = place({"nodes": fleet, "pods": pods, "preference_watts": 10_000.0})
     assert result["unplaced"] == []
     assert result["preference_watts"] == 0.0
+
+
+@pytest.mark.parametrize("key", [HOSTNAME, "wattwise.github.io/rack"])
+def test_with_wishes_a_large_fleet_costs_no_more_than_if_they_were_ignored(key: str) -> None:
+    task = placement_task(0, Size(110, 330, 0.6))
+    for node in task["nodes"]:
+        node["labels"][HOSTNAME] = node["name"]
+    for index, each in enumerate(task["pods"]):
+        wish = near if index % 3 else away
+        each["labels"] = {"app": f"app-{index}"}
+        each |= {"affinity": wish(f"app-{index - index % 2}", key)} if index % 4 else {}
+    ignoring = place({**task, "preference_watts": 0.0})
+    task["preference_watts"] = 2.0
+    result = place(task)
+    assert violations(task, result, is_complete=False) == []
+    assert value_of(task, result) >= value_of(task, ignoring)
