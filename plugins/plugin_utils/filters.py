@@ -57,9 +57,13 @@ def checked_options(specified: Options, given: t.Mapping[str, t.Any]) -> dict[st
 def plain(value: t.Any) -> t.Any:
     """A value of a template as a module would get it: rendered, and of JSON's types alone."""
     if isinstance(value, t.Mapping):
-        return {str(key): plain(member) for key, member in value.items()}
+        return {
+            plain(key) if isinstance(key, str) else str(key): plain(member)
+            for key, member in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
-    return str(value) if isinstance(value, str) else value
+    # Of Ansible's own class of texts str() gives one again, and libraries in C refuse it.
+    return str.__str__(value) if isinstance(value, str) else value
