@@ -123,7 +123,7 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     proven = is_proof(best, bound.watts)
     if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
         found, watts = search_by_loads(best, bound.watts, limits)
-        best = _bindable(found, best)
+        best = _bindable(found, best, limits)
         bound = bound._replace(watts=watts)
         proven = is_proof(best, watts)
     if not proven:
@@ -177,7 +177,7 @@ def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) ->
     if relaxation is not None and problem.count.sum() > _MOST_PODS_ONE_BY_ONE:
         return best
     for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
-        found = max(start, _filled(start), key=Assignment.rank)
+        found = max(start, _filled(start, limits), key=Assignment.rank)
         if found.rank() > best.rank():
             best = max(found, _improved(found, limits), key=Assignment.rank)
     return best
@@ -187,28 +187,29 @@ def _from_relaxation(problem: Problem, relaxation: Relaxation, limits: Limits) -
     return _improved(settled(problem, construct(problem, relaxation).counts), limits)
 
 
-def _filled(assignment: Assignment) -> Assignment:
+def _filled(assignment: Assignment, limits: Limits) -> Assignment:
     """With as many more pods as find room, gangs only as a whole."""
     problem = assignment.problem
-    return settled(problem, eject(greedy.filled(problem, assignment.counts)).counts)
+    start = greedy.filled(problem, assignment.counts)
+    return max(start, settled(problem, eject(start, limits).counts), key=Assignment.rank)
 
 
-def _bindable(found: Assignment, before: Assignment) -> Assignment:
+def _bindable(found: Assignment, before: Assignment, limits: Limits) -> Assignment:
     """What a search found, or what of it can be bound where that is better than before it.
 
     Moves keep all rules in the final state, which says nothing about the order on the way there.
     """
     if can_be_bound(found):
         return found
-    return max(before, _filled(found), key=Assignment.rank)
+    return max(before, _filled(found, limits), key=Assignment.rank)
 
 
 def _improved(assignment: Assignment, limits: Limits) -> Assignment:
-    start = _filled(assignment)
+    start = _filled(assignment, limits)
     found = _searched(Assignment(start.problem, start.counts.copy()), limits)
     if len(found.problem.instance.nodes) > _MOST_NODES_FOR_A_MODEL:
         return found
-    return _bindable(found, start)
+    return _bindable(found, start, limits)
 
 
 def _searched(assignment: Assignment, limits: Limits) -> Assignment:
