@@ -134,8 +134,18 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
         movable = {key: pod for key, pod in movable.items() if key not in not_understood}
         instance = _released(source, parameters, planned, movable)
     task = _task(instance, movable, budgets, parameters)
-    proposals = (_described(task, divided(task, counts)) for counts in search(task))
-    return max(proposals, key=lambda steps: _value(steps, task.least_gain), default=[])
+    return _best_steps(task)
+
+
+def _best_steps(task: Relocation) -> list[Step]:
+    """The steps to what the search found, or to the next best where not all of it is in reach."""
+    best: list[Step] = []
+    for value, counts in search(task):
+        if round(value, _DECIMALS) <= _value(best, task.least_gain):
+            break
+        steps = _described(task, divided(task, counts))
+        best = max(best, steps, key=lambda each: _value(each, task.least_gain))
+    return best
 
 
 def _value(steps: t.Sequence[Step], least_gain: float) -> float:

@@ -53,10 +53,12 @@ class _State(t.NamedTuple):
     counts: Integers
 
 
-def search(task: Relocation) -> list[Integers]:
-    """Counts by group and node that are worth more than those at home, the best first."""
-    search_ = _Search(task)
-    return [state.counts for state in search_.run()]
+def search(task: Relocation) -> list[tuple[float, Integers]]:
+    """Counts by group and node that are worth more than those at home, with their value.
+
+    The best come first.
+    """
+    return [(state.value, state.counts) for state in _Search(task).run()]
 
 
 def _quality(state: _State) -> tuple[float, int]:

@@ -19,6 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation imp
     Relocation,
     undo,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation_moves import (
+    predicted,
+)
 
 if t.TYPE_CHECKING:
     import numpy
@@ -67,9 +70,9 @@ class _Division:
     def _next(self) -> _Order | None:
         """The best of the smallest steps: one move, or those of one node, of two …"""
         options = self._choices()
-        paying = self._paying(self._ordered({move.source}, 1, move) for move in options)
-        if paying is not None:
-            return paying
+        single = self._single(options)
+        if single is not None:
+            return single
         sources = sorted({move.source for move in options})
         sets = (itertools.combinations(sources, number) for number in range(1, len(sources) + 1))
         left = _MOST_SETS
@@ -80,6 +83,18 @@ class _Division:
             if paying is not None:
                 return paying
         return self._paying([self._ordered(set(sources))]) if not left else None
+
+    def _single(self, options: t.Sequence[Move]) -> _Order | None:
+        """The move that saves the most, if one pays by itself."""
+        promised = predicted(self._assignment, [(move,) for move in options])
+        by_promise = sorted(zip(promised, options), key=lambda each: (-round(each[0], 6), each[1]))
+        for watts, move in by_promise:
+            if watts < self._task.least_gain - _ROUNDING_WATTS:
+                return None
+            paying = self._paying([self._ordered({move.source}, 1, move)])
+            if paying is not None:
+                return paying
+        return None
 
     def _paying(self, orders: t.Iterable[_Order | None]) -> _Order | None:
         """The order that saves the most for each pod, if it pays."""
