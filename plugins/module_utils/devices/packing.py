@@ -39,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.pattern_mast
     Held,
     Master,
     Rest,
+    fits,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import (
     Solution,
@@ -180,8 +181,12 @@ class _Packing:
         weights = self._master.only(level)
         if self._value(level) > least:
             least = self._generate(level, self._master.rest({}, fixed), least, weights)
-        if self._value(level) > least:
-            self._take_if_better(level, fixed, self._dive(weights))
+        # What the prices say is enough for the parts of cells may be too little for whole ones.
+        dearest = max(abs(self._master.cost(one, level)) for one in self._master.patterns)
+        insisting = [max(weight, float(dearest)) for weight in weights[:level]]
+        for tried in (weights, [*insisting, *weights[level:]]):
+            if self._value(level) > least:
+                self._take_if_better(level, fixed, self._dive(tried))
         if self._value(level) > least:
             self._take_if_better(level, fixed, self._whole(level, fixed))
         return least + self._constants[level]
@@ -261,11 +266,7 @@ class _Packing:
         whole = {index: math.floor(value + _ROUNDING) for index, value in used.items()}
         if any(whole.values()):
             return {index: count for index, count in whole.items() if count}
-        fitting = [
-            index
-            for index in used
-            if all(count <= rest.units[group] for group, count in patterns[index].counts)
-        ]
+        fitting = [index for index in used if fits(patterns[index], rest)]
         return {max(fitting, key=lambda index: used[index]): 1} if fitting else {}
 
     def _whole(self, level: int, fixed: t.Sequence[int]) -> Held:

@@ -40,6 +40,11 @@ class Rest(t.NamedTuple):
     levels: tuple[int, ...]
 
 
+def fits(pattern: Pattern, rest: Rest) -> bool:
+    """Whether there are as many units as a pattern has."""
+    return all(count <= rest.units[group] for group, count in pattern.counts)
+
+
 class Master:
     """All patterns that are known, and what they cost on each level but that of names."""
 
@@ -121,7 +126,7 @@ class Master:
         of_kind: list[list[tuple[int, float]]] = [[] for _kind in self.kinds]
         of_group: list[list[tuple[int, float]]] = [[] for _group in self.groups]
         for pattern in self.patterns:
-            most = rest.cells[pattern.kind]
+            most = rest.cells[pattern.kind] if fits(pattern, rest) else 0
             cost = sum(weight * self.cost(pattern, level) for level, weight in counted)
             column = model.column(0, most, cost, integer=integer)
             of_kind[pattern.kind].append((column, 1))
