@@ -177,7 +177,10 @@ def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) ->
     if relaxation is not None and problem.count.sum() > _MOST_PODS_ONE_BY_ONE:
         return best
     for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
-        found = max(start, _filled(start, limits), key=Assignment.rank)
+        # What leaves pods that another start places is not worth the search for their room.
+        is_short = bool(best.left().any())
+        filled = _filled(start, limits) if is_short else greedy.filled(problem, start.counts)
+        found = max(start, filled, key=Assignment.rank)
         if found.rank() > best.rank():
             best = max(found, _improved(found, limits), key=Assignment.rank)
     return best
