@@ -29,7 +29,8 @@ description:
     each claim gets. Claims are those of C(resource.k8s.io/v1) in C(resourceClaims) and of the k8srm
     prototype in C(deviceClaims). On its node a pod gets devices as
     M(wattwise.kube.device_allocation) gives them. Pods that share a claim are on one node. Claims
-    that a device might satisfy which several nodes can use are C(unsupported).
+    that devices of several nodes might satisfy are C(unsupported) where there are more than about
+    4000 pairs of such a pod and a device.
   - Rules between pods hold in the final state, whatever came when, and in the order of
     RV(placements) also at each step.
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
@@ -498,8 +499,8 @@ allocations:
       uid: ""
 nodes:
   description:
-    - CPU use in cores and watts of each node before and after, devices included; no watts where
-      there is no curve.
+    - CPU use in cores and watts of each node before and after, devices included but for claims that
+      devices of several nodes might satisfy; no watts where there is no curve.
   returned: success
   type: list
   elements: dict

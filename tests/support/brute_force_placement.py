@@ -97,9 +97,15 @@ class _Search:
         others = [pod for pod, where in self._placed if where is node]
         if not self._fleet.caches.hold(node.name, [*others, here[0]]):
             return False
-        if self._fleet.devices.cost(node.name, [*others, here[0]]) is None:
+        if not self._have_devices([*self._placed, here]):
             return False
         return not self._collisions or not any(collide(here, other) for other in self._placed)
+
+    def _have_devices(self, placed: Sequence[Placed]) -> bool:
+        pods_on: dict[str, list[Pod]] = {}
+        for pod, node in placed:
+            pods_on.setdefault(node.name, []).append(pod)
+        return self._fleet.devices.cost(pods_on) is not None
 
     def _put(self, position: int, node: Node) -> None:
         free = self._free[id(node)]

@@ -10,11 +10,13 @@ import typing as t
 from hypothesis import strategies as st
 
 from support.device_objects import DRA, dra_class, dra_device, manifest, resource_slice
+from support.placement_devices import SLOTS
 from support.placement_instances import Draw, Json, curves, one_in
 
 DRIVER = "gpu.example.com"
 NUMA = f"{DRIVER}/numa"
 MODELS = ("small", "large")
+RACKS = ("left", "right")
 
 
 def device_classes() -> list[Json]:
@@ -63,7 +65,10 @@ def pod(name: str, *, claim: str = "", made_of: str = "", cpu: str = "1") -> Jso
 
 @st.composite
 def tasks(draw: Draw) -> Json:
-    """At most three nodes, three devices on each, and five pods, of which some share a claim."""
+    """At most three nodes, three devices on each, and five pods, of which some share a claim.
+
+    Where there is a network with devices, there are fewer of nodes, and of pods.
+    """
     names = [f"node-{index}" for index in range(draw(st.integers(1, 3)))]
     templates = [
         template(f"t{index}", *draw(st.lists(_requests(), min_size=1, max_size=2)), **_near(draw))
@@ -80,9 +85,16 @@ def tasks(draw: Draw) -> Json:
         namespace="default",
     )
     waiting = [_waiting(draw, index, len(templates)) for index in range(draw(st.integers(1, 5)))]
-    slices = [resource_slice(name, draw(_devices())) for name in names]
+    network = draw(st.integers(0, 2)) == 0
+    slices = [resource_slice(name, draw(_devices(2 if network else 3))) for name in names]
+    nodes = [_node(draw, name) for name in names]
+    if network:
+        del waiting[4:]
+        for item in nodes:
+            item["labels"] = {"rack": draw(st.sampled_from(RACKS))}
+        slices.append(draw(_network(names)))
     given: Json = {
-        "nodes": [_node(draw, name) for name in names],
+        "nodes": nodes,
         "pods": waiting,
         "device_objects": [*device_classes(), *templates, shared, *slices],
     }
@@ -144,7 +156,31 @@ def _near(draw: Draw) -> Json:
 
 
 @st.composite
-def _devices(draw: Draw) -> list[Json]:
+def _network(draw: Draw, names: list[str]) -> Json:
+    """A pool of which several nodes can use devices, and share the slots."""
+    rack = {"key": "rack", "operator": "In", "values": [draw(st.sampled_from(RACKS))]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [rack]}]}
+    reaches: list[Json] = [
+        {"allNodes": True},
+        {"nodeSelector": selector},
+        {"nodeName": draw(st.sampled_from(names))},
+    ]
+    found, more = draw(_devices(3)), {}
+    if one_in(draw, 3):
+        slots = {"counterSet": "shared", "counters": {"slots": {"value": "1"}}}
+        found = [{**device, "consumesCounters": [slots]} for device in found]
+        counters = {"slots": {"value": str(SLOTS)}}
+        more["sharedCounters"] = [{"name": "shared", "counters": counters}]
+    if one_in(draw, 3):
+        found = [{**device, **draw(st.sampled_from(reaches))} for device in found]
+        where: Json = {"perDeviceNodeSelection": True}
+    else:
+        where = draw(st.sampled_from(reaches[:2]))
+    return resource_slice("network", found, **{"nodeName": None, **where, **more})
+
+
+@st.composite
+def _devices(draw: Draw, most: int) -> list[Json]:
     return [
         gpu(
             f"gpu-{index}",
@@ -152,5 +188,5 @@ def _devices(draw: Draw) -> list[Json]:
             draw(st.sampled_from([20, 75, 300])),
             draw(st.integers(0, 1)),
         )
-        for index in range(draw(st.integers(0, 3)))
+        for index in range(draw(st.integers(0, most)))
     ]

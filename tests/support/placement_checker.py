@@ -147,14 +147,12 @@ class Fleet:
         return (
             fits(node, pods)
             and self.caches.hold(node.name, pods)
-            and self.devices.cost(node.name, pods) is not None
+            and self.devices.cost({node.name: pods}) is not None
         )
 
     def watts(self, node: Node, pods: Sequence[Pod]) -> float:
-        """Watts of a node with these new pods; 0 where they are not known."""
-        if node.curve is None:
-            return 0.0
-        return self.curve_watts(node, pods) + self.devices.watts(node.name, pods)
+        """Watts of a node with these new pods, devices aside; 0 where they are not known."""
+        return 0.0 if node.curve is None else self.curve_watts(node, pods)
 
     def curve_watts(self, node: Node, pods: Sequence[Pod]) -> float:
         awake = node.occupied or any(not pod.daemon for pod in pods)
@@ -199,7 +197,7 @@ class Fleet:
             pods_on[node.name].append(pod)
         elsewhere = sum(node.curve is None for _pod, node in placed)
         worth = sum(self.watts(node, pods_on[node.name]) for node in self.nodes)
-        worth += self.all_unmet(placed)
+        worth += self.devices.watts(pods_on) + self.all_unmet(placed)
         return tuple(by_priority[level] for level in self.levels), -elsewhere, -worth
 
     @functools.cached_property
@@ -226,6 +224,8 @@ class Fleet:
             for node in self.nodes
             if not self.holds(node, pods_on[node.name])
         ]
+        if self.devices.cost(pods_on) is None:
+            found.append("there are too few devices")
         found += [
             f"{first[0].name} on {first[1].name} and {second[0].name} on {second[1].name} collide"
             for first, second in itertools.combinations(placed, 2)
@@ -369,6 +369,7 @@ def wrong_watts(fleet: Fleet, placed: Sequence[Placed], result: Json) -> list[st
         pods_on[node.name].append(pod)
     before = sum(fleet.watts(node, []) for node in fleet.nodes)
     after = sum(fleet.watts(node, pods_on[node.name]) for node in fleet.nodes)
+    after += fleet.devices.watts(pods_on)
     gap = (watts["after"] - watts["lower_bound"]) / max(watts["lower_bound"] - watts["before"], 1)
     asleep = [
         node.name

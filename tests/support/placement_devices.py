@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices of nodes and claims of pods, a second time: by trying every choice of devices.
+"""Devices of nodes and networks, and claims of pods, a second time: by trying every choice.
 
 Shares no code with the placer or the allocator. A DeviceClass is understood by its name alone: that
 of a model, or ``any``. Attributes are ``model``, ``watts`` and ``numa`` of the driver.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import typing as t
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,30 +21,40 @@ from support.placement_rules import Json, Pod, get
 Cost = tuple[int, float]
 
 
+# Where a pool of a network has the counter "slots".
+SLOTS = 2
+
+
 @dataclass(frozen=True)
 class Device:
-    """One device of a node."""
+    """A device, the nodes that can use it, and what it takes of its pool's slots."""
 
+    pool: str
     name: str
     model: str
     watts: float
     numa: int
+    nodes: frozenset[str]
+    slots: int = 0
 
 
 class Devices:
     """The devices and claims of a task as its ``device_objects`` tell them."""
 
     def __init__(self, parameters: Json) -> None:
-        self._on: dict[str, list[Device]] = {}
+        nodes = parameters["nodes"]
+        self._racks = {node["name"]: node.get("labels", {}).get("rack") for node in nodes}
+        self._priced = {node["name"] for node in nodes if node.get("curve")}
+        self._free: list[Device] = []
         self._specs: dict[tuple[str, str, str], Json] = {}
         self._counts_watts = parameters.get("device_power") is not None
+        self._known: dict[tuple[tuple[str, int], ...], Cost | None] = {}
         self.home: dict[tuple[str, str], str] = {}
         taken = set()
         for item in parameters.get("device_objects", []):
             name = item["metadata"]["name"]
             if item["kind"] == "ResourceSlice":
-                node = item["spec"]["nodeName"]
-                self._on[node] = [_device(each) for each in item["spec"]["devices"]]
+                self._free += self._devices(item["spec"])
             elif item["kind"] in ("ResourceClaim", "ResourceClaimTemplate"):
                 namespace = item["metadata"]["namespace"]
                 spec = item["spec"]
@@ -52,10 +63,31 @@ class Devices:
                 for result in results.get("results", []):
                     self.home[namespace, name] = result["pool"]
                     taken.add((result["pool"], result["device"]))
-        self._on = {
-            node: [device for device in devices if (node, device.name) not in taken]
-            for node, devices in self._on.items()
-        }
+        self._free = [one for one in self._free if (one.pool, one.name) not in taken]
+
+    def _devices(self, spec: Json) -> Iterator[Device]:
+        for given in spec["devices"]:
+            attributes = given["attributes"]
+            counters = [part["counters"]["slots"] for part in given.get("consumesCounters", [])]
+            yield Device(
+                spec["pool"]["name"],
+                given["name"],
+                attributes["model"]["string"],
+                float(attributes["watts"]["int"]),
+                attributes["numa"]["int"],
+                self._reach(given if spec.get("perDeviceNodeSelection") else spec),
+                sum(int(counter["value"]) for counter in counters),
+            )
+
+    def _reach(self, where: Json) -> frozenset[str]:
+        if "nodeName" in where:
+            return frozenset([where["nodeName"]])
+        if "allNodes" in where:
+            return frozenset(self._racks)
+        [term] = where["nodeSelector"]["nodeSelectorTerms"]
+        [expression] = term["matchExpressions"]
+        chosen = expression["values"]
+        return frozenset(node for node, rack in self._racks.items() if rack in chosen)
 
     def claims(self, pod: Pod) -> dict[str, Json]:
         """What a pod asks for, by the name of the claim; not what it has already."""
@@ -77,31 +109,71 @@ class Devices:
         }
         return homes <= {node}
 
-    def cost(self, node: str, pods: Sequence[Pod]) -> Cost | None:
-        """The best cost of devices for these pods on a node; None where there are too few."""
-        wanted: dict[tuple[str, str], Json] = {}
-        for pod in pods:
-            wanted |= {(pod.namespace, name): spec for name, spec in self.claims(pod).items()}
-        costs = self._costs(frozenset(self._on.get(node, ())), list(wanted.values()))
-        return min(costs, default=None)
+    def cost(self, pods_on: Mapping[str, Sequence[Pod]]) -> Cost | None:
+        """The best cost of devices for these pods, all at once; None where there are too few.
 
-    def watts(self, node: str, pods: Sequence[Pod]) -> float:
-        cost = self.cost(node, pods)
+        The watts of a device count where a pod on a node with a curve uses it.
+        """
+        if any(len(device.nodes) > 1 or device.slots for device in self._free):
+            return self._together(pods_on)
+        costs = [self._together({node: pods}) for node, pods in pods_on.items()]
+        known = [cost for cost in costs if cost is not None]
+        return (
+            (sum(rank for rank, _watts in known), sum(watts for _rank, watts in known))
+            if len(known) == len(costs)
+            else None
+        )
+
+    def _together(self, pods_on: Mapping[str, Sequence[Pod]]) -> Cost | None:
+        wanted = {
+            (pod.namespace, name): (node, spec)
+            for node, pods in pods_on.items()
+            for pod in pods
+            for name, spec in self.claims(pod).items()
+        }
+        asked = sorted(wanted.values(), key=lambda item: (item[0], id(item[1])))
+        key = tuple((node, id(spec)) for node, spec in asked)
+        if key not in self._known:
+            self._known[key] = self._best(asked, frozenset(self._free), (0, 0.0), None)
+        return self._known[key]
+
+    def watts(self, pods_on: Mapping[str, Sequence[Pod]]) -> float:
+        cost = self.cost(pods_on)
         return 0.0 if cost is None or not self._counts_watts else cost[1]
 
-    def _costs(self, free: frozenset[Device], specs: Sequence[Json]) -> Iterator[Cost]:
-        if not specs:
-            yield 0, 0.0
-            return
-        for rank, chosen in _ways(free, specs[0]["devices"]):
-            drawn = sum(device.watts for device in chosen)
-            for cost in self._costs(free - chosen, specs[1:]):
-                yield cost[0] + rank, cost[1] + drawn
+    def _best(
+        self,
+        asked: Sequence[tuple[str, Json]],
+        free: frozenset[Device],
+        so_far: Cost,
+        best: Cost | None,
+    ) -> Cost | None:
+        if best is not None and so_far >= best:
+            return best
+        if not asked:
+            return so_far
+        (node, spec), *others = asked
+        there = frozenset(device for device in free if node in device.nodes)
+        for rank, chosen in _ways(there, spec["devices"]):
+            if self._slots_suffice(free - chosen):
+                drawn = sum(device.watts for device in chosen) if node in self._priced else 0.0
+                cost = so_far[0] + rank, so_far[1] + drawn
+                best = self._best(others, free - chosen, cost, best)
+        return best
+
+    def _slots_suffice(self, left: frozenset[Device]) -> bool:
+        """Whether what is taken of each pool's slots, all but what is left, is not too much."""
+        taken = Counter[str]()
+        for device in self._free:
+            if device not in left:
+                taken[device.pool] += device.slots
+        return all(number <= SLOTS for number in taken.values())
 
     def wrong(self, result: Json, pods: Mapping[str, Sequence[Pod]]) -> list[str]:
         """What is wrong with the allocations of a result; ``pods`` are placed on the nodes."""
         given = {(entry["namespace"], entry["name"]): entry for entry in result["allocations"]}
-        found, used = [], set()
+        found: list[str] = []
+        used: frozenset[Device] = frozenset()
         wanted = {
             (pod.namespace, name): (node, spec["devices"])
             for node, its_pods in pods.items()
@@ -112,17 +184,18 @@ class Devices:
             found.append(f"{sorted(given)} have devices, and {sorted(wanted)} should")
         for key, entry in given.items():
             node, spec = wanted.get(key, ("", {"requests": []}))
-            names = {one["device"] for one in entry["allocation"]["devices"]["results"]}
-            chosen = frozenset(device for device in self._on[entry["node"]] if device.name in names)
+            results = entry["allocation"]["devices"]["results"]
+            places = {(one["pool"], one["device"]) for one in results}
+            chosen = frozenset(one for one in self._free if (one.pool, one.name) in places)
             if entry["node"] != node or chosen not in [way for _rank, way in _ways(chosen, spec)]:
-                found.append(f"{sorted(names)} of {entry['node']} do not satisfy {key}")
-            for one in entry["allocation"]["devices"]["results"]:
-                place = (one["pool"], one["device"])
-                if one["pool"] != entry["node"] or place in used:
-                    found.append(f"{place} is given twice, or is not of {entry['node']}")
-                if one["device"] not in [device.name for device in self._on[one["pool"]]]:
-                    found.append(f"{place} is not free")
-                used.add(place)
+                found.append(f"{sorted(places)} on {entry['node']} do not satisfy {key}")
+            if len(chosen) < len(results) or chosen & used:
+                found.append(f"of {sorted(places)} some are given twice, or were not free")
+            if not all(node in device.nodes for device in chosen):
+                found.append(f"{sorted(places)} cannot all be used from {node}")
+            used |= chosen
+        if not self._slots_suffice(frozenset(self._free) - used):
+            found.append("a pool has too few slots for what is given")
         return found
 
 
@@ -145,13 +218,3 @@ def _choices(free: frozenset[Device], request: Json) -> Iterator[tuple[int, tupl
         )
         for devices in itertools.combinations(fitting, way.get("count", 1)):
             yield rank, devices
-
-
-def _device(given: Json) -> Device:
-    attributes = given["attributes"]
-    return Device(
-        given["name"],
-        attributes["model"]["string"],
-        float(attributes["watts"]["int"]),
-        attributes["numa"]["int"],
-    )

@@ -296,6 +296,10 @@ class NodeModel:
         value = self._instance.devices[device].attributes.get(attribute)
         return frozenset() if value is None else identities(value)
 
+    def is_admin(self, use: Use) -> bool:
+        """Whether the device is only looked at."""
+        return self._alternative(use).admin
+
     def place_of(self, member: Member) -> Place:
         """The place of the claim that a member belongs to."""
         return self._place_of[member[0]]

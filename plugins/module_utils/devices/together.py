@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which units can have their devices on one node together, and at how few watts.
+"""Which units can have their devices together, each on its node, and at how few watts.
 
-It is the question of a placer that decides about nodes by more than devices. Nodes are answered one
-by one; so devices that several nodes can use, or whose counters they share, are told apart before.
+It is the question of a placer that decides about nodes by more than devices. Nodes can be answered
+one by one, but for units that compete for devices which several nodes can use, or of which they
+share counters: these are answered all at once.
 """
 
 from __future__ import annotations
@@ -78,9 +79,47 @@ class Together:
         """The same as if nobody had any of the devices."""
         return Together(dataclasses.replace(self.instance, held=()), self._seed)
 
-    def uses_shared_devices(self, unit: int) -> bool:
-        """Whether a unit may get a device about which not one node alone can decide."""
-        return not self._shared.isdisjoint(self._usable(unit))
+    def coupled(self, units: t.Mapping[str, int]) -> list[frozenset[str]]:
+        """Sets of units, by names, about which nodes cannot be asked one by one.
+
+        In each some unit may get a device that several nodes can use, or whose counters they share.
+        The others compete with it for devices, directly or through others.
+        """
+        sets: list[tuple[set[str], set[t.Hashable]]] = []
+        for name, unit in units.items():
+            names, things = {name}, self._contested(unit)
+            apart = []
+            for other_names, other_things in sets:
+                if things.isdisjoint(other_things):
+                    apart.append((other_names, other_things))
+                else:
+                    names, things = names | other_names, things | other_things
+            sets = [*apart, (names, things)]
+        return [
+            frozenset(names)
+            for names, _things in sets
+            if any(not self._shared.isdisjoint(self._usable(units[name])) for name in names)
+        ]
+
+    def _contested(self, unit: int) -> set[t.Hashable]:
+        """The devices that a unit may get, and the counters of these."""
+        usable = self._usable(unit)
+        counters = {
+            counter
+            for device in usable
+            for counter, _amount in self.instance.devices[device].consumes
+        }
+        return {*(("device", one) for one in usable), *(("counter", one) for one in counters)}
+
+    def reach(self, node: str, units: t.Iterable[int]) -> t.Hashable:
+        """Equal for nodes that are one and the same to these units: all that they can use there."""
+        usable = frozenset().union(*map(self._usable, units))
+        here = frozenset(self._on_node.get(node, ())) & usable
+        return here, node in self.instance.unsettled
+
+    def pairs(self, units: t.Iterable[int]) -> int:
+        """How many pairs of a unit and a device that it may use there are."""
+        return sum(len(self._usable(unit)) for unit in units)
 
     def may_share(self, unit: int) -> bool:
         """Whether a unit may get a portion of a device, of which another gets one, too."""
@@ -152,6 +191,15 @@ class Together:
         local = self._on_node.get(node, ())
         return sum(1 for device in local if device in devices and not self._usage.holders(device))
 
+    def free(self, devices: frozenset[int]) -> int:
+        """How many of these devices nobody has, wherever they can be used."""
+        return sum(
+            1
+            for device in devices
+            if self.instance.devices[device].nodes & self._node_names
+            and not self._usage.holders(device)
+        )
+
     def on_node(self, node: str, units: t.Sequence[int]) -> Found:
         """What these units get on a node; exact unless it is not found in the time."""
         if not units:
@@ -160,15 +208,24 @@ class Together:
         together = Unit("", tuple(claim for unit in asked for claim in unit.claims))
         if counted_out(self.instance, self._usage, self._candidates, together, node):
             return IMPOSSIBLE
-        return self._solved(node, asked)
+        return self._solved([(unit, node) for unit in asked])
 
-    def _solved(self, node: str, units: t.Sequence[Unit]) -> Found:
-        model = NodeModel(
-            self.instance, self._usage, self._candidates, [(unit, node) for unit in units]
-        )
+    def on_nodes(
+        self, places: t.Mapping[str, t.Sequence[int]], unpriced: t.AbstractSet[str] = frozenset()
+    ) -> Found:
+        """What units get that are on several nodes; for ``unpriced`` ones devices draw no watts."""
+        asked = [
+            (self.instance.units[unit], node) for node, units in places.items() for unit in units
+        ]
+        return self._solved(asked, unpriced) if asked else NOTHING
+
+    def _solved(
+        self, places: t.Sequence[tuple[Unit, str]], unpriced: t.AbstractSet[str] = frozenset()
+    ) -> Found:
+        model = NodeModel(self.instance, self._usage, self._candidates, places)
         watts = sum(
             self.instance.devices[device].milliwatts * in_use
-            for device, in_use in model.in_use.items()
+            for device, in_use in _in_priced_use(model, unpriced).items()
             if not self._usage.holders(device)
         )
         # One sum for both levels: no watts outweigh an alternative.
@@ -178,7 +235,7 @@ class Together:
         if not isinstance(solver, str):
             milliwatts = int(solver.value(watts))
             given = model.allocations(lambda variable: int(solver.value(variable)))
-            claims = [claim for unit in units for claim in unit.claims]
+            claims = [claim for unit, _node in places for claim in unit.claims]
             least = milliwatts
             if later:
                 fewest = self._minimum(model, watts)
@@ -200,3 +257,19 @@ class Together:
         if status == library.OPTIMAL:
             return solver
         return "infeasible" if status == library.INFEASIBLE else "unknown"
+
+
+def _in_priced_use(model: NodeModel, unpriced: t.AbstractSet[str]) -> dict[int, t.Any]:
+    """By device whether somebody new uses it on a node where watts count."""
+    if not unpriced:
+        return model.in_use
+    uses: dict[int, list[t.Any]] = {}
+    for use in model.uses:
+        if model.place_of(use.member).node not in unpriced and not model.is_admin(use):
+            uses.setdefault(use.device, []).append(use.chosen)
+    found: dict[int, t.Any] = {}
+    for device, chosen in uses.items():
+        found[device] = model.model.new_bool_var("")
+        for one in chosen:
+            model.model.add_implication(one, found[device])
+    return found

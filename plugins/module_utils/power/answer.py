@@ -42,9 +42,16 @@ class Answer:
 
 
 def ideal_pods(problem: Problem) -> Integers:
-    """How many pods of each group could be placed if there were no others."""
+    """How many pods of each group could be placed if there were no others, at the most."""
     numpy = require("numpy")
-    return t.cast("Integers", numpy.minimum(problem.count, problem.limit.sum(axis=1)))
+    ideal = numpy.minimum(problem.count, problem.limit.sum(axis=1))
+    for rule in problem.relations.fleets if problem.relations is not None else ():
+        for group in rule.oracle.groups:
+            of_class = numpy.zeros(rule.classes, dtype=numpy.int64)
+            numpy.add.at(of_class, rule.class_of, problem.limit[group])
+            room = numpy.minimum(of_class, rule.most_of_class(group)).sum()
+            ideal[group] = min(ideal[group], room)
+    return t.cast("Integers", ideal)
 
 
 def pods_are_ideal(assignment: Assignment) -> bool:

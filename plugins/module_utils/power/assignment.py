@@ -87,14 +87,17 @@ class Assignment:
             room = numpy.minimum(room, self.related.room(group))
         return t.cast("Integers", room)
 
-    def fits(self, group: int, nodes: Integers) -> Booleans:
-        """Whether one more pod of the group fits on each of these nodes."""
+    def fits(self, group: int, nodes: Integers, *, moving: bool = False) -> Booleans:
+        """Whether one more pod of the group fits on each of these nodes.
+
+        Of one that is ``moving`` from another node try_changes may know better.
+        """
         request = self.problem.request[group]
         asked = request > 0
         enough = (self.free[nodes][:, asked] >= request[asked]).all(axis=1)
         enough &= self.problem.limit[group, nodes] > 0
         if self.related is not None and not self.related.is_free(group):
-            enough &= self.related.room(group)[nodes] > 0
+            enough &= self.related.room(group, moving=moving)[nodes] > 0
         return t.cast("Booleans", enough)
 
     def fits_instead(self, group: int, other: int) -> Booleans:
@@ -108,7 +111,7 @@ class Assignment:
         enough = (self.free + problem.request[other] >= request)[:, asked].all(axis=1)
         enough &= (self.counts[other] > 0) & (problem.limit[group] > 0)
         if self.related is not None:
-            enough &= self.related.room(group) > 0
+            enough &= self.related.room(group, moving=True) > 0
             enough &= self.related.may_leave(other)
         return t.cast("Booleans", enough)
 
@@ -220,10 +223,16 @@ class Assignment:
 
     def watts(self) -> float:
         """Watts of all priced nodes, with those of their devices."""
-        return float(self.cost[self.problem.costs.priced].sum() + self.device_watts().sum())
+        return float(self.cost[self.problem.costs.priced].sum()) + self._all_device_watts()
+
+    def _all_device_watts(self) -> float:
+        """What devices in new use draw, those that several nodes can use among them."""
+        fleets = () if self.related is None else self.related.relations.fleets
+        together = sum(rule.watts(self.related.tallied) for rule in fleets if self.related)
+        return float(self.device_watts().sum()) + together
 
     def device_watts(self) -> Floats:
-        """What devices in new use draw on each node."""
+        """What devices in new use draw on each node, but for those that several nodes can use."""
         watts = self._numpy.zeros(len(self.all_nodes))
         if self.related is not None:
             for rule in self.related.relations.contents:
@@ -232,7 +241,7 @@ class Assignment:
 
     def preference_watts(self) -> float:
         """What all unmet preferences are worth."""
-        return self._linear_watts() - float(self.device_watts().sum())
+        return self._linear_watts() - self._all_device_watts()
 
     def _linear_watts(self) -> float:
         """What pods cost beside their CPU use: unmet preferences, and devices."""

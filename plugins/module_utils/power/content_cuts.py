@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import typing as t
+from functools import partial
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import LinearModel
@@ -31,7 +32,7 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 
-_TOLERANCE_WATTS = 1e-4
+TOLERANCE_WATTS = 1e-4
 
 
 class ContentCuts:
@@ -44,8 +45,7 @@ class ContentCuts:
         rules = relations.rules if relations is not None else ()
         self._rules = [rule for rule in rules if isinstance(rule, ContentRule)]
         self._model, self._columns = model, columns
-        # A column that is 1 if so many pods of a group are on a node.
-        self._reached: dict[tuple[int, int, int], int] = {}
+        self._reached = Reached(model)
         self._told: set[tuple[int, t.Hashable, Pods]] = set()
         # The watts that the contents of each node draw, as a sum of columns, by rule and node.
         self._watts: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -92,8 +92,9 @@ class ContentCuts:
                 believed = math.inf
                 if watts is not None:
                     believed = sum(weight * values[column] for column, weight in watts)
-                if least == math.inf or least > believed + _TOLERANCE_WATTS:
-                    self._tell(index, node, fewest_that_draw(rule, node, there, least), least)
+                if least == math.inf or least > believed + TOLERANCE_WATTS:
+                    fewest = fewest_that_draw(partial(_least, rule, node), there, least)
+                    self._tell(index, node, fewest, least)
         return len(self._told) > before
 
     def _tell(self, index: int, node: int, pods: Pods, watts: float) -> None:
@@ -118,7 +119,7 @@ class ContentCuts:
         asked: t.Sequence[tuple[int, int]],
         watts: float,
     ) -> None:
-        reached = [self._reaches(group, node, number) for group, number in asked]
+        reached = [self._reaches(node, *each) for each in asked]
         terms = [*drawn, *((each, -watts) for each in reached)]
         self._model.at_least(terms, -watts * (len(reached) - 1))
 
@@ -127,27 +128,43 @@ class ContentCuts:
             [(group, number)] = asked
             self._model.at_most([(self._columns[group, node], 1.0)], number - 1)
             return
-        reached = [self._reaches(group, node, number) for group, number in asked]
+        reached = [self._reaches(node, *each) for each in asked]
         self._model.at_most([(column, 1.0) for column in reached], len(reached) - 1)
 
-    def _reaches(self, group: int, node: int, number: int) -> int:
-        key = group, node, number
-        if key not in self._reached:
-            pods = self._columns[group, node]
-            most = self._model.upper[pods]
-            self._reached[key] = reached = self._model.column(0.0, 1.0, integer=True)
+    def _reaches(self, node: int, group: int, number: int) -> int:
+        pods = self._columns[group, node]
+        return self._reached.by((pods,), self._model.upper[pods], number)
+
+
+def _least(rule: ContentRule, node: int, pods: Pods) -> float:
+    return rule.draw(node, pods).least_watts
+
+
+class Reached:
+    """Columns that are 1 if so many pods are counted by a sum of columns."""
+
+    def __init__(self, model: LinearModel) -> None:
+        self._model = model
+        self._known: dict[tuple[tuple[int, ...], int], int] = {}
+
+    def by(self, pods: tuple[int, ...], most: float, number: int) -> int:
+        """The column for ``number`` of at most so many pods."""
+        if (pods, number) not in self._known:
+            reached = self._model.column(0.0, 1.0, integer=True)
+            self._known[pods, number] = reached
             beyond = max(most - number + 1, 0.0)
-            self._model.at_most([(pods, 1.0), (reached, -beyond)], number - 1)
-        return self._reached[key]
+            terms = [(column, 1.0) for column in pods]
+            self._model.at_most([*terms, (reached, -beyond)], number - 1)
+        return self._known[pods, number]
 
 
-def fewest_that_draw(rule: ContentRule, node: int, pods: Pods, watts: float) -> Pods:
+def fewest_that_draw(least: t.Callable[[Pods], float], pods: Pods, watts: float) -> Pods:
     """Of these pods some that draw as much, at the least, and of which none can be left out."""
     fewest = list(pods)
     for position in range(len(fewest)):
         while fewest[position]:
             fewest[position] -= 1
-            if rule.draw(node, tuple(fewest)).least_watts < watts:
+            if least(tuple(fewest)) < watts:
                 fewest[position] += 1
                 break
     return tuple(fewest)

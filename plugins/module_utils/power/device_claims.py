@@ -28,7 +28,10 @@ if t.TYPE_CHECKING:
 
 # Where the claims of each API stand in a pod, by the API's group.
 FIELDS = {"resource.k8s.io": "resourceClaims", "devmgmtproto.k8s.io": "deviceClaims"}
-SEVERAL_NODES = "claims for devices that several nodes can use"
+TOO_MANY = "claims for so many devices that several nodes can use"
+# Pairs of a pod and a device up to which all nodes together are one task: each of hundreds that a
+# search poses takes milliseconds then.
+_MOST_PAIRS = 4_000
 _IN_NAMESPACES = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClaim", "DevicePrivilegedClaim")
 
 Key = tuple[str, str]
@@ -50,12 +53,14 @@ class PodClaims:
 @dataclass
 class ClaimTask:
     """The claims of one API. ``units`` are the positions of those who ask for the same, by key;
-    pods of a ``shared`` key are one unit."""
+    pods of a ``shared`` key are one unit. ``fleets`` are sets of keys that compete with each other
+    for devices which several nodes can use."""
 
     task: Task
     together: Together
     units: dict[str, list[int]] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
+    fleets: list[frozenset[str]] = field(default_factory=list)
     _fits_empty: dict[t.Hashable, bool] = field(default_factory=dict)
 
     @cached_property
@@ -231,10 +236,12 @@ def _add(book: ClaimBook, task: ClaimTask) -> None:
             key = names.setdefault(shape, f"shape {len(names)}")
         task.units.setdefault(key, []).append(unit)
         key_of.update(dict.fromkeys(pods, key))
+    task.fleets = task.together.coupled({key: units[0] for key, units in task.units.items()})
     unsupported = {
-        key: (SEVERAL_NODES,)
-        for key, units in task.units.items()
-        if task.together.uses_shared_devices(units[0])
+        key: (TOO_MANY,)
+        for fleet in task.fleets
+        if task.together.pairs(unit for key in fleet for unit in task.units[key]) > _MOST_PAIRS
+        for key in fleet
     }
     for demand in task.task.demands:
         pod = demand.given.namespace, demand.given.name

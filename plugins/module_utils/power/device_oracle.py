@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.together import Found
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
-_MILLIWATTS = 1000.0
+MILLIWATTS = 1000.0
 
 
 @dataclass
@@ -44,11 +44,7 @@ class DeviceOracle:
     @property
     def shared(self) -> list[list[int]]:
         """Groups that are one unit, and so on one node."""
-        by_key: dict[str, list[int]] = {}
-        for group, key in self.keys.items():
-            if key in self.task.shared:
-                by_key.setdefault(key, []).append(group)
-        return list(by_key.values())
+        return groups_of_units(self.task, self.keys)
 
     def kind(self, node: int) -> t.Hashable:
         if node not in self._kinds:
@@ -58,8 +54,8 @@ class DeviceOracle:
     def draw(self, node: int, pods: Pods) -> Draw:
         found = self._found(node, pods)
         return Draw(
-            math.inf if found.milliwatts is None else found.milliwatts / _MILLIWATTS,
-            math.inf if found.least is None else found.least / _MILLIWATTS,
+            math.inf if found.milliwatts is None else found.milliwatts / MILLIWATTS,
+            math.inf if found.least is None else found.least / MILLIWATTS,
         )
 
     def least_alone(self, node: int, group: int) -> float:
@@ -110,16 +106,33 @@ def fits_empty_node(claims: ClaimBook | None, shape: Shape, node: Node) -> bool:
     return all(task.fits_empty_node(key, node.name) for key, task in asked if key)
 
 
+def keys_of(shapes: t.Sequence[Shape], position: int) -> dict[int, str]:
+    """What one pod of each group asks for of the API at this position, where it asks for any."""
+    return {
+        group: shape.device_claims[position]
+        for group, shape in enumerate(shapes)
+        if len(shape.device_claims) > position and shape.device_claims[position]
+    }
+
+
+def groups_of_units(task: ClaimTask, keys: t.Mapping[int, str]) -> list[list[int]]:
+    """Groups of pods that share claims."""
+    by_key: dict[str, list[int]] = {}
+    for group, key in keys.items():
+        if key in task.shared:
+            by_key.setdefault(key, []).append(group)
+    return list(by_key.values())
+
+
 def device_oracles(
     claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
 ) -> list[DeviceOracle]:
-    """One oracle for each API of which pods have claims."""
+    """One oracle for each API of which pods have claims that nodes can answer one by one."""
     found = []
     for position, task in enumerate(claims.tasks if claims else ()):
+        coupled = frozenset().union(*task.fleets)
         keys = {
-            group: shape.device_claims[position]
-            for group, shape in enumerate(shapes)
-            if len(shape.device_claims) > position and shape.device_claims[position]
+            group: key for group, key in keys_of(shapes, position).items() if key not in coupled
         }
         if keys:
             found.append(DeviceOracle(task, keys, nodes))

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The devices of the pods that were placed, in the words of each API.
 
-Which pods are on which node is settled, so every node is a task of its own for the allocator, which
-also leaves large pieces and keeps devices close to each other. Where it does not come to the watts
-that the placement counted on, the oracle's own answer stands.
+Which pods are on which node is settled, so every node is a task of its own for the allocator, and
+so are pods that compete for devices of several nodes. It also leaves large pieces and keeps devices
+close to each other. Where it does not come to the watts that the placement counted on, the oracle's
+own answer stands.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> 
     """What each claim of the placed pods gets, in the order of the claims of each API."""
     claims = assignment.problem.instance.claims
     nodes = assignment.problem.instance.nodes
+    unpriced = frozenset(node.name for node in nodes if node.curve is None)
     node_of = {(pod.namespace, pod.name): nodes[node].name for pod, node in placed}
     found: list[Entry] = []
     for task in claims.tasks if claims else ():
@@ -40,7 +42,7 @@ def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> 
             there = [node_of[pod] for pod in pods if pod in node_of]
             if there:
                 units.setdefault(there[0], []).append(unit)
-        given = _given(task, units)
+        given = _given(task, units, unpriced)
         instance = task.task.instance
         found += [
             {
@@ -55,25 +57,43 @@ def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> 
     return found
 
 
-def _given(task: ClaimTask, units: t.Mapping[str, list[int]]) -> dict[int, ClaimAllocation]:
+def _given(
+    task: ClaimTask, units: t.Mapping[str, list[int]], unpriced: frozenset[str]
+) -> dict[int, ClaimAllocation]:
     found: dict[int, ClaimAllocation] = {}
-    for node, its_units in sorted(units.items()):
-        counted = task.together.on_node(node, its_units)
-        found.update(_refined(task, node, its_units, counted.allocations))
+    alone = set(range(len(task.task.pods)))
+    for fleet in task.fleets:
+        coupled = {unit for key in fleet for unit in task.units[key]}
+        alone -= coupled
+        places = _only(units, coupled)
+        counted = task.together.on_nodes(places, unpriced).allocations
+        # The allocator knows no nodes on which the watts of a device do not count.
+        priced = unpriced.isdisjoint(places)
+        found.update(_refined(task, places, counted) if priced else counted)
+    for node, its_units in sorted(_only(units, alone).items()):
+        counted = task.together.on_node(node, its_units).allocations
+        found.update(_refined(task, {node: its_units}, counted))
     return found
+
+
+def _only(units: t.Mapping[str, list[int]], wanted: t.AbstractSet[int]) -> dict[str, list[int]]:
+    """Of the units of each node those that are wanted; nodes without any are left out."""
+    kept = {
+        node: [unit for unit in its_units if unit in wanted] for node, its_units in units.items()
+    }
+    return {node: its_units for node, its_units in kept.items() if its_units}
 
 
 def _refined(
     task: ClaimTask,
-    node: str,
-    units: t.Sequence[int],
+    places: t.Mapping[str, t.Sequence[int]],
     counted: t.Mapping[int, ClaimAllocation],
 ) -> t.Mapping[int, ClaimAllocation]:
     """The best answer by all levels of device_allocation, if it is as good as the counted one."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices import optimal
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
 
-    instance = _of_node(task.task.instance, node, units)
+    instance = _placed(task.task.instance, places)
     answer = optimal.solve(instance, Limits(_SECONDS)).claims
     mine: list[ClaimAllocation | None] = [None] * len(instance.claims)
     for claim, allocation in counted.items():
@@ -83,9 +103,13 @@ def _refined(
     return {claim: given for claim, given in enumerate(best) if given is not None}
 
 
-def _of_node(instance: Instance, node: str, units: t.Sequence[int]) -> Instance:
-    only = frozenset([node])
+def _placed(instance: Instance, places: t.Mapping[str, t.Sequence[int]]) -> Instance:
+    """The instance with nothing but these units, each on its node."""
     return dataclasses.replace(
         instance,
-        units=tuple(dataclasses.replace(instance.units[unit], nodes=only) for unit in units),
+        units=tuple(
+            dataclasses.replace(instance.units[unit], nodes=frozenset([node]))
+            for node, units in places.items()
+            for unit in units
+        ),
     )

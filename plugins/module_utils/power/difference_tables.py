@@ -133,7 +133,7 @@ class Moves:
         for group in self._ruled:
             everywhere = assignment.all_nodes
             self._arrival[group] = numpy.where(
-                assignment.fits(group, everywhere),
+                assignment.fits(group, everywhere, moving=True),
                 assignment.added_cost(group, everywhere),
                 numpy.inf,
             )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.content_cuts import ContentCuts
+from ansible_collections.wattwise.kube.plugins.module_utils.power.fleet_cuts import FleetCuts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
@@ -102,6 +103,7 @@ class PlacementModel:
         for node in nodes:
             self._limit_resources(node)
         self._cuts = ContentCuts(problem, self.model, self.columns)
+        self._fleet_cuts = FleetCuts(problem, self.model, self.columns)
         self._rows: RelationRows | None = None
         self._orders: OrderCuts | None = None
         if problem.relations is not None:
@@ -159,6 +161,7 @@ class PlacementModel:
             ]
         )
         self._cuts.add_watts()
+        self._fleet_cuts.add_watts()
         if self._rows is not None:
             self._rows.add_caps()
         for node in self.nodes:
@@ -262,7 +265,8 @@ class PlacementModel:
 
     def _add_cuts(self, solution: Solution) -> bool:
         counts = self.counts(solution)
-        if self._cuts.add(counts, solution.values):
+        told = self._cuts.add(counts, solution.values)
+        if self._fleet_cuts.add(counts, solution.values) or told:
             return True
         return self._orders is not None and self._orders.add(counts, solution.values)
 

@@ -128,7 +128,7 @@ def _best_move_aside(
     numpy = require("numpy")
     problem, nodes = assignment.problem, assignment.all_nodes
     sources = assignment.fits_instead(group, other).nonzero()[0]
-    targets = assignment.fits(other, nodes).nonzero()[0]
+    targets = assignment.fits(other, nodes, moving=True).nonzero()[0]
     if not len(sources) or not len(targets):
         return None
     arrival = assignment.added_cost(other, targets)

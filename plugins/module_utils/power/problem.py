@@ -64,7 +64,7 @@ class Problem:
     ``limit[g, n]`` is how many pods of the group the node could take if it took nothing else.
     ``preference[g, n]`` are the watts that one pod's unmet preferences cost there, and what its
     devices draw at the least; None where there is neither. What depends on other waiting pods is in
-    ``relations.caps`` and ``relations.contents``.
+    ``relations.caps``, ``relations.contents`` and ``relations.fleets``.
     """
 
     instance: Instance
@@ -187,10 +187,10 @@ def _with_floors(
     wishes: Floats | None, relations: Relations | None, limit: Integers
 ) -> Floats | None:
     """Unmet preferences, and the watts that the pods' devices draw at the least."""
-    if relations is None or not relations.contents:
+    if relations is None or not relations.drawing:
         return wishes
     total = require("numpy").zeros(limit.shape) if wishes is None else wishes.copy()
-    for rule in relations.contents:
+    for rule in relations.drawing:
         total[list(rule.oracle.groups)] += rule.floor
     return t.cast("Floats", total)
 

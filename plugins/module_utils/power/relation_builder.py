@@ -19,6 +19,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility im
     is_selected,
     is_tolerated,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.fleet_contents import (
+    FleetOracle,
+    FleetRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.fleet_devices import (
+    device_fleets,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Attraction,
     Constraints,
@@ -71,8 +78,9 @@ def build_relations(
     """
     caches = cache_oracle(shapes, instance.nodes)
     devices = device_oracles(instance.claims, shapes, instance.nodes)
+    fleets = device_fleets(instance.claims, shapes, instance.nodes)
     oracles: list[NodeOracle] = [*([caches] if caches else []), *devices]
-    if not oracles and all(
+    if not (oracles or fleets) and all(
         shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes
     ):
         return None
@@ -80,7 +88,10 @@ def build_relations(
     builder.add_rules()
     for oracle in oracles:
         builder.add_contents(oracle)
-    for groups in (groups for oracle in devices for groups in oracle.shared):
+    for fleet in fleets:
+        builder.add_fleet(fleet)
+    together = [oracle.shared for oracle in devices] + [fleet.shared for fleet in fleets]
+    for groups in (groups for units in together for groups in units):
         builder.add_one_node(groups)
     builder.add_caps(wishes)
     relations = Relations(
@@ -249,13 +260,22 @@ class _Builder:
 
     def add_contents(self, oracle: NodeOracle) -> None:
         """The rule of what each node has to hold, group by group."""
-        nodes = self.book.topology("")
-        numbers = [self.book.tally(self._mask([group]), nodes) for group in oracle.groups]
-        count = [int(self._count[group]) for group in oracle.groups]
+        numbers, count = self._by_node(oracle.groups)
         priced = self._numpy.array([node.curve is not None for node in self._instance.nodes])
         self.rules.append(
             ContentRule(oracle, self.book.tallies, tuple(numbers), tuple(count), priced)
         )
+
+    def add_fleet(self, oracle: FleetOracle) -> None:
+        """The rule of what all nodes have to hold together, group by group."""
+        numbers, count = self._by_node(oracle.groups)
+        self.rules.append(FleetRule(oracle, self.book.tallies, tuple(numbers), tuple(count)))
+
+    def _by_node(self, groups: t.Sequence[int]) -> tuple[list[int], list[int]]:
+        """The tally of each group by node, and how many pods it has."""
+        nodes = self.book.topology("")
+        numbers = [self.book.tally(self._mask([group]), nodes) for group in groups]
+        return numbers, [int(self._count[group]) for group in groups]
 
     def add_one_node(self, groups: t.Sequence[int]) -> None:
         tally = self.book.tally(self._mask(groups), self.book.topology(""))

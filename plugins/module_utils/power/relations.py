@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.fleet_contents import FleetRule
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import UNLIMITED
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents import ContentRule
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_rules import (
@@ -184,7 +185,7 @@ class Relations:
         if groups is not None:
             caps = {id(cap): cap for group in groups for cap in self.caps_of(group)}.values()
         watts = sum(cap.cost(tallied) for cap in caps)
-        return watts + sum(rule.excess(tallied) for rule in self.contents)
+        return watts + sum(rule.excess(tallied) for rule in self.drawing)
 
     def added_cost(
         self, tallied: Counts, group: int, nodes: Integers, number: int
@@ -206,6 +207,16 @@ class Relations:
             more = cap.unmet(tallied, domains, self._more(cap, group, number))
             added = added + cap.watts * (more - cap.unmet(tallied, domains))
         return t.cast("Floats | float", added)
+
+    @cached_property
+    def drawing(self) -> tuple[ContentRule | FleetRule, ...]:
+        """Both: pods of their groups draw watts beside the curves."""
+        return (*self.contents, *self.fleets)
+
+    @cached_property
+    def fleets(self) -> tuple[FleetRule, ...]:
+        """The rules about what all nodes hold together."""
+        return tuple(rule for rule in self.rules if isinstance(rule, FleetRule))
 
 
 class Reach:
@@ -289,13 +300,17 @@ class RelationState:
         return bool(self.relations.caps_of(group)) or self._draws(group)
 
     def _draws(self, group: int) -> bool:
-        return any(group in rule.groups for rule in self.relations.contents)
+        return any(group in rule.groups for rule in self.relations.drawing)
 
-    def room(self, group: int) -> Integers:
-        """How many more pods of the group the rules let each node take, if only it took any."""
+    def room(self, group: int, *, moving: bool = False) -> Integers:
+        """How many more pods of the group the rules let each node take, if only it took any.
+
+        One that is ``moving`` leaves another node, and with it what all nodes hold together.
+        """
         room = self._numpy.full(self._nodes, UNLIMITED)
         for rule in self.relations.rules_of(group):
-            room = self._numpy.minimum(room, rule.room(self.tallied, group))
+            if not (moving and isinstance(rule, FleetRule)):
+                room = self._numpy.minimum(room, rule.room(self.tallied, group))
         return t.cast("Integers", room)
 
     def accepts(self, group: int, node: int) -> bool:

@@ -83,7 +83,7 @@ def _goes_back(assignment: Assignment, counts: Integers, group: int, node: int) 
     """Move one pod of the group to the node from one where there are more than planned."""
     numpy, at = require("numpy"), assignment.all_nodes[node : node + 1]
     spare = (assignment.counts[group] > counts[group]).nonzero()[0]
-    if not len(spare) or not assignment.fits(group, at)[0]:
+    if not len(spare) or not assignment.fits(group, at, moving=True)[0]:
         return False
     cost = assignment.added_cost(group, spare, -1) + assignment.added_cost(group, at)
     for best in numpy.argsort(cost, kind="stable")[:_SOURCES_TRIED].tolist():

@@ -224,13 +224,34 @@ def test_a_claim_that_is_not_known_leaves_its_pod_waiting(objects: list[Json]) -
     assert result["allocations"] == []
 
 
-def test_devices_that_several_nodes_can_use_are_left_to_others() -> None:
-    everywhere = resource_slice("net", [gpu("g")], nodeName=None, allNodes=True)
+def test_a_device_that_several_nodes_can_use_is_given_once() -> None:
+    everywhere = resource_slice("net", [gpu("g"), gpu("h")], nodeName=None, allNodes=True)
     parameters = task(
-        [node("a"), node("b")], [pod("p", made_of="one")], template("one", request()), everywhere
+        [node("a", watts=8, cpu=1), node("b", watts=80)],
+        [pod(f"p{index}", made_of="one") for index in range(3)],
+        template("one", request()),
+        everywhere,
     )
-    [entry] = place(parameters)["unplaced"]
-    assert list(entry["reasons"]) == ["unsupported: claims for devices that several nodes can use"]
+    result = solved(parameters)
+    assert sorted(nodes_of(result).values()) == ["a", "b"] and result["proven"]
+    [entry] = result["unplaced"]
+    assert entry["message"] == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 cannot allocate all claims."
+    )
+
+
+def test_so_many_devices_of_a_network_are_left_to_others() -> None:
+    everywhere = resource_slice(
+        "net", [gpu(f"g{index}") for index in range(70)], nodeName=None, allNodes=True
+    )
+    parameters = task(
+        [node("a"), node("b")],
+        [pod(f"p{index}", made_of="one") for index in range(60)],
+        template("one", request()),
+        everywhere,
+    )
+    reasons = {reason for entry in place(parameters)["unplaced"] for reason in entry["reasons"]}
+    assert reasons == {"unsupported: claims for so many devices that several nodes can use"}
 
 
 def test_an_extended_resource_of_a_class_is_refused_by_name() -> None:
