@@ -30,7 +30,7 @@ description:
     prototype in C(deviceClaims). On its node a pod gets devices as
     M(wattwise.kube.device_allocation) gives them. Pods that share a claim are on one node. Claims
     that devices of several nodes might satisfy are C(unsupported) where there are more than about
-    4000 pairs of such a pod and a device.
+    2500 pairs of such a pod and a device.
   - Rules between pods hold in the final state, whatever came when, and in the order of
     RV(placements) also at each step.
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together

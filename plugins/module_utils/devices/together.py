@@ -98,8 +98,12 @@ class Together:
         return [
             frozenset(names)
             for names, _things in sets
-            if any(not self._shared.isdisjoint(self._usable(units[name])) for name in names)
+            if any(self.uses_several(units[name]) for name in names)
         ]
+
+    def uses_several(self, unit: int) -> bool:
+        """Whether a unit may get a device about which not one node alone can decide."""
+        return not self._shared.isdisjoint(self._usable(unit))
 
     def _contested(self, unit: int) -> set[t.Hashable]:
         """The devices that a unit may get, and the counters of these."""

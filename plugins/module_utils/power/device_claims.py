@@ -31,7 +31,7 @@ FIELDS = {"resource.k8s.io": "resourceClaims", "devmgmtproto.k8s.io": "deviceCla
 TOO_MANY = "claims for so many devices that several nodes can use"
 # Pairs of a pod and a device up to which all nodes together are one task: each of hundreds that a
 # search poses takes milliseconds then.
-_MOST_PAIRS = 4_000
+_MOST_PAIRS = 2_500
 _IN_NAMESPACES = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClaim", "DevicePrivilegedClaim")
 
 Key = tuple[str, str]
@@ -236,16 +236,24 @@ def _add(book: ClaimBook, task: ClaimTask) -> None:
             key = names.setdefault(shape, f"shape {len(names)}")
         task.units.setdefault(key, []).append(unit)
         key_of.update(dict.fromkeys(pods, key))
-    task.fleets = task.together.coupled({key: units[0] for key, units in task.units.items()})
-    unsupported = {
-        key: (TOO_MANY,)
-        for fleet in task.fleets
-        if task.together.pairs(unit for key in fleet for unit in task.units[key]) > _MOST_PAIRS
-        for key in fleet
-    }
+    unsupported = dict.fromkeys(_divide(task), (TOO_MANY,))
     for demand in task.task.demands:
         pod = demand.given.namespace, demand.given.name
         key = key_of.get(pod, "")
         book.note(pod, position, key, demand.nodes, unsupported.get(key, ()))
     for refusal in task.task.refused:
         book.note((refusal.namespace, refusal.name), position, "", None, (refusal.reason,))
+
+
+def _divide(task: ClaimTask) -> list[str]:
+    """Note which claims are a question about all nodes; gives those that are too large a one.
+
+    What is left of such a question are claims that each node can answer by itself.
+    """
+    too_many: list[str] = []
+    for fleet in task.together.coupled({key: units[0] for key, units in task.units.items()}):
+        if task.together.pairs(unit for key in fleet for unit in task.units[key]) <= _MOST_PAIRS:
+            task.fleets.append(fleet)
+        else:
+            too_many += [key for key in fleet if task.together.uses_several(task.units[key][0])]
+    return too_many

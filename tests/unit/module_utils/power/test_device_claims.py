@@ -242,7 +242,7 @@ def test_a_device_that_several_nodes_can_use_is_given_once() -> None:
 
 def test_so_many_devices_of_a_network_are_left_to_others() -> None:
     everywhere = resource_slice(
-        "net", [gpu(f"g{index}") for index in range(70)], nodeName=None, allNodes=True
+        "net", [gpu(f"g{index}", "large") for index in range(70)], nodeName=None, allNodes=True
     )
     parameters = task(
         [node("a"), node("b")],
@@ -250,8 +250,14 @@ def test_so_many_devices_of_a_network_are_left_to_others() -> None:
         template("one", request()),
         everywhere,
     )
-    reasons = {reason for entry in place(parameters)["unplaced"] for reason in entry["reasons"]}
+    local = pod("local", made_of="small")
+    parameters["pods"].append(local)
+    own = resource_slice("a", [gpu("own", "small")])
+    parameters["device_objects"] += [template("small", request("small")), own]
+    result = place(parameters)
+    reasons = {reason for entry in result["unplaced"] for reason in entry["reasons"]}
     assert reasons == {"unsupported: claims for so many devices that several nodes can use"}
+    assert nodes_of(result) == {"local": "a"}
 
 
 def test_an_extended_resource_of_a_class_is_refused_by_name() -> None:
