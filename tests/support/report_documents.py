@@ -33,7 +33,7 @@ class Case:
 
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
     name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways,
-    the first ``devices`` nodes devices.
+    the first ``devices`` nodes devices. The plan proposes moves in so many ``steps``.
     """
 
     nodes: int = 20
@@ -47,6 +47,7 @@ class Case:
     comparison: bool = True
     daemons: int = 0
     devices: int = 0
+    steps: int | None = None
     suffix: str = ""
 
 
@@ -226,6 +227,30 @@ def _plan(
             for node in known
         ],
         **({"comparison": compared} if case.comparison else {}),
+        **(
+            {} if case.steps is None else {"steps": [_step(one, case) for one in range(case.steps)]}
+        ),
+    }
+
+
+def _step(number: int, case: Case) -> Json:
+    """One move in the first step, two in the second and so on; the third empties a node."""
+    moves = [
+        {
+            "namespace": "shop",
+            "pod": f"cart-{number}-{one}{case.suffix}",
+            "uid": f"{number}-{one}",
+            "from_node": f"r1-n{number}{case.suffix}",
+            "to_node": f"r2-n{one}{case.suffix}",
+            "gain_watts": 60.0 if one == number else -5.0,
+        }
+        for one in range(number + 1)
+    ]
+    return {
+        "gain_watts": 60.0 - 5.0 * number,
+        "cost_if_stopped_watts": 5.0 * number,
+        "asleep": [f"r1-n{number}{case.suffix}"] if number > 1 else [],
+        "moves": moves,
     }
 
 

@@ -265,6 +265,18 @@ def test_waiting_pods_are_grouped_and_failing_endpoints_say_what_to_do(tmp_path:
     assert all(error["remedy"] for error in sections["failing_endpoints"]["errors"])
 
 
+def test_moves_are_shown_where_the_plan_was_asked_for_some(tmp_path: Path) -> None:
+    assert "moves" not in report_of(tmp_path / "not asked")["sections"]
+    proposed = report_of(tmp_path / "some", Case(steps=3))["sections"]["moves"]
+    assert (proposed["moves"], proposed["gain_watts"]) == (6, 60 + 55 + 50)
+    assert [step["asleep"] for step in proposed["steps"]] == [[], [], ["r1-n2"]]
+    assert proposed["steps"][0]["moves"] == [
+        {"pod": "shop/cart-0-0", "from_node": "r1-n0", "to_node": "r2-n0"}
+    ]
+    none = report_of(tmp_path / "none", Case(steps=0))["sections"]["moves"]
+    assert none == {"moves": 0, "gain_watts": 0, "steps": []}
+
+
 def test_there_is_a_remedy_for_every_reason() -> None:
     assert failing_endpoints.REMEDIES.keys() == set(TARGET_REASONS)
 
