@@ -82,7 +82,8 @@ class Fleet:
         finally:
             for station in self._stations.values():
                 await self._set_mode(station, "closed")
-            await self._server.shutdown(timeout=0)
+            # Without patience for answers that are slow on purpose; 0 would be no limit at all.
+            await self._server.shutdown(timeout=0.1)
 
     async def apply_conditions(self) -> None:
         """Let sockets, certificates and locks follow the faults; the rest is read on request."""
