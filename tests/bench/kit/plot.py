@@ -98,9 +98,9 @@ def _symbol(number: int, x: float, y: float) -> str:
 
 
 def _legend(names: Sequence[str], height: int) -> Iterator[str]:
-    step = (WIDTH - LEFT - RIGHT) / len(names)
+    step = (WIDTH - 2 * RIGHT) / len(names)
     for number, name in enumerate(names):
-        x, y = LEFT + number * step, height - 12
+        x, y = RIGHT + number * step, height - 12
         colour = COLOURS[number % len(COLOURS)]
         yield f'<path d="{_symbol(number, x, y - 4)}" fill="{colour}"/>'
         yield _text(x + 9, y, name, "start")
