@@ -13,7 +13,6 @@ import atexit
 import concurrent.futures
 import functools
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -27,15 +26,13 @@ import nox
 REPOSITORY = Path(__file__).resolve().parent
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts import ansible_test_home, chromium  # noqa: E402 - found through the line above
+from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - found through the line above
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
 BUILD = REPOSITORY / "build"
 REPORTS = BUILD / "reports"
 TOOLS = Path(sys.executable).parent
 UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
-# The oldest and newest ansible-core that we promise beside the locked one, and their interpreters.
-OTHER_CORES = {"2.18": ("3.11", "3.12"), "2.21": ("3.13", "3.12")}
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
 PLUGINS_PACKAGE = "ansible_collections.wattwise.kube.plugins"
 
@@ -130,11 +127,6 @@ def run_pytest(
     run(session, "python", "-m", *launcher, "pytest", *options, *arguments, **variables)
 
 
-def existing(*folders: str, pattern: str = "test_*.py") -> list[str]:
-    """Those of the mirror's folders that hold a file of that kind."""
-    return [folder for folder in folders if any((MIRROR / folder).rglob(pattern))]
-
-
 @functools.cache
 def start_lab_build() -> subprocess.Popen[bytes]:
     """Start to compile the lab's control plane: minutes with an empty cache, seconds after that."""
@@ -159,12 +151,8 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 def wait_for_lab_build(session: nox.Session) -> None:
     """Return when the control plane is built; show the compiler's words where it is not."""
-    if has_lab() and start_lab_build().wait() != 0:
+    if start_lab_build().wait() != 0:
         session.error((REPORTS / "lab-build.log").read_text())
-
-
-def has_lab() -> bool:
-    return (MIRROR / "lab" / "__main__.py").exists()
 
 
 def run_sanity(
@@ -181,55 +169,39 @@ def run_sanity(
     run_side_by_side(session, *((*command, *lane) for lane in lanes), **variables)
 
 
-def core_environment(session: nox.Session, core: str) -> Path | None:
-    """The interpreter of an environment with that ansible-core; None where there is none for it.
-
-    Libraries are those of the lock; only what ansible-core itself wants may be newer.
-    """
-    interpreters = ansible_test_home.interpreter_folders()
-    found = [version for version in OTHER_CORES[core] if version in interpreters]
-    if not found:
-        session.log(f"ansible-core {core} needs Python {' or '.join(OTHER_CORES[core])}: left out")
-        return None
-    session.log(f"ansible-core {core} on Python {found[0]}")
-    folder = BUILD / "cores" / core
-    python = folder / "bin" / "python"
-    uv = (str(UV_FOLDER / "python"), "-m", "scripts.registry_settings", str(UV_FOLDER / "uv"))
-    if not python.exists():
-        base = interpreters[found[0]] / f"python{found[0]}"
-        run(session, *uv, "venv", "--quiet", "--clear", "--python", str(base), str(folder))
-    locked = (MIRROR / "requirements" / "controller.txt").read_text()
-    pins = re.findall(r"^([^#\s]+==.*?) \\$", locked, re.MULTILINE)
-    # Those of ansible-core's own, which wants others in another version.
-    free = ("ansible", "resolvelib")
-    constraints = folder / "constraints.txt"
-    constraints.write_text("\n".join(pin for pin in pins if not pin.startswith(free)) + "\n")
-    packages = (f"ansible-core~={core}.0", "-r", "requirements.txt", "-c", str(constraints))
-    run(session, *uv, "pip", "install", "--quiet", *packages, VIRTUAL_ENV=str(folder))
-    return python
+def core_environment(session: nox.Session, core: str) -> other_cores.CoreEnvironment | None:
+    """An environment with that ansible-core; None where there is no interpreter for it."""
+    found = other_cores.make(
+        core,
+        BUILD / "cores" / core,
+        MIRROR / "requirements" / "controller.txt",
+        (str(UV_FOLDER / "python"), "-m", "scripts.registry_settings", str(UV_FOLDER / "uv")),
+        functools.partial(run, session),
+    )
+    if found is None:
+        versions = " or ".join(other_cores.OTHER_CORES[core])
+        session.log(f"ansible-core {core} needs Python {versions}: left out")
+    return found
 
 
 def try_core(session: nox.Session, core: str) -> None:
     """What another ansible-core may see differently: documentation, imports, tasks, plugins."""
-    python = core_environment(session, core)
-    if python is None:
+    found = core_environment(session, core)
+    if found is None:
         session.skip(f"there is no interpreter for ansible-core {core}")
-    version = next(item for item in OTHER_CORES[core] if (python.parent / f"python{item}").exists())
     tests = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
     options = [option for test in tests for option in ("--test", test)]
-    interpreter = ("--python", version)
-    run_sanity(session, python.parent, {version: python.parent}, (*interpreter, *options))
+    interpreters = {found.version: found.tools}
+    run_sanity(session, found.tools, interpreters, ("--python", found.version, *options))
     wait_for_lab_build(session)
     folders = ("tests/unit/plugins", "tests/integration/test_task_modes.py")
     inventory = "tests/integration/test_node_configs_inventory.py"
-    run_pytest(session, *folders, inventory, WATTWISE_TEST_PYTHON=str(python))
+    run_pytest(session, *folders, inventory, WATTWISE_TEST_PYTHON=str(found.tools / "python"))
 
 
 @gate("test")
 def lab_build(session: nox.Session) -> None:
     """Starts to build the lab's control plane in the background; `integration` waits for it."""
-    if not has_lab():
-        session.skip("there is no lab yet")
     start_lab_build()
 
 
@@ -247,11 +219,10 @@ def ruff(session: nox.Session) -> None:
 def mypy(session: nox.Session) -> None:
     """Types: the library as Ansible imports it, then the lab, scripts and tests."""
     caches = BUILD / "mypy"
-    folders = existing("lab", "scripts", "tests", pattern="*.py")
     run_each(
         session,
         ("mypy", f"--cache-dir={caches / 'plugins'}", "-p", PLUGINS_PACKAGE),
-        ("mypy", f"--cache-dir={caches / 'others'}", "noxfile.py", *folders),
+        ("mypy", f"--cache-dir={caches / 'others'}", "noxfile.py", "lab", "scripts", "tests"),
         MYPYPATH=os.pathsep.join(map(str, (BUILD, MIRROR, MIRROR / "tests"))),
     )
 
@@ -259,7 +230,7 @@ def mypy(session: nox.Session) -> None:
 @gate("lint", "test")
 def changelog(session: nox.Session) -> None:
     """The changelog's fragments: that there is one, and that all are well formed."""
-    if not existing("changelogs/fragments", pattern="*.yml"):
+    if not any((MIRROR / "changelogs" / "fragments").glob("*.yml")):
         session.error("changelogs/fragments/ holds no fragment: say there what a release brings")
     run(session, "antsibull-changelog", "lint")
 
@@ -347,7 +318,7 @@ def unit(session: nox.Session) -> None:
         session,
         *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=120"),
         *("-m", "not slow"),
-        *existing("tests/unit", "tests/conformance"),
+        *("tests/unit", "tests/conformance"),
         launcher=("coverage", "run", f"--data-file={data}", "-m"),
     )
     run(session, "coverage", "combine", "--quiet", f"--data-file={data}")
@@ -359,38 +330,33 @@ def browser(session: nox.Session) -> None:
     """The report in headless Chromium: layout and accessibility; pictures in build/pictures."""
     if chromium.find() is None and chromium.install() is None:
         session.skip(f"there is no Chromium here; {chromium.REMEDY}")
-    run_pytest(session, *(session.posargs or existing("tests/browser")))
+    run_pytest(session, *(session.posargs or ["tests/browser"]))
 
 
 @gate("test")
 def integration(session: nox.Session) -> None:
     """Tests on the lab: a real control plane, simulated machines."""
-    folders = existing("tests/integration")
-    if not folders:
-        session.skip("there is no integration test yet")
     wait_for_lab_build(session)
     # Each worker has a lab of its own; a file's tests stay together for what they set up once.
     options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
-    run_pytest(session, *options, *(session.posargs or folders))
+    run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
 
 
 @gate("test")
 def oldest_core(session: nox.Session) -> None:
     """The oldest ansible-core that we promise: documentation, imports, tasks, plugins."""
-    try_core(session, min(OTHER_CORES))
+    try_core(session, min(other_cores.OTHER_CORES))
 
 
 @gate("test")
 def newest_core(session: nox.Session) -> None:
     """The newest ansible-core that we promise: documentation, imports, tasks, plugins."""
-    try_core(session, max(OTHER_CORES))
+    try_core(session, max(other_cores.OTHER_CORES))
 
 
 @gate("test")
 def molecule(session: nox.Session) -> None:
     """Every role's molecule scenario, on the lab."""
-    if not existing("extensions/molecule", pattern="molecule.yml"):
-        session.skip("there is no scenario yet")
     wait_for_lab_build(session)
     state = BUILD / "molecule-lab"
     # Molecule remembers there which scenarios it prepared; their lab is a new one each time.
@@ -409,28 +375,24 @@ def molecule(session: nox.Session) -> None:
 @gate("test-deep")
 def deep(session: nox.Session) -> None:
     """The tests that take minutes each."""
-    if not any("mark.slow" in path.read_text() for path in (MIRROR / "tests").rglob("test_*.py")):
-        session.skip("there is no slow test yet")
     wait_for_lab_build(session)
-    run_pytest(session, "-m", "slow", "-o", "faulthandler_timeout=3600", *existing("tests"))
+    run_pytest(session, "-m", "slow", "-o", "faulthandler_timeout=3600", "tests")
 
 
 @gate("test-deep")
 def cores(session: nox.Session) -> None:
     """All sanity tests of the oldest and the newest ansible-core that we promise."""
-    for core in OTHER_CORES:
-        python = core_environment(session, core)
-        if python is not None:
+    for core in other_cores.OTHER_CORES:
+        found = core_environment(session, core)
+        if found is not None:
             # pep8 of 2.18 refuses what formatters write; ruff looks after style.
             options = ("--skip-test", "pep8", *session.posargs)
-            run_sanity(session, python.parent, ansible_test_home.interpreter_folders(), options)
+            run_sanity(session, found.tools, ansible_test_home.interpreter_folders(), options)
 
 
 @gate()
 def bench(session: nox.Session) -> None:
     """Measures against peers and writes docs/performance.md."""
-    if not existing("tests/bench", pattern="__main__.py"):
-        session.skip("there is no benchmark yet")
     wait_for_lab_build(session)
     run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
 

@@ -23,6 +23,7 @@ from lab.process import Service
 from lab.state import LabState
 
 LISTEN = "import socket; s = socket.create_server(('127.0.0.1', {port})); s.accept(); s.accept()"
+# It goes on until it is ended; no test waits for it.
 WAIT = "import time; time.sleep(600)"
 DEAF = "import pathlib, signal, time; signal.signal(15, signal.SIG_IGN); "
 
