@@ -8,12 +8,15 @@ from __future__ import annotations
 import datetime
 import re
 import typing as t
-from decimal import ROUND_CEILING, ROUND_UP, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_UP, Decimal
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII
+)
 _SUFFIX_FACTOR = {
     None: Decimal(1),
     "n": Decimal("1e-9"),
@@ -37,10 +40,20 @@ _SUFFIX_FACTOR = {
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", None)
 _DECIMAL_SUFFIXES = ("E", "P", "T", "G", "M", "k", None, "m", "u", "n")
 _LARGEST_QUANTITY = Decimal(2**63)
+# Longer texts and exponents are refused before a number is made of them: 1e999999999 has no end.
+_LONGEST_QUANTITY = 64
+_LARGEST_EXPONENT = 64
+_LONGEST_DURATION = 64
+_LONGEST_TIME = 64
+_LONGEST_CPU_LIST = 64 * 1024
+_LARGEST_CPU = 65_535
+_MOST_CPUS_NAMED = 4 * _LARGEST_CPU
+
+_OUT_OF_RANGE = "the quantity {} is out of range; the largest is 2^63 - 1"
 
 # https://pkg.go.dev/time#ParseDuration
-_DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -56,21 +69,31 @@ _SECONDS = {
 def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal:
     """Exact value of a Kubernetes quantity (``"1500m"`` is 1.5, ``"1Gi"`` is 1073741824).
 
-    ``where`` names the field in the error message. Raises InvalidInput.
+    The limits are those of Kubernetes: less than 2^63 units. ``where`` names the field in the error
+    message. Raises InvalidField.
     """
-    if isinstance(value, bool):
-        raise InvalidInput(f"{where}: {value!r} is not a quantity; write a number such as 500m")
-    match = _QUANTITY.fullmatch(str(value).strip())
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise InvalidField(where, f"{shown(value)} is not a quantity; write a number such as 500m")
+    text = _text_of_number(value)
+    match = _QUANTITY.fullmatch(text.strip()) if len(text) <= _LONGEST_QUANTITY else None
     if match is None:
-        raise InvalidInput(
-            f"{where}: {value!r} is not a Kubernetes quantity; write a number with an optional "
-            "suffix, such as 500m, 2, 1.5, 512Mi or 10G"
+        raise InvalidField(
+            where,
+            f"{shown(value)} is not a Kubernetes quantity; write a number with an optional "
+            "suffix, such as 500m, 2, 1.5, 512Mi or 10G",
         )
     number, exponent, suffix = match.groups()
-    try:
-        return Decimal(number + (exponent or "")) * _SUFFIX_FACTOR[suffix]
-    except InvalidOperation as error:
-        raise InvalidInput(f"{where}: the quantity {value!r} is out of range") from error
+    if abs(int((exponent or "e0")[1:])) > _LARGEST_EXPONENT:
+        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    result = Decimal(number + (exponent or "")) * _SUFFIX_FACTOR[suffix]
+    if abs(result) >= _LARGEST_QUANTITY:
+        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    return result
+
+
+def _text_of_number(value: str | int | float) -> str:
+    """The text of a quantity; of a whole number that no quantity can be, one that is refused."""
+    return "" if isinstance(value, int) and abs(value) >= _LARGEST_QUANTITY else str(value)
 
 
 def cpu_millicores(value: str | int | float, where: str = "cpu") -> int:
@@ -110,10 +133,12 @@ def parse_duration(value: str, where: str = "duration") -> float:
     text = value.strip() if isinstance(value, str) else value
     if text == "0":
         return 0.0
-    if not isinstance(text, str) or _DURATION.fullmatch(text) is None:
-        raise InvalidInput(
-            f"{where}: {value!r} is not a duration; write numbers with units, such as 15s, 1m30s "
-            "or 250ms"
+    is_text = isinstance(text, str) and len(text) <= _LONGEST_DURATION
+    if not is_text or _DURATION.fullmatch(text) is None:
+        raise InvalidField(
+            where,
+            f"{shown(value)} is not a duration; write numbers with units, such as 15s, 1m30s "
+            "or 250ms",
         )
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
     return -seconds if text.startswith("-") else seconds
@@ -135,14 +160,22 @@ def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
     Source: the kernel's cpulist format (Documentation/admin-guide/cputopology.rst). An empty
     text is no CPU. Raises InvalidInput.
     """
+    if not isinstance(text, str) or len(text) > _LONGEST_CPU_LIST:
+        raise InvalidField(where, f"{shown(text)} is not a list of CPUs such as 0-3,8")
     cpus: set[int] = set()
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+    named = 0
+    for part in dict.fromkeys(filter(None, (piece.strip() for piece in text.split(",")))):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)
         if match is None:
-            raise InvalidInput(f"{where}: {part!r} in {text!r} is not a CPU or a range like 0-3")
+            problem = f"{shown(part)} in {shown(text)} is not a CPU or a range like 0-3"
+            raise InvalidField(where, problem)
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        if last < first or last > 1_000_000:
-            raise InvalidInput(f"{where}: the range {part!r} in {text!r} is empty or absurd")
+        if last < first or last > _LARGEST_CPU:
+            problem = f"the range {shown(part)} in {shown(text)} is empty or absurd"
+            raise InvalidField(where, problem)
+        named += last - first + 1
+        if named > _MOST_CPUS_NAMED:
+            raise InvalidField(where, f"{shown(text)} names CPUs far more often than once each")
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 
@@ -160,20 +193,22 @@ def format_cpu_list(cpus: t.Iterable[int]) -> str:
 
 def parse_time(text: str, where: str = "time") -> datetime.datetime:
     """An RFC 3339 time, as an aware datetime in UTC. Raises InvalidInput."""
+    problem = f"{shown(text)} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
+    if not isinstance(text, str) or len(text) > _LONGEST_TIME:
+        raise InvalidField(where, problem)
     try:
         moment = datetime.datetime.fromisoformat(re.sub(r"(?i)z$", "+00:00", _micro(text)))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{where}: {text!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.timezone.utc)
-    return moment.astimezone(datetime.timezone.utc)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.timezone.utc)
+        return moment.astimezone(datetime.timezone.utc)
+    except (ValueError, OverflowError) as error:
+        # Year 1 and year 9999 overflow where the time is moved to UTC.
+        raise InvalidField(where, problem) from error
 
 
 def _micro(text: str) -> str:
     """Cut a fraction of a second to the six digits that Python 3.9 reads."""
-    return re.sub(r"\.(\d+)", lambda match: "." + match.group(1)[:6].ljust(6, "0"), text)
+    return re.sub(r"\.([0-9]+)", lambda match: "." + match.group(1)[:6].ljust(6, "0"), text)
 
 
 def format_time(moment: datetime.datetime) -> str:
