@@ -13,6 +13,7 @@ import atexit
 import concurrent.futures
 import functools
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -377,6 +378,16 @@ def deep(session: nox.Session) -> None:
     """The tests that take minutes each."""
     wait_for_lab_build(session)
     run_pytest(session, "-m", "slow", "-o", "faulthandler_timeout=3600", "tests")
+
+
+@gate("test-deep")
+def odd_values(session: nox.Session) -> None:
+    """Bad objects beside good ones: many times the examples, with a fresh seed that is printed."""
+    first = os.environ.get("WATTWISE_ODD_SEED") or str(secrets.randbelow(10**9))
+    session.log(f"WATTWISE_ODD_SEED={first}")
+    found = map(str, sorted(Path("tests/unit").rglob("test_bad_beside_good_*.py")))
+    variables = {"WATTWISE_ODD_SEED": first, "WATTWISE_ODD_FACTOR": "20"}
+    run_pytest(session, "--numprocesses=2", "--dist=worksteal", *found, **variables)
 
 
 @gate("test-deep")
