@@ -8,7 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils import (
+    documents,
+    nodeconfig,
+    object_shapes,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     FLEET,
     KUBERNETES,
@@ -16,9 +20,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     ArgumentSpec,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.authentication import Attempts
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.credentials import Named
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import LabelSelector
 from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import (
     parse_selector_text,
 )
@@ -127,10 +137,8 @@ def _share(snapshot: t.Mapping[str, t.Any], node_selector: str | None) -> t.Mapp
     if not node_selector:
         return snapshot
     selector = parse_selector_text(node_selector, "node_selector")
-    nodes = [
-        node for node in snapshot["nodes"] if selector.matches(node["metadata"].get("labels") or {})
-    ]
-    selected = {node["metadata"]["name"] for node in nodes}
+    nodes = [node for node in snapshot["nodes"] if _is_selected(node, selector)]
+    selected = nodeconfig.present_nodes({"nodes": nodes})
     configs = [
         config
         for config in snapshot.get("node_configs") or []
@@ -139,13 +147,22 @@ def _share(snapshot: t.Mapping[str, t.Any], node_selector: str | None) -> t.Mapp
     return {**snapshot, "nodes": nodes, "node_configs": configs}
 
 
+def _is_selected(node: t.Any, selector: LabelSelector) -> bool:
+    """Whether the selector selects a Node; one whose labels cannot be read is not selected."""
+    labels = guarded(
+        subject_of(node, "Node"),
+        lambda: object_shapes.texts(node["metadata"].get("labels"), "metadata.labels"),
+    )
+    return not isinstance(labels, Finding) and selector.matches(labels)
+
+
 def _machines_of_snapshot(
     snapshot: t.Mapping[str, t.Any], endpoint_kind: nodeconfig.EndpointKind
 ) -> list[Machine]:
     configs = nodeconfig.effective(snapshot.get("node_configs") or []).by_node
     found: list[Machine] = []
     for endpoint in nodeconfig.endpoints(snapshot, endpoint_kind):
-        status = configs[endpoint.node_name].get("status") or {}
+        status = configs.get(endpoint.node_name, {}).get("status") or {}
         secret = (endpoint.namespace, endpoint.secret_name) if endpoint.secret_name else None
         found.append(
             Machine(

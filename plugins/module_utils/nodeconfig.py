@@ -5,11 +5,20 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils import object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     TargetFailure,
@@ -40,6 +49,7 @@ FAKE_ENDPOINT = "https://fake-endpoint"
 
 _SUBDOMAIN_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _HOST_LABEL = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?")
+_LONGEST_URL = 2048  # as the definitions of NodeConfigs have it
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f?#]")
 
 
@@ -122,10 +132,16 @@ _WHY_SHADOWED = {
 
 @dataclass(frozen=True)
 class Effective:
-    """The NodeConfig that counts for each node, and those that another one shadows."""
+    """The NodeConfig that counts for each node, and those that another one shadows.
+
+    ``findings`` tells what cannot be read. ``unreadable`` are nodes whose only NodeConfigs cannot
+    be read at all, each with the finding of the first.
+    """
 
     by_node: t.Mapping[str, Object] = field(default_factory=dict)
     shadowed: t.Sequence[Shadow] = ()
+    findings: t.Sequence[Finding] = ()
+    unreadable: t.Mapping[str, Finding] = field(default_factory=dict)
 
 
 def qualified_name(obj: Object) -> str:
@@ -136,7 +152,14 @@ def qualified_name(obj: Object) -> str:
 
 def node_name(node_config: Object) -> str:
     """The node that a NodeConfig configures; empty where it names none."""
-    return str(_mapping(node_config.get("spec")).get("nodeName") or "")
+    name = _mapping(_mapping(node_config).get("spec")).get("nodeName")
+    return name if isinstance(name, str) else ""
+
+
+def present_nodes(snapshot: Object) -> set[str]:
+    """The names of the nodes of a snapshot; a Node without a usable name is none."""
+    names = (_mapping(_mapping(node).get("metadata")).get("name") for node in snapshot["nodes"])
+    return {name for name in names if isinstance(name, str) and name}
 
 
 def is_subdomain(name: t.Any) -> bool:
@@ -153,10 +176,8 @@ def group_rank(obj: Object) -> int:
     try:
         return API_VERSIONS.index(obj.get("apiVersion") or API_VERSIONS[0])
     except ValueError:
-        raise InvalidInput(
-            f"{obj.get('kind')} {qualified_name(obj)}: the apiVersion is {obj['apiVersion']!r}; "
-            f"write {' or '.join(API_VERSIONS)}"
-        ) from None
+        detail = f"{shown(obj['apiVersion'])} is not known; write {' or '.join(API_VERSIONS)}"
+        raise InvalidField("apiVersion", detail) from None
 
 
 def is_rendered(node_config: Object) -> bool:
@@ -173,20 +194,27 @@ def template_name(node_config: Object) -> str | None:
     metadata = node_config["metadata"]
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("kind") == "NodeConfigTemplate":
-            return str(owner["name"])
+            return owner.get("name") or None
     return (metadata.get("labels") or {}).get(TEMPLATE_LABEL)
 
 
-def effective(node_configs: t.Sequence[Object]) -> Effective:
+def effective(node_configs: t.Sequence[t.Any]) -> Effective:
     """Which NodeConfig counts for each node.
 
     The first API group, then a hand-made one, then the oldest, then by namespace and name.
-    Objects that are being deleted or name no node count for nothing.
+    Objects that are being deleted, name no node or cannot be read count for nothing. An unreadable
+    part of a status is told and left out.
     """
     candidates: dict[str, list[Object]] = {}
-    for node_config in node_configs:
-        node = node_name(node_config)
-        if node and not node_config["metadata"].get("deletionTimestamp"):
+    findings: list[Finding] = []
+    unreadable: dict[str, Finding] = {}
+    for index, given in enumerate(node_configs):
+        node_config = _read(given, f"node_configs[{index}]", findings)
+        node = node_name(given if node_config is None else node_config)
+        if node_config is None:
+            if is_subdomain(node):
+                unreadable.setdefault(node, findings[-1])
+        elif node and not node_config["metadata"].get("deletionTimestamp"):
             candidates.setdefault(node, []).append(node_config)
     by_node: dict[str, Object] = {}
     shadowed: list[Shadow] = []
@@ -194,7 +222,68 @@ def effective(node_configs: t.Sequence[Object]) -> Effective:
         winner, *others = sorted(candidates[node], key=_precedence)
         by_node[node] = winner
         shadowed += [Shadow(other, winner, _shadowing(winner, other)) for other in others]
-    return Effective(by_node, tuple(shadowed))
+    alone = {node: finding for node, finding in unreadable.items() if node not in by_node}
+    return Effective(by_node, tuple(shadowed), tuple(findings), alone)
+
+
+def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
+    """The NodeConfig without what cannot be read of its status; None where the rest cannot be."""
+    subject = subject_of(given, "NodeConfig", place)
+    read = guarded(subject, lambda: readable(given))
+    if isinstance(read, Finding):
+        findings.append(read)
+        return None
+    if not read.get("status"):
+        return read
+    parts = {}
+    for part in ("conditions", "readings", "sensors", "authentication"):
+        value = guarded(subject, functools.partial(_readable_status, read, part))
+        if isinstance(value, Finding):
+            findings.append(value)
+        elif value:
+            parts[part] = value
+    return {**read, "status": parts}
+
+
+def readable(given: t.Any) -> Object:
+    """The NodeConfig, whose metadata and node name have their types. Raises InvalidField."""
+    node_config = object_shapes.with_readable_metadata(given)
+    group_rank(node_config)
+    name = object_shapes.mapping(node_config.get("spec"), "spec").get("nodeName")
+    if name and not is_subdomain(name):
+        raise InvalidField("spec.nodeName", f"{shown(name)} is not the name of a Node")
+    return node_config
+
+
+def _readable_status(node_config: Object, part: str) -> t.Any:
+    """A part of the status in the types that its readers rely on. Raises InvalidField."""
+    status = object_shapes.mapping(node_config["status"], "status")
+    field = f"status.{part}"
+    if part == "conditions":
+        conditions = object_shapes.mappings(status.get(part), field)
+        for condition in conditions:
+            for member in ("type", "status", "reason", "message"):
+                object_shapes.text(condition.get(member), f"{field}.{member}")
+        return conditions
+    value = object_shapes.mapping(status.get(part), field)
+    if part == "authentication":
+        object_shapes.time(value.get("lastAttempt"), f"{field}.lastAttempt")
+        object_shapes.number(value.get("failures") or 0, f"{field}.failures")
+        object_shapes.text(value.get("secretResourceVersion"), f"{field}.secretResourceVersion")
+        return value
+    for member, entry in value.items():
+        if part == "sensors" and member == "vendor":
+            object_shapes.text(entry, f"{field}.vendor")
+            continue
+        for key, item in object_shapes.mapping(entry, f"{field}.{member}").items():
+            place = f"{field}.{member}.{key}"
+            if part == "sensors":
+                object_shapes.text(item, place)
+            elif key == "time":
+                object_shapes.time(item, place)
+            else:
+                object_shapes.number(item, place)
+    return value
 
 
 def _precedence(node_config: Object) -> tuple[int, bool, str, str, str]:
@@ -221,14 +310,38 @@ def endpoints(snapshot: Object, kind: EndpointKind) -> list[Endpoint]:
     NodeConfigs of nodes that are gone are left out, unless the snapshot lists no node at all.
     Nothing here is an error: where an endpoint cannot be used, its ``problem`` says why.
     """
-    by_node = effective(snapshot.get("node_configs") or []).by_node
-    present = {node["metadata"]["name"] for node in snapshot.get("nodes") or []} or by_node.keys()
-    found = ((node, by_node[node], _term(by_node[node], kind)) for node in sorted(by_node))
-    return [
+    found = effective(snapshot.get("node_configs") or [])
+    by_node = found.by_node
+    present = present_nodes({"nodes": snapshot.get("nodes") or []})
+    present = present or {*by_node, *found.unreadable}
+    terms = ((node, by_node[node], _term(by_node[node], kind)) for node in by_node)
+    usable = [
         _endpoint(node, config, kind, term)
-        for node, config, term in found
+        for node, config, term in terms
         if term is not None and node in present
     ]
+    unusable = [
+        _unreadable_endpoint(node, kind, finding)
+        for node, finding in found.unreadable.items()
+        if TERMS[kind].required and node in present
+    ]
+    return sorted([*usable, *unusable], key=lambda endpoint: endpoint.node_name)
+
+
+def _unreadable_endpoint(node: str, kind: EndpointKind, finding: Finding) -> Endpoint:
+    place = f"{finding.subject.namespace}/{finding.subject.name}".lstrip("/")
+    return Endpoint(
+        node_name=node,
+        kind=kind,
+        type="",
+        endpoint="",
+        namespace=finding.subject.namespace,
+        secret_name=None,
+        fetch_interval_seconds=DEFAULT_FETCH_INTERVAL_SECONDS,
+        node_config=place,
+        annotations={},
+        problem=str(finding),
+    )
 
 
 def _term(node_config: Object, kind: EndpointKind) -> Object | None:
@@ -241,17 +354,19 @@ def _mapping(value: t.Any) -> Object:
     return value if isinstance(value, dict) else {}
 
 
-def _endpoint(node: str, node_config: Object, kind: EndpointKind, term: Object) -> Endpoint:
+def _endpoint(node: str, node_config: Object, kind: EndpointKind, term: t.Any) -> Endpoint:
     metadata = node_config["metadata"]
     problems = _term_problems(node_config, kind, term)
-    interval = term.get("fetchInterval")
+    given = _mapping(term)
+    interval = given.get("fetchInterval")
+    secret = _mapping(given.get("basicAuthSecret")).get("name")
     return Endpoint(
         node_name=node,
         kind=kind,
-        type=term.get("type") or "",
-        endpoint=term.get("endpoint") or "",
+        type=_text(given.get("type")),
+        endpoint=_text(given.get("endpoint")),
         namespace=metadata.get("namespace") or "",
-        secret_name=(term.get("basicAuthSecret") or {}).get("name") or None,
+        secret_name=_text(secret) or None,
         fetch_interval_seconds=(
             DEFAULT_FETCH_INTERVAL_SECONDS
             if interval is None or _interval_problem(interval)
@@ -263,12 +378,16 @@ def _endpoint(node: str, node_config: Object, kind: EndpointKind, term: Object) 
     )
 
 
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
 def problems(node_config: Object) -> list[Problem]:
     """Everything wrong with the spec: node name, types, URLs, Secret names, durations."""
     found: list[Problem] = []
     name = _mapping(node_config.get("spec")).get("nodeName")
     if not is_subdomain(name):
-        found.append(Problem("spec.nodeName", f"{name!r} is not the name of a Node"))
+        found.append(Problem("spec.nodeName", f"{shown(name)} is not the name of a Node"))
     for kind, term in TERMS.items():
         given = _term(node_config, kind)
         if given is not None:
@@ -299,7 +418,7 @@ def _type_problem(node_config: Object, kind: EndpointKind, given: t.Any) -> str 
         if _term(node_config, "power_consumption_endpoint_provider"):
             return None
         return f"is empty, but there is no powerConsumptionEndpointProvider; write {choice}"
-    return f"{given!r} is not a type that is known here; write {choice}"
+    return f"{shown(given)} is not a type that is known here; write {choice}"
 
 
 def _endpoint_problem(given: Object) -> str | None:
@@ -316,7 +435,7 @@ def _secret_problem(given: t.Any) -> str | None:
     name = given.get("name") if isinstance(given, dict) else given
     if not name or is_subdomain(name):
         return None
-    return f"{name!r} is not the name of a Secret; use lower-case letters, digits, - and ."
+    return f"{shown(name)} is not the name of a Secret; use lower-case letters, digits, - and ."
 
 
 def _interval_problem(given: t.Any) -> str | None:
@@ -325,14 +444,16 @@ def _interval_problem(given: t.Any) -> str | None:
     try:
         seconds = parse_duration(given, "this")
     except InvalidInput:
-        return f"{given!r} is not a Go duration; write one such as 15s or 1m30s"
-    return None if seconds > 0 else f"{given!r} is not more than 0s; write one such as 15s"
+        return f"{shown(given)} is not a Go duration; write one such as 15s or 1m30s"
+    return None if seconds > 0 else f"{shown(given)} is not more than 0s; write one such as 15s"
 
 
 def check_url(url: t.Any) -> None:
     """Raise InvalidInput unless this is an http or https URL of a host, without credentials."""
     if not isinstance(url, str) or not url:
         raise InvalidInput("there is no URL; write one such as https://10.0.0.100")
+    if len(url) > _LONGEST_URL:
+        raise InvalidInput(f"the URL has {len(url)} characters, and {_LONGEST_URL} are the most")
     try:
         host = parse_endpoint(url).origin.host
     except TargetFailure as failure:

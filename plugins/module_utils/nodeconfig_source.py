@@ -11,7 +11,14 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils import object_shapes
 from ansible_collections.wattwise.kube.plugins.module_utils.apply.prune import APPLY_SET_LABEL
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    shown_text,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import (
     LabelSelector,
@@ -28,9 +35,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import (
     qualified_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.template import (
+    Piece,
     Struct,
     Template,
     parse,
+    plain_text,
+    url_of,
 )
 
 Manifest = dict[str, t.Any]
@@ -54,8 +64,8 @@ class TemplateNode:
 
     @classmethod
     def of(cls, node: Object) -> TemplateNode:
-        """From the object of the API."""
-        metadata = node["metadata"]
+        """From the object of the API. Raises InvalidField."""
+        metadata = object_shapes.with_readable_metadata(node)["metadata"]
         labels = metadata.get("labels") or {}
         address, octets = _address(node)
         variables = Struct(
@@ -72,9 +82,10 @@ class TemplateNode:
 
 def _address(node: Object) -> tuple[str, list[str]]:
     """The first internal IPv4 address and its octets, else the first address and no octets."""
+    status = object_shapes.mapping(node.get("status"), "status")
     addresses = [
-        str(entry["address"])
-        for entry in (node.get("status") or {}).get("addresses") or []
+        object_shapes.text(entry.get("address"), "status.addresses.address")
+        for entry in object_shapes.mappings(status.get("addresses"), "status.addresses")
         if entry.get("type") == "InternalIP"
     ]
     for address in addresses:
@@ -101,7 +112,17 @@ class TemplateSource:
 
     @classmethod
     def of(cls, template: Object) -> TemplateSource:
-        """From the object of the API, of either shape (flat as in wao-core v1.27.0-alpha.0)."""
+        """From the object of the API, of either shape (flat as in wao-core v1.27.0-alpha.0).
+
+        Its metadata must be readable; anything else is one of its problems.
+        """
+        read = guarded(subject_of(template, "NodeConfigTemplate"), lambda: cls._read(template))
+        if isinstance(read, Finding):
+            return cls(template, None, {}, {}, (Problem(read.field or "spec", read.problem),))
+        return read
+
+    @classmethod
+    def _read(cls, template: Object) -> TemplateSource:
         found: list[Problem] = []
         whole = template.get("spec")
         whole = whole if isinstance(whole, dict) else {}
@@ -109,7 +130,7 @@ class TemplateSource:
         try:
             selector = parse_label_selector(whole.get("nodeSelector"))
         except InvalidInput as error:
-            found.append(Problem("spec.nodeSelector", str(error)))
+            found.append(Problem("spec.nodeSelector", shown_text(str(error))))
         place, spec, wrong_shape = _node_config_spec(whole)
         found += wrong_shape
         fields: dict[Path, Template] = {}
@@ -161,14 +182,27 @@ class TemplateSource:
 
     def render(self, node: TemplateNode) -> tuple[Manifest, list[Problem]]:
         """The spec of the node's NodeConfig and what is wrong with it."""
+        subject = subject_of(self.template, "NodeConfigTemplate")
+        rendered = guarded(subject, lambda: self._render(node))
+        if isinstance(rendered, Finding):
+            return {}, [Problem(rendered.field or "spec", rendered.problem)]
+        return rendered
+
+    def _render(self, node: TemplateNode) -> tuple[Manifest, list[Problem]]:
         spec = {"predictor": {}, **copy.deepcopy(dict(self.spec)), "nodeName": node.name}
         found: list[Problem] = []
         for path, template in self.fields.items():
             try:
-                _put(spec, path, template.render(node.variables))
+                _put(spec, path, template.render(node.variables, self._join(path, spec)))
             except InvalidInput as error:
                 found.append(Problem(".".join(("spec", *path)), str(error)))
         return spec, found or problems({"spec": spec})
+
+    @staticmethod
+    def _join(path: Path, spec: Object) -> t.Callable[[t.Sequence[Piece]], str]:
+        """How pieces become the text of a field; the fields of a term have their type first."""
+        is_asked = _at(spec, (*path[:-1], "type")) not in ("Fake", "")
+        return url_of if path[-1] == "endpoint" and is_asked else plain_text
 
     def manifest(self, name: str, spec: t.Mapping[str, t.Any]) -> Manifest:
         """A NodeConfig of this template, ready to be applied."""

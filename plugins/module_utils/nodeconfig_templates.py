@@ -9,11 +9,19 @@ last good spec, and its status and that of the template say what is wrong.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, object_shapes
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    shown_text,
+    subject_of,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -70,30 +78,54 @@ def render(parameters: Parameters, context: Context = Context()) -> Result:
     snapshot: Object = {}
     if options["snapshot"]:
         snapshot = documents.load(options["snapshot"], "snapshot")
-    stored = snapshot.get("node_config_templates") or []
-    sources = _sources(_with_stored(options["templates"] or [], stored))
-    nodes = _nodes(snapshot.get("nodes") or options["nodes"] or [])
+    findings: list[Finding] = []
+    templates = _readable(snapshot, "node_config_templates", "NodeConfigTemplate", findings)
+    sources = _sources(_with_stored(options["templates"] or [], templates))
+    nodes, unreadable = _nodes(options["nodes"], snapshot.get("nodes") or [], findings)
     rendering = Rendering(
         outcomes=[
             Outcome(source, [node for node in nodes if source.selects(node)]) for source in sources
         ],
-        stored={
-            _key(config, "node_configs"): config for config in snapshot.get("node_configs") or []
-        },
+        stored=_readable(snapshot, "node_configs", "NodeConfig", findings),
+        unreadable=unreadable,
     )
     rendering.run()
-    return _result(rendering, options["tls_fingerprints"], options["path"])
+    statuses, status_findings = rendering.statuses()
+    findings = list(dict.fromkeys([*findings, *status_findings]))
+    warn_of(findings, context)
+    result = _result(rendering, statuses, options["tls_fingerprints"], options["path"])
+    return {**result, "findings": [finding.as_dict() for finding in findings]}
+
+
+def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
+    """The objects of a part of the snapshot by their keys; the others are findings."""
+    objects: dict[Key, Object] = {}
+    for index, given in enumerate(snapshot.get(part) or []):
+        subject = subject_of(given, kind, f"{part}[{index}]")
+        key = guarded(subject, functools.partial(_key_of_readable, given))
+        if isinstance(key, Finding):
+            findings.append(key)
+        else:
+            objects[key] = given
+    return objects
+
+
+def _key_of_readable(obj: t.Any) -> Key:
+    return _key(object_shapes.with_readable_metadata(obj), "")
 
 
 def _result(
-    rendering: Rendering, tls_fingerprints: t.Mapping[str, t.Any], path: str | None
+    rendering: Rendering,
+    statuses: list[Manifest],
+    tls_fingerprints: t.Mapping[str, t.Any],
+    path: str | None,
 ) -> Result:
     # In the order of names, so that of several new ones for a node the first by name is the oldest.
     made = [
         _pinned(rendering.made[key], tls_fingerprints.get(node_name(rendering.made[key])))
         for key in sorted(rendering.made)
     ]
-    manifests = {"node_configs": made, "statuses": rendering.statuses()}
+    manifests = {"node_configs": made, "statuses": statuses}
     errors = [error for outcome in rendering.outcomes for error in outcome.errors()]
     result: Result = {
         "changed": False,
@@ -120,12 +152,22 @@ def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> M
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _with_stored(given: t.Sequence[Object], stored: t.Sequence[Object]) -> list[Object]:
-    """Templates of the snapshot and given ones; a given one replaces all but the identity."""
-    result = {_key(template, "node_config_templates"): template for template in stored}
+def _with_stored(given: t.Sequence[Object], stored: t.Mapping[Key, Object]) -> list[Object]:
+    """Templates of the snapshot and given ones; a given one replaces all but the identity.
+
+    Given ones are the caller's: they must name objects. Raises InvalidInput.
+    """
+    result = dict(stored)
     seen: set[Key] = set()
     for index, template in enumerate(given):
-        key = _key(template, f"templates[{index}]")
+        where = f"templates[{index}]"
+        _require_name(template, where)
+        key = guarded(
+            subject_of(template, f"{where}: NodeConfigTemplate"),
+            functools.partial(_key_of_readable, template),
+        )
+        if isinstance(key, Finding):
+            raise InvalidInput(str(key))
         if template.get("kind", "NodeConfigTemplate") != "NodeConfigTemplate":
             raise InvalidInput(
                 f"templates[{index}]: the kind is {template['kind']!r}; give NodeConfigTemplates"
@@ -148,15 +190,29 @@ def _sources(templates: t.Sequence[Object]) -> list[TemplateSource]:
     ]
 
 
-def _nodes(nodes: t.Sequence[Object]) -> list[TemplateNode]:
+def _nodes(
+    given: t.Sequence[Object] | None, stored: t.Sequence[Object], findings: list[Finding]
+) -> tuple[list[TemplateNode], frozenset[str]]:
+    """Nodes by name, and the names of those that cannot be read.
+
+    Given ones are the caller's: they must name objects. Raises InvalidInput.
+    """
     by_name: dict[str, TemplateNode] = {}
-    for index, node in enumerate(nodes):
-        _require_name(node, f"nodes[{index}]")
-        name = node["metadata"]["name"]
-        if name in by_name:
-            raise InvalidInput(f"nodes: {name} is given twice; remove one")
-        by_name[name] = TemplateNode.of(node)
-    return [by_name[name] for name in sorted(by_name)]
+    unreadable: set[str] = set()
+    for index, node in enumerate(given or stored):
+        if given:
+            _require_name(node, f"nodes[{index}]")
+            if node["metadata"]["name"] in by_name:
+                raise InvalidInput(f"nodes: {node['metadata']['name']} is given twice; remove one")
+        read = guarded(
+            subject_of(node, "Node", f"nodes[{index}]"), functools.partial(TemplateNode.of, node)
+        )
+        if isinstance(read, Finding):
+            findings.append(read)
+            unreadable.add(read.subject.name)
+        else:
+            by_name[read.name] = read
+    return [by_name[name] for name in sorted(by_name)], frozenset(unreadable)
 
 
 def _require_name(obj: t.Any, where: str) -> None:
@@ -211,8 +267,9 @@ class Outcome:
         """The status of the template."""
         metadata = self.source.template["metadata"]
         status: Manifest = {"matchedNodes": len(self.nodes), "conditions": [self._condition()]}
-        if metadata.get("generation"):
-            status["observedGeneration"] = metadata["generation"]
+        generation = metadata.get("generation")
+        if isinstance(generation, int) and 0 < generation < 2**63:
+            status["observedGeneration"] = generation
         return _status_manifest({**self.source.template, "kind": "NodeConfigTemplate"}, status)
 
     def _condition(self) -> Manifest:
@@ -240,6 +297,7 @@ class Rendering:
 
     outcomes: t.Sequence[Outcome]
     stored: t.Mapping[Key, Object]
+    unreadable: frozenset[str] = frozenset()
     made: dict[Key, Manifest] = field(default_factory=dict)
     _kept: dict[Key, Problem] = field(default_factory=dict)
 
@@ -256,6 +314,7 @@ class Rendering:
                 claims.setdefault(source.key(node), []).append(Claim(outcome, node))
         for key, rivals in claims.items():
             self._settle(key, rivals)
+        self._keep_unreadable()
 
     def _settle(self, key: Key, rivals: list[Claim]) -> None:
         """Make the NodeConfig for one of the claims to its name; say why not for the others."""
@@ -288,6 +347,18 @@ class Rendering:
             if key[0] == group_rank(source.template) and source.owns(stored):
                 self._keep(key, source, source.problems[0])
 
+    def _keep_unreadable(self) -> None:
+        """Leave the NodeConfigs of nodes that are there and cannot be read."""
+        for outcome in self.outcomes:
+            for key, stored in self.stored.items():
+                node = node_name(stored)
+                is_made = outcome.source.owns(stored) and key[0] == group_rank(
+                    outcome.source.template
+                )
+                if is_made and node in self.unreadable and key not in self.made:
+                    problem = Problem("spec.nodeName", f"the Node {node} cannot be read")
+                    self._keep(key, outcome.source, problem)
+
     def _keep(self, key: Key, source: TemplateSource, problem: Problem) -> None:
         """Leave what an earlier run made as it is, so that it is not pruned."""
         stored = self.stored.get(key)
@@ -295,9 +366,12 @@ class Rendering:
             self.made[key] = source.manifest(key[2], stored.get("spec") or {})
             self._kept[key] = problem
 
-    def statuses(self) -> list[Manifest]:
-        """Manifests with the status of every template and NodeConfig that has one to write."""
-        shadows = self._shadows()
+    def statuses(self) -> tuple[list[Manifest], t.Sequence[Finding]]:
+        """Manifests with the status of every template and NodeConfig that has one to write.
+
+        The findings are of NodeConfigs that cannot count as they are.
+        """
+        shadows, findings = self._shadows()
         statuses = [outcome.status() for outcome in self.outcomes]
         for key, manifest in self.made.items():
             conditions = [self._rendered(key), _shadowed(manifest, shadows.get(key))]
@@ -306,7 +380,7 @@ class Rendering:
             if key in shadows or _was_shadowed(stored):
                 conditions = [_shadowed(stored, shadows.get(key))]
                 statuses.append(_status_manifest(stored, {"conditions": conditions}))
-        return statuses
+        return statuses, findings
 
     def _others(self) -> dict[Key, Object]:
         """What is there and stays: neither made here nor, as its label says, about to be pruned."""
@@ -317,15 +391,16 @@ class Rendering:
             and TEMPLATE_LABEL not in (stored["metadata"].get("labels") or {})
         }
 
-    def _shadows(self) -> dict[Key, Shadow]:
+    def _shadows(self) -> tuple[dict[Key, Shadow], t.Sequence[Finding]]:
         """The shadowed among the NodeConfigs that there will be once all is applied and pruned."""
         future = list(self._others().values())
         for key, manifest in self.made.items():
             created = self.stored.get(key, manifest)["metadata"].get("creationTimestamp")
             metadata = {**manifest["metadata"], "creationTimestamp": created}
             future.append({**manifest, "metadata": metadata})
-        shadowed = effective(future).shadowed
-        return {_key(shadow.node_config, "node_configs"): shadow for shadow in shadowed}
+        found = effective(future)
+        shadows = {_key(shadow.node_config, "node_configs"): shadow for shadow in found.shadowed}
+        return shadows, found.findings
 
     def _rendered(self, key: Key) -> Manifest:
         problem = self._kept.get(key)
@@ -351,9 +426,8 @@ def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
 
 def _condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
     """A condition; kube_apply adds when it last moved."""
-    if len(message) > LONGEST_MESSAGE:
-        message = message[: LONGEST_MESSAGE - 3] + "..."
-    return {"type": kind, "status": str(status), "reason": reason, "message": message}
+    shortened = shown_text(message, LONGEST_MESSAGE)
+    return {"type": kind, "status": str(status), "reason": reason, "message": shortened}
 
 
 def _shadowed(node_config: Object, shadow: Shadow | None) -> Manifest:
@@ -364,14 +438,18 @@ def _shadowed(node_config: Object, shadow: Shadow | None) -> Manifest:
 
 
 def _was_shadowed(node_config: Object) -> bool:
-    conditions = (node_config.get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Shadowed" and each["status"] == "True" for each in conditions)
+    status = node_config.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(
+        isinstance(each, dict) and each.get("type") == "Shadowed" and each.get("status") == "True"
+        for each in (conditions if isinstance(conditions, list) else [])
+    )
 
 
 def _status_manifest(obj: Object, status: Manifest) -> Manifest:
     return {
         "apiVersion": obj.get("apiVersion") or API_VERSIONS[0],
-        "kind": obj["kind"],
+        "kind": obj.get("kind") or "NodeConfig",
         "metadata": same_object(obj["metadata"]),
         "status": status,
     }

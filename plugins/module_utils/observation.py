@@ -10,12 +10,22 @@ that is young enough, then from the NodeConfig's fallback, and is marked as what
 from __future__ import annotations
 
 import datetime
+import functools
+import re
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig, textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -40,6 +50,7 @@ FALLBACK_ANNOTATIONS = {
     "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
     "delta_p_pascal": "wattwise.github.io/fallback-delta-p-pascal",
 }
+_FALLBACK = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?")
 
 SPEC = ArgumentSpec(
     {
@@ -115,19 +126,25 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     snapshot = documents.load(options["snapshot"], "snapshot")
-    configs = nodeconfig.effective(snapshot.get("node_configs") or []).by_node
-    present = {node["metadata"]["name"] for node in snapshot["nodes"]}
-    configs = {node: config for node, config in sorted(configs.items()) if node in present}
+    found = nodeconfig.effective(snapshot.get("node_configs") or [])
+    findings = list(found.findings)
+    present = nodeconfig.present_nodes(snapshot)
+    configs = {node: config for node, config in found.by_node.items() if node in present}
     now = context.now()
-    readings = {node: NodeReading(node) for node in configs}
+    configured = sorted(present & {*configs, *found.unreadable})
+    readings = {node: NodeReading(node) for node in configured}
     _merge(readings, options["thermal"], {"inlet_celsius": "inlet_celsius"}, now)
     _merge(readings, options["thermal"], {"power_watts": "power_watts"}, now)
     _merge(readings, options["pressure"], {"pascals": "delta_p_pascal"}, now)
     bmcs = [*options["thermal"], *options["models"]]
     errors = _errors(readings, {"bmc": bmcs, "pressure": options["pressure"]})
-    _fill_gaps(readings, configs, _previous(options["previous"]), options["max_age"], now)
+    previous = _previous(options["previous"])
+    _fill_gaps(readings, previous, options["max_age"], now)
+    findings += _fall_back(readings, configs, now)
     result = _result(readings, errors, now)
-    _write(options, readings, configs, result, now)
+    findings += _write(options, readings, configs, result, now)
+    result["findings"] = [finding.as_dict() for finding in findings]
+    warn_of(findings, context)
     if options["textfile"]:
         _write_textfile(options, snapshot, readings, now)
     _judge(result, options["min_success"])
@@ -194,22 +211,38 @@ def _previous(path: str | None) -> Object:
 
 
 def _fill_gaps(
-    readings: dict[str, NodeReading],
-    configs: t.Mapping[str, Object],
-    previous: Object,
-    max_age: float,
-    now: datetime.datetime,
+    readings: dict[str, NodeReading], previous: Object, max_age: float, now: datetime.datetime
 ) -> None:
     for node, reading in readings.items():
         for quantity in QUANTITIES:
             if quantity in reading.values:
                 continue
             last = _last_value(previous.get(node) or {}, quantity, max_age, now)
-            fallback = _fallback(configs[node], quantity)
             if last is not None:
                 reading.put(quantity, *last, "last")
-            elif fallback is not None:
-                reading.put(quantity, fallback, now, "fallback")
+
+
+def _fall_back(
+    readings: t.Mapping[str, NodeReading],
+    configs: t.Mapping[str, Object],
+    now: datetime.datetime,
+) -> list[Finding]:
+    """Fill gaps that are left with the NodeConfigs' fallbacks; the findings are of unusable ones.
+
+    A fallback that no gap needs is read too, so that its defect is known before it is needed.
+    """
+    findings = []
+    for node, config in configs.items():
+        for quantity in FALLBACK_ANNOTATIONS:
+            fallback = guarded(
+                subject_of(config, "NodeConfig"),
+                functools.partial(_fallback, config, quantity),
+            )
+            if isinstance(fallback, Finding):
+                findings.append(fallback)
+            elif fallback is not None and quantity not in readings[node].values:
+                readings[node].put(quantity, fallback, now, "fallback")
+    return findings
 
 
 def _last_value(
@@ -223,15 +256,14 @@ def _last_value(
 
 
 def _fallback(config: Object, quantity: str) -> float | None:
-    annotations = config["metadata"].get("annotations") or {}
-    text = annotations.get(FALLBACK_ANNOTATIONS.get(quantity, ""))
-    try:
-        return None if text is None else float(text)
-    except ValueError as error:
-        raise InvalidInput(
-            f"NodeConfig {config['metadata']['name']}: the annotation "
-            f"{FALLBACK_ANNOTATIONS[quantity]} is {text!r}; write a number"
-        ) from error
+    annotation = FALLBACK_ANNOTATIONS[quantity]
+    text = (config["metadata"].get("annotations") or {}).get(annotation)
+    if text is None:
+        return None
+    if _FALLBACK.fullmatch(text.strip()) is None:
+        problem = f"{shown(text)} is not a number such as 24.5"
+        raise InvalidField(f"metadata.annotations[{annotation}]", problem)
+    return float(text)
 
 
 def _result(
@@ -271,7 +303,9 @@ def _write(
     configs: t.Mapping[str, Object],
     result: Result,
     now: datetime.datetime,
-) -> None:
+) -> list[Finding]:
+    """Write the documents; the findings are of NodeConfigs whose status cannot be made."""
+    findings: list[Finding] = []
     if options["path"]:
         body = {"readings": result["readings"], "errors": result["errors"]}
         documents.write(options["path"], "readings", {**body, "time": format_time(now)})
@@ -280,16 +314,21 @@ def _write(
         documents.write(options["models_path"], "models", {"models": models})
     if options["statuses_path"]:
         details = _details(options["thermal"])
-        statuses = [
-            status
-            for node, reading in readings.items()
-            for status in [status_of(configs[node], reading, details.get(node, {}), now)]
-            if status is not None
-        ]
+        statuses = []
+        for node, config in configs.items():
+            status = guarded(
+                subject_of(config, "NodeConfig"),
+                functools.partial(status_of, config, readings[node], details.get(node, {}), now),
+            )
+            if isinstance(status, Finding):
+                findings.append(status)
+            elif status is not None:
+                statuses.append(status)
         documents.write(
             options["statuses_path"], "node_configs", {"node_configs": [], "statuses": statuses}
         )
         result["statuses"] = len(statuses)
+    return findings
 
 
 def _write_textfile(
@@ -312,15 +351,22 @@ def _write_textfile(
 def _cache_ways(snapshot: Object) -> t.Iterator[textfile.CacheWays]:
     """What the RmdNodeStates say of guaranteed ways."""
     for state in snapshot.get("rmd_node_states") or []:
-        for cache in told_caches(state):
-            pool = cache.get("guaranteed")
-            if pool:
-                yield textfile.CacheWays(
-                    state["spec"]["node"],
-                    str(cache["cacheId"]),
-                    pool["freeWays"],
-                    pool["longestFreeRun"],
-                )
+        ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
+        yield from () if isinstance(ways, Finding) else ways
+
+
+def _ways_of(state: Object) -> list[textfile.CacheWays]:
+    return [
+        textfile.CacheWays(
+            str(state["spec"]["node"]),
+            str(cache["cacheId"]),
+            int(pool["freeWays"]),
+            int(pool["longestFreeRun"]),
+        )
+        for cache in told_caches(state)
+        for pool in [cache.get("guaranteed")]
+        if pool
+    ]
 
 
 def _details(results: t.Sequence[Object]) -> dict[str, dict[str, t.Any]]:

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import datetime
+import math
+import re
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
@@ -25,6 +28,13 @@ class Reading(t.Protocol):
     @property
     def is_fresh(self) -> bool: ...
 
+
+# The definition of NodeConfigs would refuse longer ones, and with them the whole status.
+_LONGEST_MESSAGE = 1024
+_LONGEST_URI = 2048
+_LONGEST_NAME = 256
+_MOST_FAILURES = 2**31 - 1
+_REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 # A reading is written when it moved by this much, relative to its value for power, …
 _NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
@@ -76,11 +86,12 @@ def _ready(reading: Reading) -> dict[str, str]:
             "message": "Inlet temperature and differential pressure were read.",
         }
     error = reading.errors[0] if reading.errors else {"reason": "missing", "detail": "Not read."}
+    reason = "".join(word.capitalize() for word in str(error["reason"]).split("_"))
     return {
         "type": "Ready",
         "status": "False",
-        "reason": "".join(word.capitalize() for word in error["reason"].split("_")),
-        "message": error["detail"],
+        "reason": reason if _REASON.fullmatch(reason) else "NotRead",
+        "message": shown_text(str(error["detail"]), _LONGEST_MESSAGE),
     }
 
 
@@ -90,7 +101,7 @@ def _readings(
     result: dict[str, dict[str, t.Any]] = {}
     for quantity, (part, unit) in _IN_STATUS.items():
         written = stored.get(part)
-        if reading.sources.get(quantity) != "read":
+        if reading.sources.get(quantity) != "read" or not math.isfinite(reading.values[quantity]):
             if written is not None and unit in written:
                 result[part] = dict(written)
             continue
@@ -120,13 +131,23 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
     if entry is None:
         return {}
     sensors: dict[str, t.Any] = {}
-    if entry.get("inlet_uri"):
-        sensors["inletTemp"] = {"uri": entry["inlet_uri"], "name": entry.get("inlet_name") or ""}
-    if entry.get("power_uri"):
-        sensors["power"] = {"uri": entry["power_uri"]}
-    if entry.get("vendor"):
-        sensors["vendor"] = entry["vendor"]
+    inlet = _fitting(entry.get("inlet_uri"), _LONGEST_URI)
+    if inlet:
+        name = _fitting(entry.get("inlet_name"), _LONGEST_NAME)
+        sensors["inletTemp"] = {"uri": inlet, "name": name}
+    power = _fitting(entry.get("power_uri"), _LONGEST_URI)
+    if power:
+        sensors["power"] = {"uri": power}
+    vendor = _fitting(entry.get("vendor"), _LONGEST_NAME)
+    if vendor:
+        sensors["vendor"] = vendor
     return sensors
+
+
+def _fitting(text: t.Any, longest: int) -> str:
+    """The text of a BMC, or nothing: a part of it would not be found at the BMC again."""
+    usable = isinstance(text, str) and len(text) <= longest and text.isprintable()
+    return text if usable else ""
 
 
 def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
@@ -135,10 +156,11 @@ def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
         return dict(stored.get("authentication") or {})
     if not entry.get("failures"):
         return {}
+    version = entry.get("secret_resource_version") or ""
     return {
-        "failures": entry["failures"],
+        "failures": min(entry["failures"], _MOST_FAILURES),
         "lastAttempt": entry["last_attempt"],
-        "secretResourceVersion": entry.get("secret_resource_version") or "",
+        "secretResourceVersion": version[:_LONGEST_NAME],
     }
 
 

@@ -9,6 +9,7 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import tempfile
 import typing as t
@@ -138,6 +139,8 @@ def _caches(cache_ways: t.Sequence[CacheWays]) -> t.Iterator[tuple[str, str, Sam
 def _family(name: str, text: str, samples: Samples, labels: Labels) -> str:
     lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
     for own, value in samples:
+        if not math.isfinite(value):
+            continue
         pairs = ",".join(f'{key}="{_escaped(val)}"' for key, val in {**own, **labels}.items())
         lines.append(f"{name}{{{pairs}}} {value:.14g}" if pairs else f"{name} {value:.14g}")
     return "\n".join(lines) + "\n"
@@ -155,7 +158,8 @@ def _check(labels: Labels) -> None:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    readable = text.encode("utf-8", "replace").decode("utf-8")
+    return readable.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def write(path: str, content: str) -> None:

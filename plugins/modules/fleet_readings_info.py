@@ -192,6 +192,19 @@ summary:
     measured_nodes: 50
     measured_watts: 9120.5
     stale: 1
+findings:
+  description:
+    - Defects of NodeConfigs, such as a fallback that is no number. Such a part is not used, a
+      NodeConfig that cannot be read counts for no node, and all others are not affected.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - field: metadata.annotations[wattwise.github.io/fallback-inlet-celsius]
+      kind: NodeConfig
+      name: rack-1-worker-3
+      namespace: wao-system
+      problem: "'abc' is not a number such as 24.5"
 statuses:
   description: How many statuses are new.
   returned: when O(statuses_path) is given

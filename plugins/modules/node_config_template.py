@@ -28,6 +28,11 @@ description:
     C(int64), C(atoi), C(add), C(add1), C(sub), C(mul), C(div), C(mod), C(max), C(min),
     C(default), C(empty), C(coalesce) and C(ternary). Everything else, also C(if) and C(range), is
     refused by name.
+  - In C(endpoint), a value of a node may stand in the host part and behind it, not before it. In
+    the host part it must be a host name or an address, so that no label or annotation leads
+    credentials elsewhere; an IPv6 address is put into brackets. Texts that are written in the
+    template itself, also as arguments that C(default), C(ternary) and the like give back, may name
+    any host.
   - A field that does not render, or not to something that a NodeConfig may hold, is an entry in
     RV(errors) and a condition. Its NodeConfig is not made; one that an earlier run made keeps its
     last good specification.
@@ -189,6 +194,19 @@ errors:
       field: spec.metricsCollector.inletTemp.basicAuthSecret.name
       node: worker-1
       template: wao-system/rack-1
+findings:
+  description:
+    - Nodes, templates and NodeConfigs of O(snapshot) that cannot be read. They are left out, an
+      earlier NodeConfig of such a node stays, and all others are not affected.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - field: status.addresses
+      kind: Node
+      name: worker-7
+      namespace: ""
+      problem: "'10.0.0.7' is not a list"
 warnings:
   description: What a person should know although it is no error, such as a template for no node.
   returned: always

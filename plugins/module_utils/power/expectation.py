@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import typing as t
 from decimal import Decimal
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import Subject, guarded
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import read_curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
@@ -36,9 +38,9 @@ def recent_curves(path: str | None, now: datetime.datetime) -> Object:
         return {}
     try:
         document = documents.load(path, "curves")
+        if now - parse_time(document["time"]) > OLDEST_CURVES:
+            return {}
     except InvalidInput:
-        return {}
-    if now - parse_time(document["time"]) > OLDEST_CURVES:
         return {}
     return t.cast("Object", document["curves"])
 
@@ -49,16 +51,21 @@ def expected_watts(
     """Watts by node, from its curve at the CPU use that the snapshot tells.
 
     The use comes from where placement takes it. Nodes whose use is not known, or lies outside their
-    curve, are left out. Raises InvalidInput for a curve that is none.
+    curve, are left out, and so are those whose curve is none.
     """
-    running = [pod for pod in snapshot.get("pods") or [] if pod["spec"].get("nodeName")]
+    running = [pod for pod in snapshot.get("pods") or [] if (pod.get("spec") or {}).get("nodeName")]
     occupied = occupancies(running)
     measured = measured_use(snapshot.get("node_metrics"), "node_metrics")
     loads = Loads(source, Decimal(str(assumption)), measured)
-    expected = {}
-    for node, given in curves.items():
+
+    def watts_of(node: str) -> float | None:
         use = loads.of(node, None, occupied.get(node) or Occupancy())
-        curve = read_curve(given, f"curves.{node}")
-        if use is not None and curve.covers(use / MICROCORES_PER_CORE):
-            expected[node] = curve.watts_at(use / MICROCORES_PER_CORE)
-    return expected
+        curve = read_curve(curves[node], f"curves.{node}")
+        if use is None or not curve.covers(use / MICROCORES_PER_CORE):
+            return None
+        return curve.watts_at(use / MICROCORES_PER_CORE)
+
+    found = {
+        node: guarded(Subject("Node", node), functools.partial(watts_of, node)) for node in curves
+    }
+    return {node: watts for node, watts in found.items() if isinstance(watts, (int, float))}

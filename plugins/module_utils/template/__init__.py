@@ -10,7 +10,13 @@ wholly or raises InvalidInput, which tells the column.
 
 from __future__ import annotations
 
+from ansible_collections.wattwise.kube.plugins.module_utils.template.address import url_of
 from ansible_collections.wattwise.kube.plugins.module_utils.template.parser import parse
-from ansible_collections.wattwise.kube.plugins.module_utils.template.tree import Struct, Template
+from ansible_collections.wattwise.kube.plugins.module_utils.template.tree import (
+    Piece,
+    Struct,
+    Template,
+    plain_text,
+)
 
-__all__ = ["Struct", "Template", "parse"]
+__all__ = ["Piece", "Struct", "Template", "parse", "plain_text", "url_of"]

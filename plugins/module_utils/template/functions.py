@@ -169,7 +169,8 @@ def _length(value: Value) -> int:
 
 
 def _check_alike(left: Value, right: Value, kinds: tuple[type, ...]) -> None:
-    if type(left) is not type(right) or not isinstance(left, kinds):
+    same = isinstance(left, str) and isinstance(right, str) or type(left) is type(right)
+    if not same or not isinstance(left, kinds):
         raise Refusal(f"cannot compare {describe(left)} with {describe(right)}")
 
 
@@ -194,6 +195,19 @@ def _less_or_equal(left: Value, right: Value) -> bool:
     return _less(left, right) or left == right
 
 
+def _bounded(value: Value) -> Value:
+    """An argument that no function makes much work of: annotations may be of 256 KiB."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise Refusal(f"takes texts of at most {LONGEST_TEXT} characters, not {len(value)}")
+    return value
+
+
+def _replace(old: str, new: str, text: str) -> str:
+    if text.count(old) * len(new) > LONGEST_TEXT:
+        raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters")
+    return text.replace(old, new)
+
+
 @dataclass(frozen=True)
 class Function:
     """A function and the kinds of its arguments; a last kind with ``*`` stands for any number."""
@@ -211,7 +225,7 @@ class Function:
             raise Refusal(f"takes {least}{fixed} argument{plural}, not {len(arguments)}")
         kinds += kinds[-1:] * (len(arguments) - len(kinds))
         given = (_KINDS[kind.rstrip("*")](each) for kind, each in zip(kinds, arguments))
-        result = self.run(*given)
+        result = self.run(*map(_bounded, given))
         if isinstance(result, str) and len(result) > LONGEST_TEXT:
             raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters")
         if isinstance(result, int) and not -(2**63) <= result < 2**63:
@@ -236,7 +250,7 @@ FUNCTIONS: t.Mapping[str, Function] = {
     "trimSuffix": Function(_trim_suffix, "text text"),
     "lower": Function(_lower, "text"),
     "upper": Function(_upper, "text"),
-    "replace": Function(lambda old, new, text: text.replace(old, new), "text text text"),
+    "replace": Function(_replace, "text text text"),
     "substr": Function(_substr, "whole whole text"),
     "trunc": Function(_trunc, "whole text"),
     "repeat": Function(_repeat, "whole text"),

@@ -22,8 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.template.tree import
     Misfit,
     Node,
     Template,
+    Written,
     invalid,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.template.values import LONGEST_TEXT
 
 # Calls and parentheses in one action; deeper ones would exhaust the stack.
 MOST_STEPS = 50
@@ -47,6 +49,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+# Longer ones are no numbers of 64 bits, and patterns would take long to say so.
+_LONGEST_NUMBER = 64
 _WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile(r"(?=.*[.eE])[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
@@ -76,6 +80,8 @@ class Token:
 def parse(text: str) -> Template:
     """The template in ``text``. Raises InvalidInput, which tells the column."""
     try:
+        if len(text) > LONGEST_TEXT:
+            raise Misfit(LONGEST_TEXT, f"it is longer than {LONGEST_TEXT} characters")
         return Template(text, tuple(_parts(text)))
     except Misfit as misfit:
         raise invalid(text, misfit) from misfit
@@ -234,6 +240,8 @@ class _Parser:
 
 
 def _number(token: Token) -> int | float:
+    if len(token.text) > _LONGEST_NUMBER:
+        raise Misfit(token.offset, f"{token.text[:20]}… is not a number of 64 bits")
     if _WHOLE.fullmatch(token.text):
         whole = int(token.text, 0)
         if -(2**63) <= whole < 2**63:
@@ -256,11 +264,11 @@ def _text(token: Token) -> str:
             raise Misfit(offset, f"the escape {match.group()} is not supported")
         return chr(code)
 
-    return _ESCAPE.sub(unescape, token.text[1:-1])
+    return Written(_ESCAPE.sub(unescape, token.text[1:-1]))
 
 
 def _raw(token: Token) -> str:
-    return token.text[1:-1].replace("\r", "")
+    return Written(token.text[1:-1].replace("\r", ""))
 
 
 _LITERALS: dict[str, t.Callable[[Token], t.Any]] = {"number": _number, "text": _text, "raw": _raw}

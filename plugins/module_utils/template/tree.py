@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.template.functions import FUNCTIONS
 from ansible_collections.wattwise.kube.plugins.module_utils.template.values import (
+    LONGEST_TEXT,
     Refusal,
     Value,
     describe,
@@ -23,6 +24,24 @@ class Struct(dict[str, Value]):
 
     A plain dict is a map: a name that it lacks has no value.
     """
+
+
+class Written(str):
+    """A text that stands in the template. What a function makes of it is an ordinary text again.
+
+    So a value is of this type only where it is wholly the author's choice: alone, or given back
+    unchanged by ``default``, ``ternary`` and the like.
+    """
+
+    __slots__ = ()
+
+
+class Piece(t.NamedTuple):
+    """A piece of a rendered text; ``is_written`` tells the template's own from values."""
+
+    text: str
+    is_written: bool
+    offset: int
 
 
 class Misfit(Exception):
@@ -94,11 +113,17 @@ class Action:
     offset: int
     node: Node
 
-    def render(self, variables: Struct) -> str:
+    def piece(self, variables: Struct) -> Piece:
         try:
-            return show(self.node.evaluate(variables))
+            value = self.node.evaluate(variables)
+            return Piece(show(value), isinstance(value, Written), self.offset)
         except Refusal as refusal:
             raise Misfit(self.offset, f"this action {refusal}") from refusal
+
+
+def plain_text(pieces: t.Sequence[Piece]) -> str:
+    """The pieces one after the other."""
+    return "".join(piece.text for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -108,14 +133,28 @@ class Template:
     text: str
     parts: tuple[str | Action, ...]
 
-    def render(self, variables: Struct) -> str:
-        """The text with every action replaced by its value. Raises InvalidInput."""
+    def render(
+        self,
+        variables: Struct,
+        join: t.Callable[[t.Sequence[Piece]], str] = plain_text,
+    ) -> str:
+        """The text with every action replaced by its value. Raises InvalidInput.
+
+        ``join`` makes the text of its pieces, and may refuse them by a Misfit.
+        """
         try:
-            return "".join(
-                part if isinstance(part, str) else part.render(variables) for part in self.parts
-            )
+            return join(list(self._pieces(variables)))
         except Misfit as misfit:
             raise invalid(self.text, misfit) from misfit
+
+    def _pieces(self, variables: Struct) -> t.Iterator[Piece]:
+        length = 0
+        for part in self.parts:
+            piece = Piece(part, True, 0) if isinstance(part, str) else part.piece(variables)
+            length += len(piece.text)
+            if length > LONGEST_TEXT:
+                raise Misfit(piece.offset, f"the text gets longer than {LONGEST_TEXT} characters")
+            yield piece
 
     def mentions(self, *path: str) -> bool:
         """Whether the variable ``.A.B`` of this path occurs anywhere in the template."""

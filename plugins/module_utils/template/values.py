@@ -120,11 +120,11 @@ def printf(layout: str, *values: Value) -> str:
         if match.group() == "%%":
             return "%"
         if verb not in tuple("sdvqxXt") or (precision is not None and verb != "s"):
-            raise Refusal(f"has no verb {match.group()}; write %s, %d, %x, %X, %q, %t or %v")
-        if len(width) > 4 or int(width or 0) > LONGEST_TEXT:
-            raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters with {width}")
+            raise Refusal(f"has no verb {match.group()[:20]}; write %s, %d, %x, %X, %q, %t or %v")
+        if len(width) > 4 or int(width or 0) > LONGEST_TEXT or len(precision or "") > 4:
+            raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters with {width[:20]}")
         if not rest:
-            raise Refusal(f"has no argument for {match.group()}")
+            raise Refusal(f"has no argument for {match.group()[:20]}")
         return _formatted(rest.pop(0), verb, flags, int(width or 0), precision)
 
     text = _VERB.sub(replace, layout)

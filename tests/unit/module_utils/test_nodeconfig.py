@@ -253,9 +253,26 @@ def test_what_is_being_deleted_or_names_no_node_counts_for_nothing() -> None:
     assert (result.by_node, result.shadowed) == ({"n": staying}, ())
 
 
-def test_an_unknown_api_version_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="wao-system/a: the apiVersion is 'v1'; write wao.bit"):
-        effective([node_config("a", "n", api_version="v1")])
+def test_an_unknown_api_version_is_a_finding_and_counts_for_nothing() -> None:
+    good = node_config("b", "m")
+    result = effective([node_config("a", "n", api_version="v1"), good])
+    assert result.by_node == {"m": good}
+    [finding] = result.findings
+    assert str(finding).startswith("NodeConfig wao-system/a: apiVersion: 'v1' is not known; write")
+    assert result.unreadable == {"n": finding}
+    found = endpoints({"node_configs": [node_config("a", "n", api_version="v1")]}, "inlet_temp")
+    assert [(each.node_name, each.problem) for each in found] == [("n", str(finding))]
+
+
+def test_an_unreadable_part_of_a_status_is_left_out_and_told() -> None:
+    config = node_config("a", "n")
+    authentication = {"failures": 2, "lastAttempt": OLD, "secretResourceVersion": "7"}
+    readings = {"inletTemp": {"celsius": 20.0, "time": "9999-12-31T23:59:59Z"}}
+    config["status"] = {"authentication": authentication, "readings": readings}
+    result = effective([config])
+    assert result.by_node["n"]["status"] == {"authentication": authentication}
+    assert [finding.field for finding in result.findings] == ["status.readings.inletTemp.time"]
+    assert result.unreadable == {}
 
 
 def test_endpoints_are_complete_and_in_the_order_of_nodes() -> None:

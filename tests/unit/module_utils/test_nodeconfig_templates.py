@@ -251,6 +251,50 @@ def test_the_result_of_rendering_is_checked() -> None:
     assert "'IPMI' is not a type that is known here" in result["errors"][0]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "value", "expected"),
+    [
+        ("https://{{ .Labels.bmc }}.example", "bmc-1", "https://bmc-1.example"),
+        ("https://{{ .Labels.bmc }}:8443/p", "10.0.0.1", "https://10.0.0.1:8443/p"),
+        ("https://{{ .Labels.bmc }}", "fd00::1", "https://[fd00::1]"),
+        ("https://{{ .Labels.bmc }}:8443", "fd00::1", "https://[fd00::1]:8443"),
+        ("https://[{{ .Labels.bmc }}]:8443", "fd00::1", "https://[fd00::1]:8443"),
+        ('https://{{ default "b.example:8443" .Labels.none }}', "", "https://b.example:8443"),
+        (
+            '{{ ternary "https://a/x" "http://b" (eq .Labels.bmc "1") }}',
+            "1",
+            "https://a/x",
+        ),
+        ("https://bmc/{{ .Labels.bmc }}", "a/b@c:d", "https://bmc/a/b@c:d"),
+        ("https://{{ .Labels.bmc }}.example", "evil.com/", None),
+        ("https://{{ .Labels.bmc }}.example", "user@evil.com", None),
+        ("https://{{ .Labels.bmc }}.example", "evil.com\\", None),
+        ("https://{{ .Labels.bmc }}.example", "evil.com?", None),
+        ("https://{{ .Labels.bmc }}.example", "evil.com#", None),
+        ("https://{{ .Labels.bmc }}", "evil.com:8443", None),
+        ("https://{{ .Labels.bmc }}", "evil.com\t", None),
+        ("https://{{ .Labels.bmc }}", "fd00::1%eth0", None),
+        ("https://{{ .Labels.bmc }}.example", "fd00::1", None),
+        ("{{ .Labels.bmc }}.example", "http://evil", None),
+        ("{{ .Labels.bmc }}://bmc.example", "http", None),
+        ("http{{ .Labels.bmc }}://bmc.example", "s://evil.com/?", None),
+    ],
+)
+def test_a_value_in_the_host_part_is_a_host_name_or_an_address(
+    endpoint: str, value: str, expected: str | None
+) -> None:
+    inlet = {"type": "Redfish", "endpoint": endpoint}
+    result = render(
+        {"templates": [template("t", inlet)], "nodes": [node("n", labels={"bmc": value})]}
+    )
+    made = [
+        each["spec"]["metricsCollector"]["inletTemp"]["endpoint"] for each in result["node_configs"]
+    ]
+    assert made == ([] if expected is None else [expected])
+    if expected is None:
+        assert errors(result) == [("wao-system/t", "n", "spec.metricsCollector.inletTemp.endpoint")]
+
+
 def test_a_field_that_cannot_be_parsed_is_one_error_for_all_nodes() -> None:
     result = render({"templates": [template("t", fake("{{ if }}"))], "nodes": NODES})
     place = "spec.template.metricsCollector.inletTemp.endpoint"
@@ -263,7 +307,7 @@ def test_a_message_has_an_end() -> None:
     inlet = {"type": "Redfish", "endpoint": "x" * 2000}
     result = render({"templates": [template("t", inlet)], "nodes": NODES})
     message = conditions(result, "NodeConfigTemplate", "t")["Rendered"]["message"]
-    assert len(message) == 1024 and message.endswith("xxx...")
+    assert len(message) == 1024 and message.endswith("xxx…")
 
 
 SHAPES: dict[str, tuple[t.Any, str, str]] = {
@@ -338,7 +382,7 @@ def test_a_name_that_no_object_may_have_is_an_error() -> None:
         ),
         (
             {"templates": [template("t", api_version="v1")], "nodes": []},
-            "wao-system/t: the apiVersion is 'v1'",
+            "wao-system/t: apiVersion: 'v1' is not known",
         ),
         (
             {"templates": [node_config("t", "n")], "nodes": []},
@@ -517,5 +561,7 @@ def test_with_a_path_the_objects_go_into_a_document(
     document = documents.load(path, "node_configs")
     assert document["node_configs"] == plain["node_configs"]
     assert document["statuses"] == plain["statuses"]
-    assert result.keys() == {"changed", "errors", "warnings", "counts", "path", "sha256"}
+    assert result.keys() == {
+        *("changed", "errors", "findings", "warnings", "counts", "path", "sha256")
+    }
     assert (result["counts"], result["errors"]) == (plain["counts"], plain["errors"])

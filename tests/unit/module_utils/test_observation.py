@@ -146,9 +146,41 @@ def test_the_fallback_of_a_node_config_is_the_last_choice_and_is_not_kept(tmp_pa
     assert first["readings"]["n1"]["source"]["inlet_celsius"] == "fallback"
     second = observe(tmp_path, later(10), pressure=[pressure(n1=3.0)])
     assert second["readings"]["n1"]["source"]["inlet_celsius"] == "fallback"
-    snapshot(tmp_path, node_config("n1", dict.fromkeys(annotations, "warm")))
-    with pytest.raises(InvalidInput, match="fallback-inlet-celsius is 'warm'; write a number"):
-        observe(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["warm", "nan", "-inf", "1e9", "٣", "9" * 400, ""])
+def test_a_fallback_that_is_no_number_is_a_finding_of_its_node_config(
+    tmp_path: Path, text: str
+) -> None:
+    bad = node_config("n1", {"wattwise.github.io/fallback-inlet-celsius": text})
+    good = node_config("n2", {"wattwise.github.io/fallback-inlet-celsius": "25"})
+    snapshot(tmp_path, bad, good)
+    warned: list[str] = []
+    result = observe(tmp_path, Context(now=lambda: NOON, warn=warned.append))
+    assert result["readings"]["n1"]["inlet_celsius"] is None
+    assert result["readings"]["n2"]["inlet_celsius"] == 25.0
+    [finding] = result["findings"]
+    assert (finding["kind"], finding["name"]) == ("NodeConfig", "t-n1")
+    assert finding["field"] == "metadata.annotations[wattwise.github.io/fallback-inlet-celsius]"
+    assert "is not a number such as 24.5" in finding["problem"]
+    assert len(warned) == 1 and "t-n1" in warned[0]
+
+
+def test_what_a_bmc_says_fits_into_the_status_or_is_left_out(run: Path) -> None:
+    sensors = {
+        "name": "n1",
+        "inlet_uri": "/redfish/v1/Chassis/1/Sensors/1",
+        "inlet_name": "x" * 40_000,
+        "power_uri": "/" + "p" * 40_000,
+        "vendor": "\x1b[2J",
+    }
+    given = {**thermal(n1=20.0, n2=21.0), "sensors": [sensors]}
+    observe(run, thermal=[given], pressure=[pressure(n1=3.0, n2=4.0)])
+    first, second = documents.load(str(run / "statuses.json"), "node_configs")["statuses"]
+    assert first["status"]["sensors"] == {
+        "inletTemp": {"uri": "/redfish/v1/Chassis/1/Sensors/1", "name": ""}
+    }
+    assert second["status"]["readings"]["inletTemp"]["celsius"] == 21.0
 
 
 def test_an_unreadable_last_document_is_as_good_as_none(run: Path) -> None:
