@@ -98,7 +98,7 @@ options:
       - Value of the label C(applyset.kubernetes.io/part-of). Objects that bear it, are owned by an
         object of the kinds in O(prune_owner_kinds) or by O(owner), and are not among the manifests
         any more, are deleted.
-      - Nothing is pruned if any object failed or a list could not be read whole.
+      - Nothing is pruned if any object failed (see O(on_error)) or a list could not be read whole.
     type: str
   prune_kinds:
     description:
@@ -163,6 +163,17 @@ options:
       - How many objects are worked on at the same time.
     type: int
     default: 16
+  on_error:
+    description:
+      - Whether the task fails where an object fails. With V(report), an object that the API server
+        refuses by itself, such as one that breaks its schema, is a warning and an entry in
+        RV(results), and the others are pruned all the same. A server that does not answer, or does
+        not allow it, fails the task always.
+    type: str
+    default: fail
+    choices:
+      - report
+      - fail
   wait:
     description:
       - Whether to wait until the objects are ready. Known are Deployments, StatefulSets,

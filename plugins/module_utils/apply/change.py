@@ -19,6 +19,8 @@ Action = t.Literal["created", "configured", "unchanged", "deleted", "failed"]
 
 # The words of most kinds, and those of pods.
 _IMMUTABLE = re.compile("field is immutable|updates may not change fields")
+# Not authenticated, not allowed, away or overloaded are no matter of one object.
+_REFUSALS = frozenset({400, 404, 409, 413, 422})
 _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
@@ -27,6 +29,7 @@ class Change:
     """One object before and after.
 
     ``is_change`` is False for a write that is an observation, which never makes a task changed.
+    ``is_refusal`` is True for a failure that lies in the object, not in the server or our rights.
     """
 
     identity: Identity
@@ -35,6 +38,7 @@ class Change:
     after: Object | None
     error: str | None = None
     is_change: bool = True
+    is_refusal: bool = False
 
     @property
     def is_effective(self) -> bool:
@@ -121,6 +125,11 @@ def is_immutable(error: ApiError) -> bool:
     """Whether the API refused a change for nothing but fields that can never change."""
     causes = error.fields.get("causes") or []
     return bool(causes) and all(_IMMUTABLE.search(cause.get("message") or "") for cause in causes)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error is about the one object that was sent: others may well succeed."""
+    return not isinstance(error, ApiError) or error.status in _REFUSALS
 
 
 def summary_sentence(changes: t.Sequence[Change]) -> str:

@@ -18,12 +18,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.apply.change import 
     conflict_sentence,
     foreign_manager,
     is_immutable,
+    is_refusal,
     without_bookkeeping,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.apply.status import (
     conditions_moved,
     with_transition_times,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
 )
@@ -52,6 +54,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.readiness import is_
 
 _LIST_FROM = 20
 _READY_POLL_SECONDS = 0.2
+_LONGEST_ERROR = 2000  # the server repeats what it refuses
 
 
 @dataclass
@@ -78,8 +81,15 @@ class ApplyRun:
             this = identity(manifest)
             try:
                 change = work(manifest, current.get(this))
+            except UnknownKind as error:
+                change = Change(this, "failed", None, None, str(error))
             except WattwiseError as error:
-                change = Change(this, "failed", current.get(this), None, str(error))
+                text = shown_text(str(error), _LONGEST_ERROR)
+                before = current.get(this)
+                change = Change(this, "failed", before, None, text, is_refusal=is_refusal(error))
+            except Exception as error:  # noqa: BLE001 - the boundary: no object stops the others
+                text = f"{this} cannot be applied ({type(error).__name__})"
+                change = Change(this, "failed", None, None, text, is_refusal=True)
             # One at a time, or a lower number could be told after a higher one.
             with self.counting:
                 self.done += 1
@@ -90,6 +100,22 @@ class ApplyRun:
         changes = self.kube.in_parallel(one, manifests, self.options["concurrency"])
         self.changes += changes
         return changes
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the task fails: with ``on_error: report`` not for what is refused by itself."""
+        failures = [change for change in self.changes if change.action == "failed"]
+        may_go_on = self.options["on_error"] == "report"
+        return any(not (may_go_on and change.is_refusal) for change in failures)
+
+    def _find(self, path: str) -> Object | None:
+        """The object; None also where its very name is refused, as applying it will say."""
+        try:
+            return self.kube.find(path)
+        except ApiError as error:
+            if is_refusal(error):
+                return None
+            raise
 
     def _read_current(self, manifests: t.Sequence[Manifest]) -> dict[Identity, Object]:
         """The objects as they stand; those of one collection in one list where they are many."""
@@ -108,7 +134,7 @@ class ApplyRun:
                 found += self.kube.list(collection)
             else:
                 single += [f"{collection}/{member['metadata']['name']}" for member in members]
-        found += filter(None, self.kube.in_parallel(self.kube.find, single))
+        found += filter(None, self.kube.in_parallel(self._find, single))
         return {identity(obj): obj for obj in found}
 
     def _resource(self, manifest: Manifest) -> Resource:

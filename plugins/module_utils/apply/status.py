@@ -33,10 +33,16 @@ def with_transition_times(
 
 def conditions_moved(before: Status, after: Status) -> bool:
     """Whether a condition appeared, went or changed its status."""
-    return {key: item["status"] for key, item in _by_type(before).items()} != {
-        key: item["status"] for key, item in _by_type(after).items()
+    return {key: item.get("status") for key, item in _by_type(before).items()} != {
+        key: item.get("status") for key, item in _by_type(after).items()
     }
 
 
 def _by_type(status: Status) -> dict[str, t.Mapping[str, t.Any]]:
-    return {item["type"]: item for item in status.get("conditions") or []}
+    """The conditions; what others stored that is none is left out."""
+    conditions = status.get("conditions")
+    return {
+        item["type"]: item
+        for item in (conditions if isinstance(conditions, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("type"), str)
+    }

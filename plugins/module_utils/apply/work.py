@@ -92,6 +92,7 @@ SPEC = KUBERNETES.merge(
             },
             "assume": {"type": "list", "elements": "raw", "default": []},
             "concurrency": {"type": "int", "default": 16},
+            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
             "wait": {"type": "bool", "default": False},
             "wait_timeout": {"type": "float", "default": 120.0},
         },
@@ -105,7 +106,8 @@ def apply(parameters: Parameters, context: Context = Context()) -> Result:
     """Create, change, delete and prune objects as ``parameters`` (of SPEC) say.
 
     Returns ``changed``, ``diff``, ``results`` in the order of the input and ``pruned``. Raises
-    WattwiseError, with the same fields, where one object or more failed.
+    WattwiseError, with the same fields, where one object or more failed, or with
+    ``on_error: report`` where one failed for a reason that is not its own.
     """
     options = SPEC.complete(parameters)
     manifests = read_manifests(options["manifests"] or [])
@@ -198,7 +200,7 @@ def _wait_for_definitions(
 
 
 def _prune(run: ApplyRun, manifests: t.Sequence[Manifest]) -> list[Change]:
-    if not run.options["prune"] or run.options["state"] == "absent" or run.failed:
+    if not run.options["prune"] or run.options["state"] == "absent" or run.is_failure:
         return []
     pruning = Pruning(
         label_value=run.options["prune"],
@@ -222,6 +224,8 @@ def _result(run: ApplyRun, manifests: t.Sequence[Manifest], pruned: list[Change]
         "results": [change.as_dict() for change in changes],
         "pruned": [change.as_dict() for change in pruned],
     }
-    if run.failed:
+    if run.is_failure:
         raise WattwiseError(summary_sentence(changes), **result)
+    if run.failed:
+        run.context.warn(summary_sentence(changes))
     return result

@@ -169,7 +169,7 @@ def _length(value: Value) -> int:
 
 
 def _check_alike(left: Value, right: Value, kinds: tuple[type, ...]) -> None:
-    same = isinstance(left, str) and isinstance(right, str) or type(left) is type(right)
+    same = (isinstance(left, str) and isinstance(right, str)) or type(left) is type(right)
     if not same or not isinstance(left, kinds):
         raise Refusal(f"cannot compare {describe(left)} with {describe(right)}")
 
