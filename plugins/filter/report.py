@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
+from ansible_collections.wattwise.kube.plugins.module_utils.strict_json import format_compact
 
 
 def _in_one_sentence(work: Callable[[], t.Any]) -> t.Any:
@@ -23,7 +23,7 @@ def _in_one_sentence(work: Callable[[], t.Any]) -> t.Any:
 
 
 def _as_json(body: t.Mapping[str, t.Any]) -> str:
-    return json.dumps(body, separators=(",", ":"), sort_keys=True)
+    return format_compact(body, sort_keys=True)
 
 
 def report_document(

@@ -17,7 +17,8 @@ description:
   - Hosts are in the group O(node_group) and in the groups C(template_<name>), C(rack_<name>) and
     C(architecture_<name>), as far as these are known. Characters that no group may have become
     underscores.
-  - A host has C(ansible_host), the internal address of the node, and C(node_name), C(node_labels),
+  - A host has C(ansible_host), the internal address of the node, where that is an IP address of
+    another machine than the controller. It also has C(node_name), C(node_labels),
     C(node_annotations), C(node_taints), C(node_unschedulable), C(node_ready), C(node_architecture),
     C(node_operating_system), C(node_capacity), C(node_allocatable) and C(node_rack).
   - With a NodeConfig it also has C(node_config_namespace), C(node_config_name),
@@ -25,6 +26,8 @@ description:
     C(node_config_readings), the readings in its status.
   - A variable of one text is not set where there is nothing to say. No variable is ever templated,
     whatever stands in the cluster. No Secret is read.
+  - A Node or NodeConfig that cannot be read is left out with a warning, and so is a Node that is
+    named localhost while there is no O(name_prefix).
   - The name of the file must end in C(node_configs.yml) or C(node_configs.yaml).
 options:
   plugin:
@@ -105,6 +108,8 @@ from ansible.utils.unsafe_proxy import wrap_var
 
 from ansible_collections.wattwise.kube.plugins.module_utils import node_inventory, snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
 
 FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
@@ -134,20 +139,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         try:
-            hosts = node_inventory.node_hosts(
+            found = node_inventory.node_hosts(
                 self._read_cluster(path, cache),
                 self.get_option("rack_labels"),
                 self.get_option("configured_only"),
+                self.get_option("name_prefix"),
             )
         except WattwiseError as error:
             raise AnsibleParserError(f"{path}: {error}") from error
+        warn_of(found.findings, Context(warn=self._warn))
         group = self._sanitize_group_name(self.get_option("node_group"))
         self.inventory.add_group(group)
-        for host in hosts:
+        for host in found.hosts:
             self._add(host, group)
 
+    def _warn(self, sentence: str) -> None:
+        self.display.warning(sentence)
+
     def _add(self, host: node_inventory.NodeHost, group: str) -> None:
-        name = self.get_option("name_prefix") + host.name
+        name = host.name
         self.inventory.add_host(name, group=group)
         for item in host.groups:
             self.inventory.add_host(

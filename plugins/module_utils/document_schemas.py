@@ -266,7 +266,7 @@ SCHEMAS: dict[str, Schema] = {
                 "additionalProperties": {"type": "object"},
             },
         },
-        {},
+        {"findings": {"type": "array", "items": {"type": "object"}}},
     ),
     "summary": _schema(
         "summary",

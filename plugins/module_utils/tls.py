@@ -17,6 +17,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -63,7 +64,7 @@ def normal_fingerprint(text: str) -> str:
     digits = re.sub(r"[\s:]", "", re.sub(r"(?i)^\s*sha-?256[:=]", "", text)).lower()
     if _SHA256.fullmatch(digits) is None:
         raise InvalidInput(
-            f"tls_fingerprint: {text!r} is not a SHA-256 fingerprint; write 64 hexadecimal digits, "
+            f"tls_fingerprint: {shown(text)} is not a SHA-256 fingerprint; write 64 hexadecimal digits, "
             "with or without colons (the module tls_fingerprint_info shows those of your machines)"
         )
     return digits

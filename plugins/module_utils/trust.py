@@ -9,6 +9,7 @@ yet who answers.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import typing as t
 
@@ -17,12 +18,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     PROGRESS,
     ArgumentSpec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetError, require
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+    TargetError,
+    TargetFailure,
+    require,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target, visit
 from ansible_collections.wattwise.kube.plugins.module_utils.machines import Machine, machines
 from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
@@ -74,11 +80,15 @@ def fetch_fingerprints(parameters: Parameters, context: Context = Context()) -> 
     )
     answers = list(zip(found, results))
     certificates = [
-        {"name": machine.name, "endpoint": machine.endpoint, **answer}
+        {"name": machine.name, "endpoint": shown_text(machine.endpoint), **answer}
         for machine, answer in answers
         if not isinstance(answer, TargetError)
     ]
-    errors = [answer for _machine, answer in answers if isinstance(answer, TargetError)]
+    errors = [
+        dataclasses.replace(answer, detail=shown_text(answer.detail))
+        for _machine, answer in answers
+        if isinstance(answer, TargetError)
+    ]
     return conclude(options, len(found), errors, {"certificates": certificates})
 
 
@@ -97,14 +107,20 @@ def _bmcs(options: Parameters) -> list[Machine]:
 
 async def _work(client: Client, _target: Target) -> Result:
     certificate = await client.certificate()
-    return {
-        "sha256": certificate_fingerprint(certificate),
-        "key_sha256": key_fingerprint(certificate),
-        **_description(certificate),
-    }
+    try:
+        return {
+            "sha256": certificate_fingerprint(certificate),
+            "key_sha256": key_fingerprint(certificate),
+            **_description(certificate),
+        }
+    except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
+        raise TargetFailure(
+            "malformed", "its certificate cannot be read; give the server a new one"
+        ) from error
 
 
 def _description(certificate: bytes) -> dict[str, t.Any]:
+    """What a person reviews. Names are a server's own words, which a terminal must not obey."""
     x509 = require("cryptography.x509", "cryptography")
     parsed = x509.load_der_x509_certificate(certificate)
     # Since cryptography 42 times are aware; those before are in UTC without saying so.
@@ -112,8 +128,8 @@ def _description(certificate: bytes) -> dict[str, t.Any]:
         tzinfo=datetime.timezone.utc
     )
     return {
-        "subject": parsed.subject.rfc4514_string(),
-        "issuer": parsed.issuer.rfc4514_string(),
+        "subject": shown_text(parsed.subject.rfc4514_string()),
+        "issuer": shown_text(parsed.issuer.rfc4514_string()),
         "not_after": format_time(ends),
         "self_signed": parsed.subject == parsed.issuer,
     }

@@ -8,9 +8,23 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report import fleet
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import finite
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Data,
+    Section,
+    unusable,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
+    SECTIONS,
+    headline,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import (
     Options,
     Sources,
@@ -27,14 +41,25 @@ def build(sources: Sources) -> Report:
     It depends on the documents and options alone, not on the clock: equal input, equal output.
     """
     joined = fleet.join(sources)
-    found = {section.name: section.collect(joined) for section in SECTIONS}
-    return {
+    found = {section.name: _collected(section, joined) for section in SECTIONS}
+    report = {
         "document": documents.document_name("report"),
         "time": sources.time,
         "title": sources.options.title,
         "state": joined.state,
         "sections": {name: data for name, data in found.items() if data is not None},
     }
+    if joined.findings:
+        report["findings"] = [finding.as_dict() for finding in joined.findings]
+    return report
+
+
+def _collected(section: Section, joined: fleet.Fleet) -> Data | None:
+    """What a section has to say, or the sentence that stands for it."""
+    found = guarded(Subject("section", section.title), lambda: finite(section.collect(joined)))
+    if not isinstance(found, Finding):
+        return t.cast("Data | None", found)
+    return {**(headline.empty(joined) if section.name == "headline" else {}), **unusable(found)}
 
 
 def build_from(folder: str, **options: t.Any) -> Report:

@@ -6,11 +6,20 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils import object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document, Sources
 from ansible_collections.wattwise.kube.plugins.module_utils.units import (
     format_time,
@@ -74,18 +83,31 @@ class Fleet:
     nodes: tuple[Node, ...]
     plan: Document | None
     bound_at: datetime.datetime | None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def pending_until(self) -> str | None:
         """From when on readings count as those of the new state."""
-        settle = datetime.timedelta(seconds=self.sources.options.settle_seconds)
-        return None if self.bound_at is None else format_time(self.bound_at + settle)
+        settled_at = _settled_at(self.bound_at, self.sources)
+        return None if settled_at is None else format_time(settled_at)
+
+
+def _settled_at(bound_at: datetime.datetime | None, sources: Sources) -> datetime.datetime | None:
+    """From when on readings count as those of the new state; None where no calendar has it."""
+    try:
+        settle = datetime.timedelta(seconds=sources.options.settle_seconds)
+        return None if bound_at is None else bound_at + settle
+    except (OverflowError, ValueError):
+        return None
 
 
 def natural(name: str) -> tuple[t.Any, ...]:
-    """Sorting key that counts: n2 comes before n10."""
+    """Sorting key that counts: n2 comes before n10, whatever number of digits there is."""
     parts = re.split(r"([0-9]+)", name)
-    return tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
+    return tuple(
+        (len(part.lstrip("0")), part.lstrip("0")) if index % 2 else part
+        for index, part in enumerate(parts)
+    )
 
 
 def join(sources: Sources) -> Fleet:
@@ -105,8 +127,20 @@ def join(sources: Sources) -> Fleet:
         baseline=_read_power(sources.baseline),
         sources=sources,
     )
-    joined = sorted(map(nodes.join, sources.snapshot["nodes"]), key=lambda node: natural(node.name))
-    return Fleet(sources, _state(plan, is_bound, is_measured), tuple(joined), plan, bound_at)
+    found = [
+        guarded(subject_of(given, "Node", f"nodes[{index}]"), functools.partial(nodes.join, given))
+        for index, given in enumerate(sources.snapshot["nodes"])
+    ]
+    joined = [node for node in found if isinstance(node, Node)]
+    findings = [node for node in found if isinstance(node, Finding)]
+    return Fleet(
+        sources,
+        _state(plan, is_bound, is_measured),
+        tuple(sorted(joined, key=lambda node: natural(node.name))),
+        plan,
+        bound_at,
+        (*sources.findings, *findings, *nodes.findings),
+    )
 
 
 def _state(plan: Document | None, is_bound: bool, is_measured: bool) -> State:
@@ -160,15 +194,22 @@ def time_of(reading: Document, quantity: str) -> datetime.datetime | None:
 
 def _settled_power(sources: Sources, bound_at: datetime.datetime | None) -> dict[str, float]:
     """Watts by node, of readings that are younger than the binding by the time to settle."""
-    if bound_at is None or sources.readings is None:
+    earliest = _settled_at(bound_at, sources)
+    if earliest is None or sources.readings is None:
         return {}
-    earliest = bound_at + datetime.timedelta(seconds=sources.options.settle_seconds)
     readings = sources.readings["readings"]
     return {
         node: watts
         for node, watts in _read_power(sources.readings).items()
         if (moment := time_of(readings[node], "power_watts")) is not None and moment >= earliest
     }
+
+
+def _cores(node: Document) -> float | None:
+    """The allocatable CPUs of a Node; None where it does not say. Raises InvalidField."""
+    status = object_shapes.mapping(node.get("status"), "status")
+    cpu = object_shapes.mapping(status.get("allocatable"), "status.allocatable").get("cpu")
+    return None if cpu is None else float(parse_quantity(cpu, "status.allocatable.cpu"))
 
 
 class _Joiner:
@@ -188,20 +229,33 @@ class _Joiner:
         self.curves, self.options = curves, sources.options
         self.before, self.after, self.baseline = before, after, baseline
         self.readings = (sources.readings or {}).get("readings") or {}
+        self.findings: list[Finding] = []
 
     def join(self, given: Document) -> Node:
-        name = given["metadata"]["name"]
-        labels = given["metadata"].get("labels") or {}
+        metadata = object_shapes.mapping(given.get("metadata"), "metadata")
+        name = metadata.get("name")
+        if not isinstance(name, str) or not name:
+            raise InvalidField("metadata.name", f"{shown(name)} is no name")
+        labels = {
+            key: value
+            for key, value in object_shapes.mapping(
+                metadata.get("labels"), "metadata.labels"
+            ).items()
+            if isinstance(value, str)
+        }
+        cores = guarded(subject_of(given, "Node"), functools.partial(_cores, given))
+        if isinstance(cores, Finding):
+            self.findings.append(cores)
+            cores = None
         racks = [labels[label] for label in self.options.rack_labels if labels.get(label)]
         position = str(labels.get(self.options.position_label, ""))
-        cpu = ((given.get("status") or {}).get("allocatable") or {}).get("cpu")
         curve, plan = self.curves.get(name) or {}, self.planned.get(name) or {}
         return Node(
             name=name,
             server_type=labels.get(self.options.type_label) or UNKNOWN_TYPE,
             rack=racks[0] if racks else UNKNOWN_RACK,
-            position=int(position) if re.fullmatch("[0-9]+", position) else None,
-            cores=None if cpu is None else float(parse_quantity(cpu)),
+            position=int(position) if re.fullmatch("[0-9]{1,9}", position) else None,
+            cores=cores,
             pods=self.pods[name],
             cpu=tuple(curve.get("cpu") or ()),
             watts=tuple(curve.get("watts") or ()),

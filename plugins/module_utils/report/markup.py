@@ -9,7 +9,13 @@ import html
 import re
 import typing as t
 
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Control characters, invisible ones, those that turn the direction, and halves of characters.
+_CONTROL_CHARACTERS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
+)
+# The longest text of one cell: a message of a page, not a page.
+_LONGEST_TEXT = 4000
 _VOID = frozenset({"meta", "br", "circle", "path", "line", "rect", "wbr"})
 
 
@@ -23,10 +29,16 @@ Child = t.Union[str, int, Markup, None, t.Iterable["Child"]]
 
 
 def escape(text: str | int) -> Markup:
-    """The text as HTML shows it; control and direction characters are shown as replaced."""
+    """The text as HTML shows it, cut where it is very long.
+
+    Control and direction characters are shown as replaced.
+    """
     if isinstance(text, Markup):
         return text
-    return Markup(html.escape(_CONTROL_CHARACTERS.sub("\ufffd", str(text)), quote=True))
+    shown = str(text)
+    if len(shown) > _LONGEST_TEXT:
+        shown = f"{shown[: _LONGEST_TEXT - 1]}…"
+    return Markup(html.escape(_CONTROL_CHARACTERS.sub("\ufffd", shown), quote=True))
 
 
 def element(tag: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
@@ -37,7 +49,9 @@ def element(tag: str, *children: Child, **attributes: str | float | bool | None)
         if value is True:
             parts.append(f" {attribute}")
         elif value is not None and value is not False:
-            parts.append(f' {attribute}="{escape(str(value))}"')
+            parts.append(
+                f' {attribute}="{escape(value if isinstance(value, str) else str(value))}"'
+            )
     if tag in _VOID:
         return Markup("".join(parts) + ("/>" if tag not in ("meta", "br", "wbr") else ">"))
     return Markup("".join(parts) + f">{join(children)}</{tag}>")

@@ -5,19 +5,53 @@
 
 from __future__ import annotations
 
+import math
+import typing as t
+
 _SPACE = "\u202f"
 _MINUS = "\u2212"
 LACKING = "\u2013"
+# Larger ones are written with an exponent.
+_LARGEST_WRITTEN_OUT = 1e15
+# Sums and squares of any number of these are finite.
+_LARGEST_NUMBER = 1e100
 
 
 def number(value: float | None, decimals: int = 0, sign: bool = False) -> str:
-    """``1234.5`` gives ``1,234`` (or ``+1,234`` with ``sign``); None gives a dash, never 0."""
-    if value is None:
+    """``1234.5`` gives ``1,234`` (or ``+1,234`` with ``sign``); None gives a dash, never 0.
+
+    So does a number that is not finite.
+    """
+    if value is None or not is_finite(value):
         return LACKING
-    text = f"{value:{'+' if sign else ''},.{decimals}f}"
+    layout = f",.{decimals}f" if abs(value) < _LARGEST_WRITTEN_OUT else ".3g"
+    text = f"{value:{'+' if sign else ''}{layout}}"
     if not any(digit in text for digit in "123456789"):
         text = text.lstrip("+-")
     return text.replace("-", _MINUS)
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number can be calculated with: a whole number may be too large for that."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def is_number(value: t.Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def finite(value: t.Any) -> t.Any:
+    """A JSON value with None for every number that cannot be calculated with."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if is_number(value) and not (is_finite(value) and abs(value) < _LARGEST_NUMBER):
+        return None
+    return value
 
 
 def quantity(value: float | None, unit: str, decimals: int = 0, sign: bool = False) -> str:

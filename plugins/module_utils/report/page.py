@@ -7,13 +7,28 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,
     Markup,
     element,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted, moment
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Detail
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    counted,
+    listed,
+    moment,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Data,
+    Detail,
+    Section,
+    note,
+    unusable,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
 from ansible_collections.wattwise.kube.plugins.module_utils.report.style import STYLE
 
@@ -42,16 +57,38 @@ def _page(report: t.Mapping[str, t.Any], detail: Detail) -> str:
         element(
             "section",
             None if section.name == "headline" else element("h2", section.title),
-            section.render(found[section.name], detail),
+            _body(section, found[section.name], detail),
             id=section.name,
             aria_label=section.title,
         )
         for section in shown
     ]
     title = f"{report['title']} · wattwise" if report["title"] else "wattwise"
-    main = element("main", bodies[0], _links(shown), bodies[1:])
+    main = element("main", bodies[0], _links(shown), bodies[1:], _left_out(report))
     body = element("body", _top(report, first), main, _foot())
     return "<!doctype html>\n" + element("html", _head(title), body, lang="en") + "\n"
+
+
+def _body(section: Section, data: Data, detail: Detail) -> Markup:
+    """A section, or the sentence that stands for it."""
+    subject = Subject("section", section.title)
+    if "problem" not in data:
+        body = guarded(subject, lambda: section.render(data, detail))
+        if not isinstance(body, Finding):
+            return body
+        data = unusable(body)
+    return element("p", str(data["problem"]), class_="lead")
+
+
+def _left_out(report: t.Mapping[str, t.Any]) -> Markup | None:
+    """What of the documents could not be read."""
+    findings = [entry for entry in report.get("findings") or [] if isinstance(entry, dict)]
+    if not findings:
+        return None
+    texts = [f"{each.get('kind')} {each.get('name')}: {each.get('problem')}" for each in findings]
+    return note(
+        f"Not read, as {counted(len(texts), 'entry', 'entries')} cannot be: ", listed(texts)
+    )
 
 
 def _head(title: str) -> Markup:
@@ -70,7 +107,7 @@ def _top(report: t.Mapping[str, t.Any], first: t.Mapping[str, t.Any]) -> Markup:
     facts: list[Child] = [element("span", element("b", "wattwise"), class_="brand")]
     if report["title"]:
         facts.append(element("span", report["title"]))
-    facts.append(element("span", counted(first["nodes"], "node")))
+    facts.append(element("span", counted(first.get("nodes") or 0, "node")))
     facts.append(element("time", moment(report["time"]), datetime=report["time"]))
     return element("header", facts)
 

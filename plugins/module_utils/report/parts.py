@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import Markup, element
 
+# Of more a picture shows nothing that the eye could tell apart.
+_MOST_STEPS = 512
 # In user units, of which 16 are as wide as the text is high.
 UNIT = 16
 _HEIGHT, _FOOT = 18, 15
@@ -69,7 +71,7 @@ def picture(
     """
     height = _HEIGHT + (_FOOT if marks else 0)
     shapes = [shape for part in parts for shape in _box(part)]
-    if steps > 1:
+    if 1 < steps <= _MOST_STEPS:
         lines = "".join(f"M{_short(units * UNIT * step / steps)} 0v18" for step in range(1, steps))
         shapes.append(element("path", d=lines, class_="cut"))
     step = units / steps if steps else 0.0
@@ -95,7 +97,7 @@ def _box(part: Part) -> t.Iterator[Markup]:
     class_ = colour(part.letters[0]) if part.kind == "held" else part.kind
     left, wide = _short(x + 0.5), _short(width - 1)
     yield element("rect", x=left, y=0.5, width=wide, height=_HEIGHT - 1, class_=class_)
-    if part.kind == "unknown":
+    if part.kind == "unknown" and part.size <= _MOST_STEPS:
         slashes = "".join(
             f"M{_short(x + place)} 17l8-16" for place in range(1, max(2, int(width) - 8), 5)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,
@@ -45,13 +46,19 @@ class Section:
     """One part of the page, in a file of its own in ``sections/``.
 
     ``collect`` gives what report.json holds under ``name``, JSON values only, or None where the
-    documents say nothing about it. ``render`` makes the HTML below the heading from it.
+    documents say nothing about it. ``render`` makes the HTML below the heading from it. Where one
+    of them fails, a sentence stands for the section: ``problem`` in its data.
     """
 
     name: str
     title: str
     collect: t.Callable[[Fleet], t.Optional[Data]]
     render: t.Callable[[Data, Detail], Markup]
+
+
+def unusable(finding: Finding) -> Data:
+    """The data of a section that cannot be made."""
+    return {"problem": f"This part cannot be shown: {finding.problem}"}
 
 
 @dataclass(frozen=True)

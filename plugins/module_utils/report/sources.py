@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import finite, is_number
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
 
 Document = t.Mapping[str, t.Any]
@@ -70,6 +77,7 @@ class Sources:
     rmd: Document | None = None
     devices: Document | None = None
     options: Options = field(default_factory=Options)
+    findings: tuple[Finding, ...] = ()
 
     @property
     def device_document(self) -> Document | None:
@@ -96,17 +104,29 @@ def read(folder: str, options: Options) -> Sources:
             f"There is nothing to report in {path}: it holds no snapshot.json; run "
             "wattwise.kube.observe or wattwise.kube.place first, or name their run folder"
         )
+    findings: list[Finding] = []
     found = {
-        name: _read(name, str(path / file), kind)
+        name: _read(name, str(path / file), kind, findings)
         for name, (file, kind) in _FILES.items()
         if (path / file).exists()
     }
-    return Sources(**found, options=options)
+    return Sources(**found, options=options, findings=tuple(dict.fromkeys(findings)))
 
 
-def _read(name: str, path: str, kind: documents.DocumentKind) -> Document:
-    """A document, or of a large one what a report reads."""
+def _read(name: str, path: str, kind: documents.DocumentKind, findings: list[Finding]) -> Document:
+    """A document, or of a large one what a report reads; entries that are none are findings."""
     document = documents.load(path, kind, _shortened if kind == "snapshot" else None)
+    if kind != "snapshot":
+        document = finite(document)
+    if kind == "readings":
+        readings = {
+            node: _readable(node, reading, findings)
+            for node, reading in document["readings"].items()
+        }
+        return {**document, "readings": readings}
+    if kind == "plan":
+        nodes = [_planned(entry) for entry in document.get("nodes") or []]
+        return {**document, "nodes": [entry for entry in nodes if entry is not None]}
     if name == "bound_snapshot":
         return {"time": document["time"], "pods": document.get("pods") or []}
     if name == "devices":
@@ -114,11 +134,48 @@ def _read(name: str, path: str, kind: documents.DocumentKind) -> Document:
     return document
 
 
+def _readable(node: str, reading: Document, findings: list[Finding]) -> Document:
+    """A reading without the times that are none."""
+    subject = Subject("Reading", node)
+    times = guarded(
+        subject, functools.partial(object_shapes.mapping, reading.get("times"), "times")
+    )
+    if isinstance(times, Finding):
+        findings.append(times)
+        times = {}
+    told = {**times, **({"": reading["time"]} if reading.get("time") else {})}
+    usable = {}
+    for quantity, text in told.items():
+        moment = guarded(subject, functools.partial(object_shapes.time, text, f"times.{quantity}"))
+        if isinstance(moment, Finding):
+            findings.append(moment)
+        else:
+            usable[quantity] = text
+    return {**reading, "time": usable.pop("", None), "times": usable}
+
+
+def _planned(entry: Document) -> Document | None:
+    """The entry of a node in a plan, whose members are numbers or lacking; None without a name."""
+    if not isinstance(entry.get("name"), str):
+        return None
+    return {
+        key: value if key == "name" or is_number(value) else None for key, value in entry.items()
+    }
+
+
 def _shortened(value: dict[str, t.Any]) -> Document:
     """Of a pod its name and node, of which there are thousands; anything else as it is."""
     if value.get("kind") != "Pod" or "metadata" not in value:
         return value
+    metadata, spec = value["metadata"], value.get("spec")
     return {
-        "metadata": {key: value["metadata"].get(key) for key in ("namespace", "name")},
-        "spec": {"nodeName": (value.get("spec") or {}).get("nodeName")},
+        "metadata": {
+            key: _name(metadata.get(key) if isinstance(metadata, dict) else None)
+            for key in ("namespace", "name")
+        },
+        "spec": {"nodeName": _name(spec.get("nodeName") if isinstance(spec, dict) else None)},
     }
+
+
+def _name(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""

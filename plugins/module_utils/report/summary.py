@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
     counted,
     number,
@@ -15,6 +16,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers impor
 )
 
 Report = t.Mapping[str, t.Any]
+
+_LONGEST_LINE = 1000
 
 _ROWS = (
     ("measured_before", "before"),
@@ -42,14 +45,21 @@ def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
         "saved": first["saved"],
         "hottest": hottest,
         "report": page_path,
-        "lines": [
-            _placed(first, waiting),
-            *_watts(first),
-            *([] if hottest is None else [_hottest(hottest)]),
-            _failing(failing, first),
-            f"report: {page_path}",
-        ],
+        # Names of a cluster may hold what a terminal would obey.
+        "lines": [shown_text(line, _LONGEST_LINE) for line in _lines(first, page_path)],
     }
+
+
+def _lines(first: Report, page_path: str) -> list[str]:
+    hottest = first["hottest"]
+    return [
+        _placed(first, first["waiting"]),
+        *_watts(first),
+        *([] if hottest is None else [_hottest(hottest)]),
+        _failing(first["failing"], first),
+        *([first["problem"]] if "problem" in first else []),
+        f"report: {page_path}",
+    ]
 
 
 def _placed(first: Report, waiting: int) -> str:

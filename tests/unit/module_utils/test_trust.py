@@ -42,6 +42,14 @@ def test_a_certificate_is_described_and_nothing_is_sent() -> None:
     assert (result["errors"], result["changed"]) == ([], False)
 
 
+def test_names_in_a_certificate_cannot_command_a_terminal() -> None:
+    hostile = self_signed(common_name="bmc\x1b[2J\u202e\n\x9b31m")
+    with RecordingServer(hostile) as server:
+        targets = [{"name": "node-1", "endpoint": server.endpoint}]
+        (found,) = fetch_fingerprints({"targets": targets}, Context())["certificates"]
+    assert found["subject"] == found["issuer"] == r"CN=bmc\x1b[2J\u202e\n\x9b31m"
+
+
 def test_machines_that_show_none_are_named() -> None:
     steps: list[tuple[int, int, int]] = []
 

@@ -214,8 +214,50 @@ def test_of_several_node_configs_the_one_that_counts_is_told() -> None:
     made = node_config("n1", "label", ownerReferences=owners)
     by_hand = node_config("n1")
     by_hand["metadata"]["name"] = "mine"
-    [both] = node_hosts({"nodes": NODES[:1], "node_configs": [made, by_hand]}, [])
+    [both] = node_hosts({"nodes": NODES[:1], "node_configs": [made, by_hand]}, []).hosts
     assert both.variables["node_config_name"] == "mine"
-    [one] = node_hosts({"nodes": NODES[:1], "node_configs": [made]}, [])
+    [one] = node_hosts({"nodes": NODES[:1], "node_configs": [made]}, []).hosts
     assert one.variables["node_config_template"] == "of-owner"
     assert one.groups == ("architecture_amd64", "template_of-owner")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        (["10.0.0.1"], "10.0.0.1"),
+        (["-oProxyCommand=id", "10.0.0.1"], "10.0.0.1"),
+        (["fd00::1", "-oProxyCommand=id"], "fd00::1"),
+        (["-oProxyCommand=id"], None),
+        (["host.example"], None),
+        (["fe80::1%-oProxyCommand"], None),
+        (["127.0.0.1"], None),
+        (["::1"], None),
+        (["::ffff:127.0.0.1"], None),
+        (["0.0.0.0"], None),
+        (["10.0.0.1 -oProxyCommand=id"], None),
+        (["10.0.0.1\n"], None),
+        (["{{ lookup('pipe', 'id') }}"], None),
+    ],
+)
+def test_ansible_host_is_an_address_of_another_machine_or_nothing(
+    addresses: list[str], expected: str | None
+) -> None:
+    [host], findings = node_hosts({"nodes": [node("n1", None, *addresses)]}, [])
+    assert host.variables.get("ansible_host") == expected
+    assert [finding.field for finding in findings] == ([] if expected else ["status.addresses"])
+
+
+def test_an_unreadable_node_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    lists = {"/api/v1/nodes": [node("localhost", None, "10.0.0.9"), *NODES, node("-o", None)]}
+
+    def script(asked: Asked) -> Reply:
+        items = lists.get(asked.path.partition("?")[0])
+        return status_reply(404, "no") if items is None else Reply({"items": items, "metadata": {}})
+
+    with ScriptedApi(script) as api:
+        run = run_inventory(tmp_path, host=api.url)
+    assert run.returncode == 0, run.messages
+    assert run.members("nodes") == ["n1", "n2", "n3"]
+    assert "2 objects cannot be used as they are, the first is Node localhost" in " ".join(
+        run.messages.split()
+    )

@@ -5,8 +5,14 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,
@@ -65,11 +71,37 @@ def _collect(fleet: Fleet) -> Data:
         "counted": totals.counted,
         "left_out": list(totals.left_out),
         "saved": None if saved is None else saved.as_dict(),
-        "waiting": (waiting_pods.collect(fleet) or {}).get("waiting", 0),
-        "failing": (failing_endpoints.collect(fleet) or {}).get("failing", 0),
-        "hottest": (temperatures.collect(fleet) or {}).get("hottest"),
+        **_others(fleet),
         "gone": gone,
         "came": came,
+    }
+
+
+def _others(fleet: Fleet) -> dict[str, t.Any]:
+    """What other sections say, as far as they can say anything."""
+    result: dict[str, t.Any] = {}
+    for name, collect, unknown in (
+        ("waiting", waiting_pods.collect, 0),
+        ("failing", failing_endpoints.collect, 0),
+        ("hottest", temperatures.collect, None),
+    ):
+        data = guarded(Subject("section", name), functools.partial(collect, fleet))
+        result[name] = unknown if isinstance(data, Finding) else (data or {}).get(name, unknown)
+    return result
+
+
+def empty(fleet: Fleet) -> dict[str, t.Any]:
+    """The data of a fleet whose sums cannot be made, as far as the summary needs it."""
+    return {
+        "state": "observed",
+        "nodes": len(fleet.nodes),
+        **dict.fromkeys(("placed", "nodes_used", "counted"), 0),
+        "watts": {"measured_before": None},
+        "added": {},
+        "left_out": [],
+        "saved": None,
+        "pending_until": None,
+        **_others(fleet),
     }
 
 

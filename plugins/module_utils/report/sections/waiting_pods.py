@@ -29,8 +29,8 @@ def collect(fleet: Fleet) -> Data | None:
     if fleet.bound_at is not None and fleet.sources.bindings is not None:
         skipped = [
             {
-                "pod": f"{entry['namespace']}/{entry['pod']}",
-                "node": entry["node"],
+                "pod": f"{entry.get('namespace')}/{entry.get('pod')}",
+                "node": str(entry["node"]),
                 "reason": str(entry.get("reason") or entry.get("detail") or "no reason is given"),
             }
             for entry in [
