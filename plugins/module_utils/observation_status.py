@@ -60,7 +60,7 @@ def status_of(
     readings = _readings(stored.get("readings") or {}, reading, now)
     if readings:
         status["readings"] = readings
-    sensors = _sensors(details.get("sensors")) or stored.get("sensors")
+    sensors = _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {})
     if sensors:
         status["sensors"] = sensors
     authentication = _authentication(details.get("authentication"), stored)
@@ -102,12 +102,12 @@ def _readings(
     for quantity, (part, unit) in _IN_STATUS.items():
         written = stored.get(part)
         if reading.sources.get(quantity) != "read" or not math.isfinite(reading.values[quantity]):
-            if written is not None and unit in written:
-                result[part] = dict(written)
+            if written is not None and unit in written and written.get("time"):
+                result[part] = {unit: written[unit], "time": written["time"]}
             continue
         value = round(reading.values[quantity], 3)
         if written is not None and not _is_notable(quantity, value, written, unit, now):
-            result[part] = dict(written)
+            result[part] = {unit: written[unit], "time": written["time"]}
         else:
             result[part] = {unit: value, "time": format_time(reading.times[quantity])}
     return result
@@ -144,6 +144,19 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
     return sensors
 
 
+def _stored_sensors(stored: Object) -> dict[str, t.Any]:
+    """What an earlier run found, as far as it may be written again."""
+    inlet, power = stored.get("inletTemp") or {}, stored.get("power") or {}
+    return _sensors(
+        {
+            "inlet_uri": inlet.get("uri"),
+            "inlet_name": inlet.get("name"),
+            "power_uri": power.get("uri"),
+            "vendor": stored.get("vendor"),
+        }
+    )
+
+
 def _fitting(text: t.Any, longest: int) -> str:
     """The text of a BMC, or nothing: a part of it would not be found at the BMC again."""
     usable = isinstance(text, str) and len(text) <= longest and text.isprintable()
@@ -153,12 +166,17 @@ def _fitting(text: t.Any, longest: int) -> str:
 def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
     """What is known of refused accounts; kept where nobody asked, as when a gateway failed."""
     if entry is None:
-        return dict(stored.get("authentication") or {})
-    if not entry.get("failures"):
+        kept = stored.get("authentication") or {}
+        entry = {
+            "failures": kept.get("failures"),
+            "last_attempt": kept.get("lastAttempt"),
+            "secret_resource_version": kept.get("secretResourceVersion"),
+        }
+    if not entry.get("failures") or not entry.get("last_attempt"):
         return {}
     version = entry.get("secret_resource_version") or ""
     return {
-        "failures": min(entry["failures"], _MOST_FAILURES),
+        "failures": max(0, min(int(entry["failures"]), _MOST_FAILURES)),
         "lastAttempt": entry["last_attempt"],
         "secretResourceVersion": version[:_LONGEST_NAME],
     }

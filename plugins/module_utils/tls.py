@@ -64,8 +64,9 @@ def normal_fingerprint(text: str) -> str:
     digits = re.sub(r"[\s:]", "", re.sub(r"(?i)^\s*sha-?256[:=]", "", text)).lower()
     if _SHA256.fullmatch(digits) is None:
         raise InvalidInput(
-            f"tls_fingerprint: {shown(text)} is not a SHA-256 fingerprint; write 64 hexadecimal digits, "
-            "with or without colons (the module tls_fingerprint_info shows those of your machines)"
+            f"tls_fingerprint: {shown(text)} is not a SHA-256 fingerprint; write 64 hexadecimal "
+            "digits, with or without colons (the module tls_fingerprint_info shows those of your "
+            "machines)"
         )
     return digits
 

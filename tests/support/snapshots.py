@@ -1,0 +1,25 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Snapshot documents of objects that no API server would give, for tests of boundaries."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+Json = dict[str, t.Any]
+
+
+def write_snapshot(folder: Path, **parts: t.Any) -> str:
+    """Write a snapshot document with these parts, unchecked; return its path."""
+    path = folder / "snapshot.json"
+    body = {
+        "document": "wattwise.kube/snapshot/v1",
+        "time": "2026-01-31T12:00:00Z",
+        "cluster": {},
+        **parts,
+    }
+    path.write_text(json.dumps(body), encoding="ascii")
+    return str(path)

@@ -1,0 +1,143 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A bad NodeConfig beside good ones: all others are read, filled and resolved as without it."""
+
+from __future__ import annotations
+
+import copy
+import random
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils import nodeconfig, observation
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.machines import machines
+from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.snapshots import write_snapshot
+from support.wao import Object, node, node_config
+
+OPTIONS: Object = {"targets": None, "node_selector": None}
+ANNOTATIONS = {
+    "wattwise.github.io/fallback-inlet-celsius": "25",
+    "wattwise.github.io/fallback-delta-p-pascal": "4.5",
+    "wattwise.github.io/tls-fingerprint": "ab" * 32,
+}
+NODES = [node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
+
+
+def full(index: int) -> Object:
+    """A NodeConfig with everything that is read of one."""
+    config = node_config(f"c{index}", f"n{index}", uid=f"u{index}", annotations=dict(ANNOTATIONS))
+    config["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    config["metadata"]["labels"] = {"wattwise.github.io/template": "t"}
+    config["metadata"]["ownerReferences"] = [
+        {"kind": "NodeConfigTemplate", "name": "t", "uid": "u", "controller": True}
+    ]
+    redfish = {"type": "Redfish", "endpoint": f"https://10.0.1.{index}", "fetchInterval": "15s"}
+    redfish["basicAuthSecret"] = {"name": "bmc"}
+    config["spec"]["metricsCollector"]["inletTemp"] = redfish
+    config["spec"]["predictor"] = {
+        "powerConsumption": {"type": "Fake", "endpoint": ""},
+        "powerConsumptionEndpointProvider": copy.deepcopy(redfish),
+    }
+    moment = "2026-01-31T12:00:00Z"
+    ready = {"type": "Ready", "status": "True", "reason": "Read", "message": "m"}
+    config["status"] = {
+        "conditions": [{**ready, "lastTransitionTime": moment}],
+        "readings": {"inletTemp": {"celsius": 20.0, "time": moment}},
+        "sensors": {"vendor": "v", "inletTemp": {"uri": "/redfish/v1/a", "name": "Inlet"}},
+        "authentication": {"failures": 1, "lastAttempt": moment, "secretResourceVersion": "7"},
+    }
+    return config
+
+
+GOOD = [full(index) for index in range(3)]
+
+
+def bad(seed: int) -> t.Any:
+    """The NodeConfig of n3, spoilt; its name stays, as another one would be another object."""
+    source = random.Random(seed)
+    if source.randrange(20) == 0:
+        return {"metadata": odd_value(source)}
+    return spoilt(source, full(3), keep=[("metadata", "name"), ("spec", "nodeName")])
+
+
+def observed(folder: t.Any, configs: list[Object], nodes: list[Object]) -> Object:
+    path = write_snapshot(folder, nodes=nodes, node_configs=configs)
+    details = {"name": "n0", "inlet_celsius": 21.0, "power_watts": 99.0}
+    warned: list[str] = []
+    result = observation.observe(
+        {
+            "snapshot": path,
+            "thermal": [{"readings": [details], "errors": []}],
+            "pressure": [{"readings": [], "errors": []}],
+            "statuses_path": str(folder / "statuses.json"),
+        },
+        Context(warn=warned.append),
+    )
+    assert len(warned) <= 1
+    return result
+
+
+def others(readings: Object) -> Object:
+    return {
+        name: {key: reading[key] for key in (*observation.QUANTITIES, "source", "stale")}
+        for name, reading in readings.items()
+        if name != "n3"
+    }
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_all_other_node_configs_count_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
+    odd = bad(seed)
+    without = nodeconfig.effective(GOOD)
+    with bounded():
+        found = nodeconfig.effective([GOOD[0], odd, *GOOD[1:]])
+        assert {name: found.by_node.get(name) for name in without.by_node} == without.by_node
+        for kind in nodeconfig.TERMS:
+            beside = nodeconfig.endpoints({"nodes": NODES, "node_configs": [*GOOD, odd]}, kind)
+            alone = nodeconfig.endpoints({"nodes": NODES, "node_configs": GOOD}, kind)
+            assert [item for item in beside if item.node_name != "n3"] == alone
+            snapshots = [
+                write_snapshot(tmp_path, nodes=NODES, node_configs=configs)
+                for configs in ([*GOOD, odd], GOOD)
+            ]
+            resolved = [
+                machines({**OPTIONS, "snapshot": path}, "Redfish", kind) for path in snapshots
+            ]
+            assert [item for item in resolved[0] if item.name != "n3"] == resolved[1]
+
+
+@pytest.mark.parametrize("seed", seeds(100))
+def test_all_other_nodes_are_observed_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
+    odd = bad(seed)
+    with bounded():
+        alone = observed(tmp_path, GOOD, NODES)
+        beside = observed(tmp_path, [odd, *GOOD], NODES)
+        assert others(beside["readings"]) == others(alone["readings"])
+        assert all(finding["kind"] == "NodeConfig" for finding in beside["findings"])
+        assert beside["statuses"] - alone["statuses"] in (0, 1)
+
+
+@pytest.mark.parametrize("seed", seeds(100))
+def test_all_other_machines_are_resolved_as_without_the_bad_node(
+    seed: int, tmp_path: t.Any
+) -> None:
+    odd = spoilt(random.Random(seed), NODES[3], keep=[("metadata", "name")])
+    with bounded():
+        for selector in (None, "kubernetes.io/hostname in (n0, n2)"):
+            options = {**OPTIONS, "node_selector": selector}
+            beside, alone = (
+                machines(
+                    {
+                        **options,
+                        "snapshot": write_snapshot(tmp_path, nodes=nodes, node_configs=GOOD),
+                    },
+                    "Redfish",
+                    "inlet_temp",
+                )
+                for nodes in ([odd, *NODES[:3]], NODES[:3])
+            )
+            assert beside == alone
