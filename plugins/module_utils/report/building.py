@@ -42,7 +42,7 @@ def build(sources: Sources) -> Report:
     """
     joined = fleet.join(sources)
     found = {section.name: _collected(section, joined) for section in SECTIONS}
-    report = {
+    report: Report = {
         "document": documents.document_name("report"),
         "time": sources.time,
         "title": sources.options.title,

@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
     counted,
+    is_number,
     listed,
     moment,
 )
@@ -107,7 +108,8 @@ def _top(report: t.Mapping[str, t.Any], first: t.Mapping[str, t.Any]) -> Markup:
     facts: list[Child] = [element("span", element("b", "wattwise"), class_="brand")]
     if report["title"]:
         facts.append(element("span", report["title"]))
-    facts.append(element("span", counted(first.get("nodes") or 0, "node")))
+    if is_number(first.get("nodes")):
+        facts.append(element("span", counted(first["nodes"], "node")))
     facts.append(element("time", moment(report["time"]), datetime=report["time"]))
     return element("header", facts)
 

@@ -35,7 +35,11 @@ def full(index: int) -> Object:
     config["metadata"]["ownerReferences"] = [
         {"kind": "NodeConfigTemplate", "name": "t", "uid": "u", "controller": True}
     ]
-    redfish = {"type": "Redfish", "endpoint": f"https://10.0.1.{index}", "fetchInterval": "15s"}
+    redfish: Object = {
+        "type": "Redfish",
+        "endpoint": f"https://10.0.1.{index}",
+        "fetchInterval": "15s",
+    }
     redfish["basicAuthSecret"] = {"name": "bmc"}
     config["spec"]["metricsCollector"]["inletTemp"] = redfish
     config["spec"]["predictor"] = {

@@ -133,7 +133,7 @@ def test_a_bad_stored_node_config_changes_no_other(seed: int, tmp_path: t.Any) -
         assert beside["node_configs"] == alone["node_configs"]
 
         def is_of_bad(obj: Object) -> bool:
-            return obj["metadata"]["name"] == "mine"
+            return bool(obj["metadata"]["name"] == "mine")
 
         assert by_name(beside["statuses"], is_of_bad) == by_name(alone["statuses"], is_of_bad)
 
