@@ -386,8 +386,8 @@ def odd_values(session: nox.Session) -> None:
     first = os.environ.get("WATTWISE_ODD_SEED") or str(secrets.randbelow(10**9))
     session.log(f"WATTWISE_ODD_SEED={first}")
     found = map(str, sorted(Path("tests/unit").rglob("test_bad_beside_good_*.py")))
-    variables = {"WATTWISE_ODD_SEED": first, "WATTWISE_ODD_FACTOR": "20"}
-    run_pytest(session, "--numprocesses=2", "--dist=worksteal", *found, **variables)
+    options = ("--numprocesses=2", "--dist=worksteal")
+    run_pytest(session, *options, *found, WATTWISE_ODD_SEED=first, WATTWISE_ODD_FACTOR="20")
 
 
 @gate("test-deep")
