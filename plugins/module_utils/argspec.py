@@ -139,6 +139,14 @@ PROGRESS = ArgumentSpec(
     }
 )
 
+# Every module that sends pods to nodes; see lease.py.
+LEASE = ArgumentSpec(
+    {
+        "lease_namespace": {"type": "str", "default": "kube-system"},
+        "lease_timeout": {"type": "float", "default": 60.0},
+    }
+)
+
 # Every module that asks many machines over HTTP.
 FLEET = ArgumentSpec(
     {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ansible_collections.wattwise.kube.plugins.module_utils import binding_record, documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     KUBERNETES,
+    LEASE,
     PROGRESS,
     ArgumentSpec,
 )
@@ -25,7 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Guard, Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import alone
 from ansible_collections.wattwise.kube.plugins.module_utils.open_nodes import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
     DEVICE_CLAIMS_ANNOTATION,
@@ -35,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
+    LEASE,
     ArgumentSpec(
         {
             "plan": {"type": "path"},
@@ -99,16 +102,22 @@ class Outcome:
 def bind(parameters: Parameters, context: Context = Context()) -> Result:
     """Bind every pod of the plan that still can be; mark those that the plan leaves without a node.
 
-    Raises WattwiseError where not one of the bindings that were tried succeeded.
+    No other run binds at the same time, so nodes and pods are read as they stay until the last
+    write. Raises WattwiseError where not one of the bindings that were tried succeeded.
     """
     options = SPEC.complete(parameters)
     placements, unplaced = _read_plan(options)
     kube = Kube.connect(options)
-    outcomes = bind_all(kube, context, placements)
-    result = _result(outcomes, *_mark_all(kube, context, unplaced))
-    if options["path"] and result["bound"] and not context.check_mode:
-        binding_record.write(options, result, context.now())
-    return result
+
+    def work(guard: Guard | None) -> Result:
+        guarded = kube.guarded(guard)
+        outcomes = bind_all(guarded, context, placements)
+        result = _result(outcomes, *_mark_all(guarded, context, unplaced))
+        if options["path"] and result["bound"] and not context.check_mode:
+            binding_record.write(options, result, context.now())
+        return result
+
+    return alone(kube, options, context, work)
 
 
 def bind_all(
@@ -284,7 +293,7 @@ def _mark_all(
     def attempt(item: Unplaced) -> tuple[dict[str, t.Any] | None, dict[str, t.Any] | None]:
         try:
             return mark(kube, context, item), None
-        except ApiError as error:
+        except WattwiseError as error:
             return None, {"namespace": item.namespace, "pod": item.pod, "detail": str(error)}
 
     outcomes = kube.in_parallel(attempt, unplaced)

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     KUBERNETES,
+    LEASE,
     PROGRESS,
     ArgumentSpec,
 )
@@ -23,6 +24,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Guard, Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import alone
 from ansible_collections.wattwise.kube.plugins.module_utils.moving import (
     Move,
     Mover,
@@ -33,6 +36,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.moving import (
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
+    LEASE,
     ArgumentSpec(
         {
             "plan": {"type": "path"},
@@ -68,17 +72,27 @@ SPEC = KUBERNETES.merge(
 
 
 def move_pods(parameters: Parameters, context: Context = Context()) -> Result:
-    """Carry the steps of a plan out. Raises InvalidInput and ApiError where nothing was begun."""
+    """Carry the steps of a plan out, while no other run binds or moves pods.
+
+    Raises InvalidInput and ApiError where nothing was begun.
+    """
     options = SPEC.complete(parameters)
     steps = _read_steps(options)
-    mover = Mover(options, context)
-    total = sum(len(step.moves) for step in steps)
-    outcomes: list[Outcome] = []
-    for step in steps:
-        outcomes += _next(mover, step, outcomes)
-        skipped = sum(outcome.fate == "skipped" for outcome in outcomes)
-        context.progress(done=len(outcomes), total=total, failed=skipped)
-    return _result(outcomes)
+    kube = Kube.connect(options)
+    # A refusal is an answer: it is not asked again until it changes.
+    once = Kube.connect(options, patience_seconds=0.0)
+
+    def work(guard: Guard | None) -> Result:
+        mover = Mover(options, context, kube.guarded(guard), once.guarded(guard))
+        total = sum(len(step.moves) for step in steps)
+        outcomes: list[Outcome] = []
+        for step in steps:
+            outcomes += _next(mover, step, outcomes)
+            skipped = sum(outcome.fate == "skipped" for outcome in outcomes)
+            context.progress(done=len(outcomes), total=total, failed=skipped)
+        return _result(outcomes)
+
+    return alone(kube, options, context, work)
 
 
 def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
+import copy
 import json
 import re
 import time
@@ -38,6 +39,9 @@ PAGE_SIZE = 500
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE_SECONDS = 2.0
 _FIRST_PATIENCE_SECONDS = 3.0
+
+# Asked before each attempt of a write: how many seconds it may take, or an exception to prevent it.
+Guard = t.Callable[[], float]
 
 Result = t.TypeVar("Result")
 Item = t.TypeVar("Item")
@@ -74,6 +78,7 @@ class Kube:
         self._sleep = sleep
         self._has_answered = False
         self._resources: dict[tuple[str, str], Resource] = {}
+        self._guard: Guard | None = None
 
     @classmethod
     def connect(cls, parameters: t.Mapping[str, t.Any], **options: t.Any) -> Kube:
@@ -98,7 +103,21 @@ class Kube:
     def metadata_only(self) -> Kube:
         """The same server, which then answers lists with the metadata of their items alone."""
         wanted = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-        return Kube(self._pool, self.host, lambda: {**self._headers(), "Accept": wanted})
+        headers = self._headers
+        return self._altered(_headers=lambda: {**headers(), "Accept": wanted})
+
+    def guarded(self, guard: Guard | None) -> Kube:
+        """The same server; ``guard`` is asked before each attempt of a write, repeated ones too."""
+        return self._altered(_guard=guard)
+
+    def impatient(self, timeout: float) -> Kube:
+        """The same server, for requests that come too late if they are repeated."""
+        return self._altered(_timeout=timeout, _patience_seconds=0.0)
+
+    def _altered(self, **attributes: t.Any) -> Kube:
+        altered = copy.copy(self)
+        vars(altered).update(attributes)
+        return altered
 
     def get(self, path: str, query: Query | None = None) -> Object:
         """The object or list at ``path``. Raises ApiError."""
@@ -138,9 +157,11 @@ class Kube:
         took effect can be known only by looking, which is the caller's business.
         """
         waited, pause = 0.0, 0.1
+        guard = None if method == "GET" else self._guard
         while True:
+            timeout = self._timeout if guard is None else min(self._timeout, guard())
             try:
-                answer = self._send_once(method, path, body, content_type, query)
+                answer = self._send_once(method, path, body, content_type, query, timeout)
                 self._has_answered = True
                 return answer
             except ApiError as error:
@@ -160,7 +181,13 @@ class Kube:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _send_once(
-        self, method: str, path: str, body: t.Any, content_type: str | None, query: Query | None
+        self,
+        method: str,
+        path: str,
+        body: t.Any,
+        content_type: str | None,
+        query: Query | None,
+        timeout: float,
     ) -> Answer:
         url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
         headers = {"Accept": "application/json", "User-Agent": "wattwise.kube", **self._headers()}
@@ -171,7 +198,7 @@ class Kube:
         errors = require("urllib3.exceptions", "kubernetes")
         try:
             response = self._pool.request(
-                method, url, body=data, headers=headers, timeout=self._timeout, retries=False
+                method, url, body=data, headers=headers, timeout=timeout, retries=False
             )
         except errors.HTTPError as error:
             raise describe_connection_failure(error, self.host) from error

@@ -9,15 +9,14 @@ import time
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.binding import Placement, bind_all
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context, Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     ApiError,
     InvalidInput,
-    WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import LeaseLost
 from ansible_collections.wattwise.kube.plugins.module_utils.open_nodes import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import pod_facts
@@ -103,14 +102,14 @@ class _NotMade(Exception):
 class Mover:
     """Carries out one step after another."""
 
-    def __init__(self, options: Parameters, context: Context) -> None:
+    def __init__(self, options: Parameters, context: Context, kube: Kube, once: Kube) -> None:
+        """``once`` is a client of the same server that repeats nothing."""
         if options["timeout"] <= 0:
             raise InvalidInput(f"timeout: {options['timeout']} is not more than 0 seconds")
         self._options = options
         self._context = context
-        self._kube = Kube.connect(options)
-        # A refusal is an answer: it is not asked again until it changes.
-        self._once = Kube.connect(options, patience_seconds=0.0)
+        self._kube = kube
+        self._once = once
         # Pods that were evicted from each node, and their uids: they may take their time to go.
         self._leaving: dict[str, dict[str, str]] = {}
         self._prospect = _Prospect(self._kube)
@@ -150,12 +149,12 @@ class Mover:
                 if len(pods) > 1:
                     self._count_budgets(pods)
                 self._evict(move, pods[-1], dry_run=True)
-            except (_NotMade, ApiError) as error:
+            except (_NotMade, ApiError, LeaseLost) as error:
                 return {move: self._failed(step, move, error)}
         return {}
 
-    def _failed(self, step: Step, move: Move, error: _NotMade | ApiError) -> Outcome:
-        """What an error means for a move. Raises ApiError again where no pod was evicted yet."""
+    def _failed(self, step: Step, move: Move, error: _NotMade | ApiError | LeaseLost) -> Outcome:
+        """What an error means for a move; raised again where no pod was evicted yet."""
         if isinstance(error, _NotMade):
             return Outcome(step.number, move, error.fate, str(error))
         if not self._leaving:
@@ -184,7 +183,7 @@ class Mover:
             self._evict(move, pod)
             replacement = self._replacement(move, pod, siblings)
             self._bind(move, replacement)
-        except (_NotMade, ApiError) as error:
+        except (_NotMade, ApiError, LeaseLost) as error:
             failed = self._failed(step, move, error)
             ends = begun and failed.fate == "skipped"
             return replace(failed, fate="stopped") if ends else failed
@@ -229,13 +228,31 @@ class Mover:
             "deleteOptions": options,
         }
         try:
-            self._once.request("POST", f"{move.path}/eviction", body)
+            # To ask is no write, and needs no Lease.
+            kube = self._once.guarded(None) if dry_run else self._once
+            kube.request("POST", f"{move.path}/eviction", body)
         except ApiError as error:
+            if not dry_run and self._has_gone(move, pod, error):
+                return
             refused = error.status == _TOO_MANY_REQUESTS
             words = _FORBIDDEN if refused else "the eviction failed: "
             raise _NotMade("refused", f"{words}{error}") from error
         if not dry_run:
-            self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
+            self._note_leaving(move, pod)
+
+    def _note_leaving(self, move: Move, pod: Object) -> None:
+        self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
+
+    def _has_gone(self, move: Move, pod: Object, error: ApiError) -> bool:
+        """Whether the eviction took effect although its answer was lost. Raises ApiError."""
+        if error.status and error.status < 500:
+            return False
+        found = self._kube.find(move.path)
+        stays = found is not None and found["metadata"]["uid"] == pod["metadata"]["uid"]
+        if stays and not (found or {})["metadata"].get("deletionTimestamp"):
+            return False
+        self._note_leaving(move, pod)
+        return True
 
     def _waiting(self, move: Move, pod: Object) -> list[Object]:
         """Pods of the same controller that wait for this scheduler."""
@@ -269,19 +286,13 @@ class Mover:
     def _bind(self, move: Move, replacement: Object) -> None:
         """Bind the new pod; one that cannot be bound waits for the next plan."""
         metadata = replacement["metadata"]
-        placement = {
-            "namespace": move.namespace,
-            "pod": metadata["name"],
-            "node": move.target,
-            "uid": metadata["uid"],
-        }
-        connection = {name: self._options[name] for name in KUBERNETES.options}
-        try:
-            bound = bind({**connection, "placements": [placement]})
-        except WattwiseError as error:
-            raise _NotMade("evicted", f"the pod was evicted, but: {error}") from error
-        for item in bound["skipped"]:
-            reason = f"the pod was evicted, and {metadata['name']} waits: {item['reason']}"
+        name, uid = metadata["name"], metadata["uid"]
+        placement = Placement(move.namespace, name, move.target, uid)
+        [outcome] = bind_all(self._kube, Context(), [placement])
+        if outcome.fate == "failed":
+            raise _NotMade("evicted", f"the pod was evicted, but: {outcome.reason}")
+        if outcome.fate == "skipped":
+            reason = f"the pod was evicted, and {name} waits: {outcome.reason}"
             raise _NotMade("evicted", reason)
 
 

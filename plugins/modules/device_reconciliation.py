@@ -79,19 +79,9 @@ options:
       - Seed of the search, V(0) or more.
     type: int
     default: 0
-  lease_namespace:
-    description:
-      - Namespace of the Lease C(wattwise-devices), which lets one run at a time allocate claims of
-        C(resource.k8s.io).
-    type: str
-    default: kube-system
-  lease_timeout:
-    description:
-      - Seconds to wait for another run to end.
-    type: float
-    default: 60.0
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
+  - wattwise.kube.lease
   - wattwise.kube.progress
   - wattwise.kube.attributes.changing_module
 requirements:

@@ -19,7 +19,8 @@ description:
     the reason, where the node is gone, cordoned, not ready, full, or bears a taint that the pod
     does not tolerate, and where the pod is gone, replaced, being deleted or bound elsewhere. Each
     binding bears uid and resource version of the pod, so a pod that changes in between is looked
-    at again.
+    at again. One run at a time does this in a cluster, so two runs with the same plan, or with
+    plans of which neither knows the other, never send more to a node than it takes.
   - Pods that the plan leaves without a node get the condition C(PodScheduled=False) with the reason
     C(Unschedulable), which cluster autoscalers wait for, and an event, whenever that changes.
   - A pod that is bound as planned is left as it is, so a second run changes nothing.
@@ -84,6 +85,7 @@ options:
     default: []
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
+  - wattwise.kube.lease
   - wattwise.kube.progress
   - wattwise.kube.attributes
   - wattwise.kube.attributes.changing_module

@@ -25,6 +25,7 @@ description:
   - A step that is no longer the planned one is skipped as a whole, with the reason, and so are
     later steps that concern one of its nodes, because what they are worth depends on it. One that
     has begun ends the run instead.
+  - No other run binds or moves pods of the cluster before this one has ended.
   - A pod that was evicted and whose replacement could not be bound waits for the next plan.
   - In check mode the API server judges each eviction without carrying it out.
 options:
@@ -93,6 +94,7 @@ options:
     default: 120.0
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
+  - wattwise.kube.lease
   - wattwise.kube.progress
   - wattwise.kube.attributes
   - wattwise.kube.attributes.changing_module

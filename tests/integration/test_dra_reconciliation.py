@@ -15,14 +15,16 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import Grant
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
     MERGE_CONTENT_TYPE,
+    Guard,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease, LeaseHeld
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import NAME, Lease, LeaseHeld
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from lab.api import Api
 from lab.process import wait_until
@@ -162,13 +164,19 @@ def test_a_device_of_a_pod_that_is_gone_is_for_the_next(dra: DraLab) -> None:
     assert dra.problems() == []
 
 
+def without_lease(
+    kube: Kube, options: Json, context: Context, work: Callable[[Guard | None], Json]
+) -> Json:
+    return work(None)
+
+
 @pytest.mark.parametrize("with_lease", [True, False])
 def test_runs_at_once_never_give_a_device_twice(
     dra: DraLab, with_lease: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the Lease, what keeps them right is looking again after writing."""
-    api = reconciliation.APIS["resource.k8s.io"]._replace(alone=with_lease)
-    monkeypatch.setitem(reconciliation.APIS, "resource.k8s.io", api)
+    if not with_lease:
+        monkeypatch.setattr(reconciliation, "alone", without_lease)
     for number in range(8):
         dra.add_pod(f"p{number}")
     seeds = range(3)
@@ -185,9 +193,10 @@ def test_a_second_run_is_refused_while_another_holds_the_lease(dra: DraLab) -> N
     dra.add_pod("a", "own")
     before = dra.versions()
     with (
-        Lease(dra.kube, dra.namespace, reconciliation.LEASE, 1.0) as lease,
+        Lease(dra.kube, dra.namespace, NAME, 1.0) as lease,
         pytest.raises(LeaseHeld, match=f"{lease.holder} holds the Lease"),
     ):
+        lease.acquire()
         dra.reconcile(lease_timeout=0.2)
     assert dra.versions() == before
     assert dra.reconcile(lease_timeout=0.2)["changed"]

@@ -59,6 +59,7 @@ class Cluster:
     nodes: dict[str, Json] = field(default_factory=dict)
     pods: dict[tuple[str, str], Json] = field(default_factory=dict)
     events: list[Json] = field(default_factory=list)
+    leases: list[Json] = field(default_factory=list)
     hook: Hook = lambda _asked, _cluster: None
 
     def add(self, *objects: Json) -> Cluster:
@@ -89,6 +90,8 @@ class Cluster:
             return found(self.nodes.get(url.path.removeprefix("/api/v1/nodes/")))
         if url.path == "/api/v1/pods":
             return self._pods_of(urllib.parse.parse_qs(url.query)["fieldSelector"][0])
+        if url.path.startswith("/apis/coordination.k8s.io/v1/"):
+            return self._lease(asked)
         if url.path.startswith("/apis/events.k8s.io/v1/namespaces/"):
             return self._tell(asked.body)
         match = POD_PATH.fullmatch(url.path)
@@ -97,6 +100,14 @@ class Cluster:
         if item is None or match[3] is None:
             return found(item)
         return self._bind(item, asked) if match[3] == "/binding" else self._patch(item, asked)
+
+    def _lease(self, asked: Asked) -> Reply:
+        """The last of ``leases`` is the present one; nobody else has it."""
+        if asked.method == "GET":
+            return found(self.leases[-1] if self.leases else None)
+        version = {"resourceVersion": str(len(self.leases) + 1)}
+        self.leases.append({**asked.body, "metadata": {**asked.body["metadata"], **version}})
+        return Reply(self.leases[-1])
 
     def _tell(self, event: Json) -> Reply:
         name = event["metadata"]["name"]

@@ -47,6 +47,7 @@ class DeviceCluster:
             "kubeconfig": self.kubeconfig,
             "scheduler_name": self.namespace,
             "gate": self.gate,
+            "lease_namespace": self.namespace,
             **more,
         }
 
@@ -101,20 +102,27 @@ class DeviceCluster:
         return name
 
     def grant(self, manifests: Path) -> tuple[set[Right], str]:
-        """The rights of a page for the namespace's default account, and a token of it."""
-        items = yaml.safe_load(manifests.read_text(encoding="utf-8"))["items"]
-        role, binding = (item for item in items if item["kind"].startswith("Cluster"))
+        """The rights of a page for the namespace's default account, with Leases here, and a token
+        of it."""
         account = {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}
-        binding["roleRef"]["name"] = self.namespace
-        binding["subjects"] = [account]
-        for plural, item in (("clusterroles", role), ("clusterrolebindings", binding)):
+        rules: list[Json] = []
+        for item in yaml.safe_load(manifests.read_text(encoding="utf-8"))["items"]:
             item["metadata"]["name"] = self.namespace
-            self._create(f"/apis/rbac.authorization.k8s.io/v1/{plural}", item)
+            scope = ""
+            if "namespace" in item["metadata"]:
+                item["metadata"]["namespace"] = self.namespace
+                scope = f"namespaces/{self.namespace}/"
+            if "roleRef" in item:
+                item["roleRef"]["name"] = self.namespace
+                item["subjects"] = [account]
+            rules += item.get("rules", [])
+            plural = f"{item['kind'].lower()}s"
+            self._create(f"/apis/rbac.authorization.k8s.io/v1/{scope}{plural}", item)
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default/token"
         answer = self.kube.request("POST", path, {"spec": {"expirationSeconds": 600}})
         rights = {
             Right(group, resource, verb)
-            for rule in role["rules"]
+            for rule in rules
             for group in rule["apiGroups"]
             for resource in rule["resources"]
             for verb in rule["verbs"]

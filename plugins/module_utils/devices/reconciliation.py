@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     KUBERNETES,
+    LEASE,
     PROGRESS,
     ArgumentSpec,
 )
@@ -45,31 +46,27 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.lease import Lease
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Guard, Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.lease import alone
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
 
 
 class Api(t.NamedTuple):
-    """How objects of an API group are read as a task, and kept in a cluster.
-
-    ``alone`` stands for an API whose resource versions do not keep two runs from giving the same
-    device: one run at a time is at work, by a Lease.
-    """
+    """How objects of an API group are read as a task, and kept in a cluster."""
 
     read_task: t.Callable[[t.Sequence[Given], Options], Task]
     adapter: Adapter
-    alone: bool = False
 
 
 # By API group.
 APIS: t.Mapping[str, Api] = {
-    dra.GROUP: Api(dra.read, DraView, alone=True),
+    dra.GROUP: Api(dra.read, DraView),
     k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read),
 }
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
+    LEASE,
     LIMITS,
     ArgumentSpec(
         {
@@ -79,14 +76,11 @@ SPEC = KUBERNETES.merge(
             "plan": {"type": "path"},
             "device_power": {"type": "str"},
             "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
-            "lease_namespace": {"type": "str", "default": "kube-system"},
-            "lease_timeout": {"type": "float", "default": 60.0},
         }
     ),
 )
 
 _OPTIONS = Options(report=True, only_for_pods=True)
-LEASE = "wattwise-devices"
 
 # Each attempt begins anew because somebody else was quicker, so somebody else got on meanwhile.
 _ATTEMPTS = 8
@@ -100,7 +94,12 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     Limits.of(options)
-    return _Reconciliation(Kube.connect(options), options, context).run()
+    kube = Kube.connect(options)
+
+    def work(guard: Guard | None) -> Result:
+        return _Reconciliation(kube.guarded(guard), options, context).run()
+
+    return alone(kube, options, context, work)
 
 
 def trim_pod(pod: Object) -> Object:
@@ -130,15 +129,6 @@ class _Reconciliation:
         return APIS[self.options["api_group"]]
 
     def run(self) -> Result:
-        """The work, with nobody else at it where the API needs that."""
-        if not self._api.alone or self.context.check_mode:
-            return self._attempts()
-        namespace, timeout = self.options["lease_namespace"], self.options["lease_timeout"]
-        with Lease(self.kube, namespace, LEASE, timeout) as lease:
-            self.kube = lease.guarded()
-            return self._attempts()
-
-    def _attempts(self) -> Result:
         """Attempts, until one was not disturbed."""
         answer: Result = {}
         for attempt in range(_ATTEMPTS):

@@ -21,6 +21,7 @@ from support import ansible_yaml
 FRAGMENTS = {
     "kubernetes": argspec.KUBERNETES,
     "progress": argspec.PROGRESS,
+    "lease": argspec.LEASE,
     "fleet": argspec.FLEET,
     "rmd": argspec.RMD,
 }
