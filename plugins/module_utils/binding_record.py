@@ -18,10 +18,14 @@ def write(
 ) -> None:
     """Write the bindings document to ``options["path"]``, with plan and ``keep`` beside it.
 
+    A document of ``keep`` that another run replaced meanwhile is left out.
+
     ``now`` is the moment after the last binding. Raises InvalidInput.
     """
     path, plan = options["path"], options["plan"]
-    documents.keep([*([plan] if plan else []), *options["keep"]], str(Path(path).parent))
+    made_from = documents.MadeFrom.read(plan)
+    kept = [*([plan] if plan else []), *options["keep"]]
+    documents.keep(kept, str(Path(path).parent), made_from.run)
     body: dict[str, t.Any] = {
         "time": format_time(now),
         "bound": result["bound"],
@@ -30,4 +34,4 @@ def write(
     }
     if plan:
         body["plan_time"] = documents.load(plan, "plan")["time"]
-    documents.write(path, "bindings", body)
+    documents.write(path, "bindings", body, made_from)

@@ -105,6 +105,8 @@ def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
         "properties": {
             "document": {"const": f"wattwise.kube/{kind}/v1"},
             "time": _TIME,
+            # The run whose snapshot it was made from, if one was.
+            "run": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
             **properties,
             **optional,
         },

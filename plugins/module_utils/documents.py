@@ -9,10 +9,13 @@ import functools
 import hashlib
 import json
 import os
-import tempfile
+import re
 import typing as t
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils import whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.context import utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas import SCHEMAS
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
@@ -33,6 +36,7 @@ DocumentKind = t.Literal[
 
 
 KEPT_DOCUMENTS = 3
+_BEGINNING = re.compile(rb'\{"document":"[^"\\]*","run":"([0-9a-f]{32})",')
 
 
 def document_name(kind: str) -> str:
@@ -90,33 +94,94 @@ def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
     return t.cast("t.Callable[[t.Any], t.Any]", require("fastjsonschema").compile(SCHEMAS[kind]))
 
 
-def write(path: str, kind: DocumentKind, body: t.Mapping[str, t.Any]) -> str:
+@dataclass(frozen=True)
+class MadeFrom:
+    """Documents that something is made from; ``run`` is the one run that made them, if it is known.
+
+    A snapshot begins a run, and what is made from documents of a run is of that run.
+    """
+
+    paths: tuple[str, ...]
+    run: str | None
+
+    @classmethod
+    def read(cls, *paths: str | None) -> MadeFrom:
+        """To be called before the documents are loaded. Raises InvalidInput for those of two runs.
+
+        Documents that say nothing of a run go with all others.
+        """
+        named = tuple(path for path in paths if path)
+        runs = {path: run for path in named if (run := run_of(path)) is not None}
+        if len(set(runs.values())) > 1:
+            raise InvalidInput(
+                f"{' and '.join(runs)} are of different runs, so another run wrote there "
+                "meanwhile; observe again, with one run at a time in a run folder"
+            )
+        return cls(named, next(iter(runs.values()), None))
+
+    def check(self) -> None:
+        """Raise InvalidInput where another run has replaced one of the documents since."""
+        if self.paths and self.read(*self.paths).run != self.run:
+            raise InvalidInput(
+                f"Another run has replaced {' and '.join(self.paths)} since they were read, so "
+                "nothing was made from them; run again when it has ended"
+            )
+
+
+NOTHING = MadeFrom((), None)
+
+
+def new_run() -> MadeFrom:
+    """The beginning of a run."""
+    return MadeFrom((), uuid.uuid4().hex)
+
+
+def run_of(path: str) -> str | None:
+    """The run that made a document, from the beginning of its file; None where none is named."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            found = _BEGINNING.match(file.read(256))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
+
+
+def write(
+    path: str, kind: DocumentKind, body: t.Mapping[str, t.Any], made_from: MadeFrom = NOTHING
+) -> str:
     """Write a document, readable by its owner only, and return its SHA-256.
 
     The file appears whole: readers see the old content or the new one. The former ones stay
-    beside it, as ``<name>.1.json`` for the last and so on.
+    beside it, as ``<name>.1.json`` for the last and so on. Raises InvalidInput, also where another
+    run has replaced what it was made from.
     """
     moment = body.get("time") or format_time(utc_now())
-    document = {"document": document_name(kind), "time": moment, **body}
+    head: dict[str, t.Any] = {"document": document_name(kind), "time": moment}
+    if made_from.run is not None:
+        head = {"document": head["document"], "run": made_from.run, "time": moment}
+    document = {**body, **head}
     check(document, kind, path)
-    content = (json.dumps(document, separators=(",", ":"), sort_keys=True) + "\n").encode()
+    content = _encoded(head, {key: value for key, value in body.items() if key not in head})
     destination = Path(path).absolute()
     folder = destination.parent
     try:
-        handle, partial = tempfile.mkstemp(dir=folder, prefix=f".{destination.name}.")
+        with whole_files.locked(folder):
+            made_from.check()
+            _keep_former(destination)
+            whole_files.replace(destination, content)
     except OSError as error:
         raise InvalidInput(
             f"Cannot write the {kind} document {path}: {error.strerror}; make the folder {folder}"
         ) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        _keep_former(destination)
-        Path(partial).replace(destination)
-    except BaseException:
-        Path(partial).unlink()
-        raise
     return hashlib.sha256(content).hexdigest()
+
+
+def _encoded(head: t.Mapping[str, t.Any], rest: t.Mapping[str, t.Any]) -> bytes:
+    """One JSON object that begins with the head, so that ``run_of`` need not read all of it."""
+    first, others = (
+        json.dumps(part, separators=(",", ":"), sort_keys=True) for part in (head, rest)
+    )
+    return (f"{first[:-1]},{others[1:]}\n" if rest else f"{first}\n").encode()
 
 
 def _keep_former(destination: Path) -> None:
@@ -129,20 +194,24 @@ def _keep_former(destination: Path) -> None:
             os.link(newer, older)
 
 
-def keep(paths: t.Iterable[str], folder: str) -> None:
+def keep(paths: t.Iterable[str], folder: str, run: str | None = None) -> None:
     """Keep these documents in ``folder`` as they are now, under their names, as hard links.
 
     The folder is made where it is missing. A document is only ever replaced, never changed, so a
-    link holds what it held. One that is not there is left out, and so is its namesake in the
-    folder. Raises InvalidInput.
+    link holds what it held. One that is not there, or is of another run than ``run``, is left out,
+    and so is its namesake in the folder. Raises InvalidInput.
     """
     try:
         Path(folder).mkdir(mode=0o700, exist_ok=True)
-        for path in map(Path, paths):
-            kept = Path(folder) / path.name
-            kept.unlink(missing_ok=True)
-            if path.exists():
-                os.link(path, kept)
+        with whole_files.locked(Path(folder)):
+            for path in map(Path, paths):
+                kept = Path(folder) / path.name
+                of_another = run is not None and run_of(str(path)) not in (None, run)
+                if of_another or not path.exists():
+                    kept.unlink(missing_ok=True)
+                else:
+                    whole_files.link(path, kept)
+            whole_files.sync(Path(folder))
     except OSError as error:
         raise InvalidInput(
             f"Cannot keep documents in {folder}: {error.strerror} ({error.filename}); it must be a "

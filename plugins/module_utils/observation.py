@@ -125,6 +125,7 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     configured nodes were read.
     """
     options = SPEC.complete(parameters)
+    made_from = documents.MadeFrom.read(options["snapshot"])
     snapshot = documents.load(options["snapshot"], "snapshot")
     found = nodeconfig.effective(snapshot.get("node_configs") or [])
     findings = list(found.findings)
@@ -142,7 +143,7 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     _fill_gaps(readings, previous, options["max_age"], now)
     findings += _fall_back(readings, configs, now)
     result = _result(readings, errors, now)
-    findings += _write(options, readings, configs, result, now)
+    findings += _write(options, readings, configs, result, now, made_from)
     result["findings"] = [finding.as_dict() for finding in findings]
     warn_of(findings, context)
     if options["textfile"]:
@@ -303,15 +304,16 @@ def _write(
     configs: t.Mapping[str, Object],
     result: Result,
     now: datetime.datetime,
+    made_from: documents.MadeFrom,
 ) -> list[Finding]:
     """Write the documents; the findings are of NodeConfigs whose status cannot be made."""
     findings: list[Finding] = []
     if options["path"]:
         body = {"readings": result["readings"], "errors": result["errors"]}
-        documents.write(options["path"], "readings", {**body, "time": format_time(now)})
+        documents.write(options["path"], "readings", {**body, "time": format_time(now)}, made_from)
     if options["models_path"]:
         models = [entry for result in options["models"] for entry in result.get("models") or []]
-        documents.write(options["models_path"], "models", {"models": models})
+        documents.write(options["models_path"], "models", {"models": models}, made_from)
     if options["statuses_path"]:
         details = _details(options["thermal"])
         statuses = []
@@ -325,7 +327,10 @@ def _write(
             elif status is not None:
                 statuses.append(status)
         documents.write(
-            options["statuses_path"], "node_configs", {"node_configs": [], "statuses": statuses}
+            options["statuses_path"],
+            "node_configs",
+            {"node_configs": [], "statuses": statuses},
+            made_from,
         )
         result["statuses"] = len(statuses)
     return findings

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, run_owner
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     KUBERNETES,
     PROGRESS,
@@ -243,6 +243,7 @@ SPEC = KUBERNETES.merge(
             "selectors": {"type": "dict", "default": {}},
             "node_configs": {"type": "path"},
             "path": {"type": "path"},
+            "run_process": {"type": "str"},
         }
     ),
 )
@@ -255,6 +256,8 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     whole is no list.
     """
     options = SPEC.complete(parameters)
+    if options["path"] and options["run_process"]:
+        run_owner.claim(options["path"], options["run_process"], context.now())
     kube = Kube.connect(options)
     names = list(dict.fromkeys(["nodes", *options["include"]]))
     _check_selectors(options["selectors"], names)
@@ -284,7 +287,7 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         moment = format_time(context.now())
         document = {"document": documents.document_name("snapshot"), "time": moment, **body}
         return {**result, "snapshot": document}
-    digest = documents.write(options["path"], "snapshot", body)
+    digest = documents.write(options["path"], "snapshot", body, documents.new_run())
     return {**result, "path": options["path"], "sha256": digest}
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import datetime
 import math
 import re
-import tempfile
 import typing as t
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils import whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 Labels = t.Mapping[str, str]
@@ -166,14 +166,9 @@ def write(path: str, content: str) -> None:
     """Replace the file whole; readable by all, as the exporter runs as a user of its own."""
     destination = Path(path).absolute()
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=destination.parent, prefix=".wattwise-", delete=False, encoding="utf-8"
-        ) as file:
-            file.write(content)
+        whole_files.sweep(destination.parent)
+        whole_files.replace(destination, content.encode(), mode=0o644)
     except OSError as error:
         raise InvalidInput(
             f"Cannot write the metrics to {path}: {error.strerror}; is the folder there?"
         ) from error
-    partial = Path(file.name)
-    partial.chmod(0o644)
-    partial.replace(destination)

@@ -70,7 +70,16 @@ options:
     description:
       - Where to write the document. Without it the document is returned, which is meant for small
         clusters and tests.
+      - A snapshot begins a run; the documents that are made from it name the same C(run), and those
+        of two runs are never used together. While the run of Ansible that wrote the file goes on,
+        no other run on the same host may write it; that one fails, and its message names the
+        process.
     type: path
+  run_process:
+    description:
+      - The process of Ansible whose run this is.
+      - Set by the action plugin that shows the progress; of no use to people.
+    type: str
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
   - wattwise.kube.progress

@@ -21,6 +21,8 @@ from pathlib import Path
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.wattwise.kube.plugins.module_utils.run_owner import process_identity
+
 # Ansible imports action plugins before it forks workers, and a worker has no terminal.
 PARENT_HAS_TERMINAL = sys.stdout.isatty()
 
@@ -88,12 +90,17 @@ class ProgressActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ha
 
     _supports_async = True
     _supports_check_mode = True
+    # Whether the module is told which process of Ansible it works for.
+    _names_process = False
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
     ) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
+        if self._names_process:
+            # Of the run, not of this worker.
+            arguments["run_process"] = process_identity(os.getppid())
         style = self._style(arguments)
         if style == "none" or self._task.async_val or self._connection.transport != "local":
             result.update(self._run_module(arguments, task_vars))
@@ -137,6 +144,12 @@ class ProgressActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ha
     def _label(self, task_vars: dict[str, t.Any]) -> str:
         host = task_vars.get("inventory_hostname", "")
         return f"{self._task.action.rsplit('.', 1)[-1]} [{host}]"
+
+
+class RunActionModule(ProgressActionModule):
+    """Also tells the module which process of Ansible it works for."""
+
+    _names_process = True
 
 
 def _display(text: str, newline: bool) -> None:

@@ -102,6 +102,7 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     options = SPEC.complete(parameters)
     visiting = _fleet_options(options)
     own: Result = {}
+    made_from = _made_from(options)
     if options["snapshot"]:
         subjects, own["without_predictor"] = of_documents(options)
     else:
@@ -115,7 +116,12 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     own["requests"] = sum(inquiry.requests for inquiry in inquiries.values())
     errors = [answer for answer in answers if isinstance(answer, TargetError)]
     result = conclude(options, len(subjects), errors, own)
-    return {**result, **_write_curves(result, options["path"])}
+    return {**result, **_write_curves(result, options["path"], made_from)}
+
+
+def _made_from(options: Parameters) -> documents.MadeFrom:
+    models = options["models"] if isinstance(options["models"], str) else None
+    return documents.MadeFrom.read(options["snapshot"], options["readings"], models)
 
 
 def _prepare(
@@ -186,7 +192,7 @@ def _error(query: Query, failure: TargetFailure) -> TargetError:
     return TargetError(query.name, redacted(query.endpoint), failure.reason, failure.detail)
 
 
-def _write_curves(result: Result, path: str | None) -> Result:
+def _write_curves(result: Result, path: str | None, made_from: documents.MadeFrom) -> Result:
     """Write the curves document: points by ascending CPU use, each once."""
     if path is None:
         return {}
@@ -198,7 +204,7 @@ def _write_curves(result: Result, path: str | None) -> Result:
             "watts": [watts for _cpu, watts in points],
         }
     body = {"curves": curves, "errors": result["errors"]}
-    return {"path": path, "sha256": documents.write(path, "curves", body)}
+    return {"path": path, "sha256": documents.write(path, "curves", body, made_from)}
 
 
 def _fleet_options(options: Parameters) -> FleetOptions:

@@ -114,6 +114,7 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     InvalidInput and MissingLibrary.
     """
     parameters = _checked(SPEC.complete(parameters))
+    made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
     source = read_source(parameters)
     problem = build_problem(instance_of(source, parameters))
     strategy = parameters["strategy"]
@@ -128,7 +129,7 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
             assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))
         )
     if parameters["path"]:
-        digest = documents.write(parameters["path"], "plan", result)
+        digest = documents.write(parameters["path"], "plan", result, made_from)
         result.update(path=parameters["path"], sha256=digest)
     return {"changed": False, **result}
 

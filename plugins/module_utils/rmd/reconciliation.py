@@ -86,6 +86,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     fleet = fleet_options(options)
+    made_from = documents.MadeFrom.read(options["snapshot"])
     cluster = _Cluster.of(documents.load(options["snapshot"], "snapshot"), options)
     asked = [daemon for daemon in cluster.daemons.values() if daemon.endpoint]
     targets = daemon_targets(
@@ -104,7 +105,9 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         "workloads": len(cluster.workloads),
     }
     manifests = {"node_states": states, "statuses": statuses}
-    result |= _handed_over(options["path"], manifests, cluster.inventories(visits), errors)
+    result |= _handed_over(
+        options["path"], manifests, cluster.inventories(visits), errors, made_from
+    )
     # What somebody asks for in vain is told on that RmdWorkload, and is no failure of the daemon.
     return conclude(
         options,
@@ -117,13 +120,17 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def _handed_over(
-    path: str | None, manifests: Result, daemons: Result, errors: t.Sequence[TargetError]
+    path: str | None,
+    manifests: Result,
+    daemons: Result,
+    errors: t.Sequence[TargetError],
+    made_from: documents.MadeFrom,
 ) -> Result:
     """The manifests by path, in a document, or as they are."""
     if path is None:
         return manifests
     told = [error.as_dict() for error in errors]
-    documents.write(path, "rmd", {**manifests, "daemons": daemons, "errors": told})
+    documents.write(path, "rmd", {**manifests, "daemons": daemons, "errors": told}, made_from)
     return {"path": path}
 
 

@@ -113,3 +113,60 @@ def test_a_kept_document_stays_as_it_was_when_a_later_run_replaces_it(tmp_path: 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="Cannot keep documents in .*none/bound"):
         documents.keep([], str(tmp_path / "none" / "bound"))
+
+
+SNAPSHOT: dict[str, t.Any] = {"cluster": {}, "nodes": []}
+
+
+def begun(folder: Path) -> tuple[str, documents.MadeFrom]:
+    """The path of a snapshot of a new run, and what is made from it."""
+    path = str(folder / "snapshot.json")
+    documents.write(path, "snapshot", SNAPSHOT, documents.new_run())
+    return path, documents.MadeFrom.read(path)
+
+
+def test_what_is_made_from_documents_of_a_run_is_of_that_run(tmp_path: Path) -> None:
+    snapshot, made_from = begun(tmp_path)
+    readings = str(tmp_path / "readings.json")
+    documents.write(readings, "readings", READINGS, made_from)
+    assert documents.load(readings, "readings")["run"] == made_from.run != None  # noqa: E711
+    assert documents.MadeFrom.read(snapshot, readings, None).run == made_from.run
+    assert Path(readings).read_text().startswith('{"document":"wattwise.kube/readings/v1","run":"')
+
+
+def test_documents_of_two_runs_are_never_used_together(tmp_path: Path) -> None:
+    _snapshot, made_from = begun(tmp_path)
+    readings = str(tmp_path / "readings.json")
+    documents.write(readings, "readings", READINGS, made_from)
+    snapshot, _later = begun(tmp_path)
+    with pytest.raises(InvalidInput, match=r"snapshot\.json and .* are of different runs"):
+        documents.MadeFrom.read(snapshot, readings)
+
+
+def test_nothing_is_written_from_a_document_that_another_run_has_replaced(tmp_path: Path) -> None:
+    _snapshot, made_from = begun(tmp_path)
+    begun(tmp_path)
+    readings = tmp_path / "readings.json"
+    with pytest.raises(InvalidInput, match=r"Another run has replaced .*snapshot\.json"):
+        documents.write(str(readings), "readings", READINGS, made_from)
+    assert not readings.exists()
+
+
+def test_documents_by_hand_say_nothing_of_a_run_and_go_with_all(tmp_path: Path) -> None:
+    snapshot, made_from = begun(tmp_path)
+    by_hand = tmp_path / "readings.json"
+    by_hand.write_text(json.dumps(READINGS))
+    assert documents.MadeFrom.read(snapshot, str(by_hand)) == documents.MadeFrom(
+        (snapshot, str(by_hand)), made_from.run
+    )
+    assert documents.run_of(str(tmp_path / "none.json")) is None
+
+
+def test_a_document_of_another_run_is_not_kept_beside_those_of_one(tmp_path: Path) -> None:
+    snapshot, made_from = begun(tmp_path)
+    folder = tmp_path / "bound"
+    documents.keep([snapshot], str(folder), made_from.run)
+    assert documents.run_of(str(folder / "snapshot.json")) == made_from.run
+    begun(tmp_path)
+    documents.keep([snapshot], str(folder), made_from.run)
+    assert list(folder.iterdir()) == []
