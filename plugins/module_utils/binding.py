@@ -106,6 +106,7 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     write. Raises WattwiseError where not one of the bindings that were tried succeeded.
     """
     options = SPEC.complete(parameters)
+    made_from = documents.MadeFrom.read(options["plan"])
     placements, unplaced = _read_plan(options)
     kube = Kube.connect(options)
 
@@ -113,11 +114,22 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
         guarded = kube.guarded(guard)
         outcomes = bind_all(guarded, context, placements)
         result = _result(outcomes, *_mark_all(guarded, context, unplaced))
-        if options["path"] and result["bound"] and not context.check_mode:
-            binding_record.write(options, result, context.now())
+        if not context.check_mode:
+            _record(options, result, context, made_from)
         return result
 
     return alone(kube, options, context, work)
+
+
+def _record(
+    options: Parameters, result: Result, context: Context, made_from: documents.MadeFrom
+) -> None:
+    """Raises InvalidInput with all that was done."""
+    try:
+        if binding_record.is_due(options, result):
+            binding_record.write(options, result, context.now(), made_from)
+    except InvalidInput as error:
+        raise InvalidInput(str(error), **result) from error
 
 
 def bind_all(

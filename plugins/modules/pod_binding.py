@@ -75,11 +75,14 @@ options:
     description:
       - Where to write the bindings document, which says what was bound, and when. It is written
         when something was bound, and not in check mode; its folder is made where it is missing.
+      - With O(plan) it also names pods that a run before bound as planned, and it is written for
+        them alone if that run ended before it wrote it.
     type: path
   keep:
     description:
       - Documents to keep beside O(path), with the one of O(plan), as they are now. A report reads
         them there when later runs have replaced them. They are hard links, so they cost no space.
+        A document of another run than that of the plan is left out.
     type: list
     elements: path
     default: []

@@ -121,12 +121,24 @@ def test_runs_at_once_never_give_a_device_twice(
 ) -> None:
     """Pools of three models, and half as many devices as claims.
 
-    Without the Lease, what keeps the runs right is the resource versions of what they write.
+    Without the Lease, what keeps the runs right is the resource versions of what they write; all
+    of them have read before one writes.
     """
+    all_have_read = threading.Barrier(4)
+
+    def without_lease(*arguments: t.Any) -> Json:
+        has_met: list[bool] = []
+
+        def meet() -> float:
+            if not has_met:
+                has_met.append(True)
+                all_have_read.wait(60.0)
+            return 60.0
+
+        return t.cast("Json", arguments[-1](meet))
+
     if not with_lease:
-        monkeypatch.setattr(
-            reconciliation, "alone", lambda _kube, _options, _context, work: work(None)
-        )
+        monkeypatch.setattr(reconciliation, "alone", without_lease)
     for number in range(2):
         node = cluster.node(f"n{number}")
         cluster.pool(f"counted-{number}", node, count=2)
@@ -153,6 +165,7 @@ def test_runs_at_once_never_give_a_device_twice(
     with concurrent.futures.ThreadPoolExecutor(4) as executor:
         results = list(executor.map(run, range(4)))
     assert not list(problems(cluster))
+    monkeypatch.undo()
     last = reconcile(cluster.options())
     assert not list(problems(cluster))
     free = [pool["status"]["availableDevices"] for pool in cluster.pools().values()]

@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from lab import inventory, rmd, workload
-from lab.api import Api
+from lab.api import Api, ApiError
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
 from lab.process import wait_until
@@ -34,6 +34,7 @@ RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac"
 RMD_SAMPLE = RBAC.parents[1] / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
 RMD_CONFIG = RMD_SAMPLE.with_name("rmdconfig.yaml")
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
 # Right → why it is given although nothing here uses it.
 UNUSED = {
@@ -157,6 +158,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         assert run.returncode == 0, run.output
         assert_exactly(account, granted, set(account.proxy.used))
 
+        forget_the_lease(whole_lab)
         account.may("placement", without=Right("", "pods/binding", "create"))
         run = account.play(placement())
         assert run.returncode != 0
@@ -229,6 +231,12 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         assert {each["metadata"]["name"] for each in kube.list(pods.workloads)} <= {
             "rmd-workload-refused"
         }
+
+
+def forget_the_lease(lab: RunningLab) -> None:
+    """The right to create it is needed once in a cluster."""
+    with Api(lab.state.kubeconfig) as api, contextlib.suppress(ApiError):
+        api.request("DELETE", LEASE)
 
 
 def give_rights_to_an_agent(lab: RunningLab) -> None:

@@ -393,6 +393,32 @@ def test_what_was_bound_is_recorded_with_its_time_and_documents(tmp_path: Path) 
     before = path.stat()
     assert run(cluster, **record)["bound"] == []
     assert path.stat() == before, "a run that binds nothing leaves the record of the last one"
+    path.unlink()
+    cluster.add(pod("late"))
+    run(cluster, **record)
+    written = documents.load(str(path), "bindings")
+    assert [entry["pod"] for entry in written["bound"]] == ["a"], "the run before was killed"
+
+
+def test_a_plan_that_another_run_replaced_is_not_recorded_as_what_was_bound(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster().add(node("n1"), pod("a"))
+    plan = plan_file(tmp_path)
+    content = documents.load(plan, "plan")
+    documents.write(plan, "plan", content, documents.new_run())
+
+    def replace(asked: Asked, _cluster: Cluster) -> Reply | None:
+        if asked.path.endswith("/binding"):
+            documents.write(plan, "plan", content, documents.new_run())
+        return None
+
+    cluster.hook = replace
+    path = tmp_path / "bound" / "bindings.json"
+    with pytest.raises(InvalidInput, match=r"Another run has replaced .*plan\.json") as failure:
+        run(cluster, plan=plan, path=str(path))
+    assert [entry["pod"] for entry in failure.value.fields["bound"]] == ["a"]
+    assert not path.exists()
 
 
 def test_literal_placements_are_recorded_too(tmp_path: Path) -> None:
