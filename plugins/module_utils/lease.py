@@ -236,7 +236,8 @@ class Lease:
                 raise
             found = kube.find(self._path) or {}
             if (found.get("spec") or {}).get("holderIdentity") != self.holder:
-                if error.status in (404, 409):
+                # Status 0: the request was lost as well, as far as can be seen.
+                if error.status in (0, 404, 409):
                     return False
                 raise
             self._stored = found

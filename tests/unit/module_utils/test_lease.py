@@ -36,6 +36,7 @@ class Server:
     away: bool = False
     # The answer to the next write is lost, though the write is not.
     loses_answer: bool = False
+    loses_request: bool = False
     written: list[str] = field(default_factory=list)
 
     def answer(self, asked: Asked) -> Reply:
@@ -44,6 +45,9 @@ class Server:
             return status_reply(503, "away") if self.away else Reply({})
         if self.away:
             return status_reply(500, "etcd is away")
+        if asked.method != "GET" and self.loses_request:
+            self.loses_request = False
+            return Reply(drop=True)
         reply = self._answer(asked)
         if asked.method != "GET" and self.loses_answer:
             self.loses_answer = False
@@ -312,6 +316,13 @@ def test_a_lease_whose_answer_was_lost_is_known_as_ours(
         clock.now += 6.0
         held.guard()
     assert server.holder == ""
+
+
+def test_a_lease_whose_request_was_lost_is_asked_for_again(kube: Kube, server: Server) -> None:
+    server.loses_request = True
+    work, calls = writing(kube)
+    assert alone(kube, {**OPTIONS, "lease_timeout": 5.0}, Context(), work) == {"changed": True}
+    assert (len(calls), server.written) == (2, ["PATCH"])
 
 
 def test_a_loss_is_told_with_all_that_was_done_before(kube: Kube, server: Server) -> None:
