@@ -39,6 +39,14 @@ options:
         time.
     type: int
     default: 64
+  allow_plain_http:
+    description:
+      - Whether a credential may be sent to a target whose endpoint is V(http://…), over which
+        anybody on the way can read it. Otherwise such a target is an error and gets no request. If
+        V(true), the module warns with the number of targets.
+      - A target without credential is asked in either case. A NodeConfig cannot allow this.
+    type: bool
+    default: false
   validate_certs:
     description:
       - Whether certificates are verified. If V(false), the module warns with the number of targets.

@@ -21,6 +21,13 @@ options:
       - How many daemons are asked at the same time.
     type: int
     default: 64
+  allow_plain_http:
+    description:
+      - Whether O(username) and O(password) may be sent to a daemon whose endpoint is V(http://…),
+        over which anybody on the way can read them. Otherwise such a daemon is an error and gets
+        no request. If V(true), the module warns with the number of daemons.
+    type: bool
+    default: false
   validate_certs:
     description:
       - Whether the daemons' certificates are verified.

@@ -78,6 +78,11 @@ _ACCESS = r"""
           - If it is given but not there, the target is an error and gets no request. A target that
             names no credential gets the entry C(default) of O(credentials), if there is one.
         type: str
+      allow_plain_http:
+        description:
+          - Whether the credential may be sent to this target over plain HTTP; O(allow_plain_http)
+            by default.
+        type: bool
       validate_certs:
         description: Whether this target's certificate is verified; O(validate_certs) by default.
         type: bool
@@ -105,6 +110,17 @@ class ModuleDocFragment:
 
     AUTHENTICATION = r"""
 options:
+  default_credential_namespaces:
+    description:
+      - Namespaces whose NodeConfigs get the entry C(default) of O(credentials), or what
+        E(WATTWISE_REDFISH_USERNAME) and E(WATTWISE_REDFISH_PASSWORD) say, where they name no
+        Secret. Give only namespaces in which nobody may write NodeConfigs who may not know this password.
+      - A NodeConfig of another namespace without a Secret is asked without credential. If its
+        machine wants one, that is an error.
+      - Targets in O(targets) are the user's own and get the entry C(default) in any case.
+    type: list
+    elements: str
+    default: []
   authentication:
     description:
       - What another module of the same run returned as RV(authentication), so that the two together

@@ -155,6 +155,7 @@ FLEET = ArgumentSpec(
         "node_selector": {"type": "str"},
         "timeout": {"type": "float", "default": 10.0},
         "concurrency": {"type": "int", "default": 64},
+        "allow_plain_http": {"type": "bool", "default": False},
         "validate_certs": {"type": "bool", "default": True},
         "ca_path": {"type": "path"},
         "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
@@ -168,6 +169,7 @@ RMD = ArgumentSpec(
     {
         "timeout": {"type": "float", "default": 10.0},
         "concurrency": {"type": "int", "default": 64},
+        "allow_plain_http": {"type": "bool", "default": False},
         "validate_certs": {"type": "bool", "default": True},
         "ca_path": {"type": "path"},
         "tls_fingerprint": {"type": "list", "elements": "str", "default": []},

@@ -6,14 +6,16 @@
 In this order: those that the target itself has, the entry of ``credentials`` that it names, the
 Secret that it names, and for a target that names nothing the entry ``default`` (which modules may
 fill from the environment). A credential that is named but missing is an error, never a request
-without one.
+without one. A NodeConfig gets the entry ``default`` only if its namespace is allowed: whoever may
+write NodeConfigs in any other one would else choose the server that is told the password.
 """
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown, shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -26,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Credential
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import is_subdomain
 
 DEFAULT_KEY = "default"
 ENVIRONMENT = ("WATTWISE_REDFISH_USERNAME", "WATTWISE_REDFISH_PASSWORD")
@@ -50,12 +53,21 @@ class SecretSource(t.Protocol):
 
 @dataclass(frozen=True)
 class Named:
-    """What a target says about its credential: its own, a key, a Secret, or nothing."""
+    """What a target says about its credential: its own, a key, a Secret, or nothing.
+
+    ``namespace`` is that of the NodeConfig that says so, None for the user of the module.
+    """
 
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     key: str | None = None
     secret: SecretName | None = None
+    namespace: str | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no credential is named at all."""
+        return (self.username, self.password, self.key, self.secret) == (None, None, None, None)
 
     @property
     def secret_name(self) -> SecretName | None:
@@ -78,6 +90,7 @@ class Access:
     """A credential with the trust that belongs to it; ``source`` says where it comes from.
 
     ``version`` is the resource version of its Secret, empty where it is from elsewhere.
+    ``withheld`` says why the entry ``default`` was not given, where there is one.
     """
 
     credential: Credential | None = None
@@ -85,6 +98,7 @@ class Access:
     fingerprints: tuple[str, ...] = ()
     source: str = ""
     version: str = ""
+    withheld: str = ""
 
 
 class Credentials:
@@ -96,6 +110,7 @@ class Credentials:
         named: t.Sequence[Named],
         connect: t.Callable[[], SecretSource],
         context: Context,
+        default_namespaces: t.Collection[str] = (),
     ) -> None:
         if not isinstance(entries or {}, dict):
             raise InvalidInput(
@@ -103,6 +118,7 @@ class Credentials:
                 "{default: {username: admin, password: …}}"
             )
         self._entries = entries or {}
+        self._default_namespaces = frozenset(default_namespaces)
         self._protect = context.protect
         wanted = sorted({name for name in map(self._needed_secret, named) if name is not None})
         self._secrets = dict(zip(wanted, _read_secrets(connect(), wanted))) if wanted else {}
@@ -112,6 +128,8 @@ class Credentials:
         if named.username is not None or named.password is not None:
             data = {"username": named.username, "password": named.password}
             return self._access(data, "the target", "")
+        if named.is_silent and not self._may_have_default(named):
+            return Access(withheld=_withheld(named) if DEFAULT_KEY in self._entries else "")
         entry = self._entries.get(named.entry_name)
         if entry is not None:
             return self._access(entry, f"credentials.{named.entry_name}", "")
@@ -126,6 +144,9 @@ class Credentials:
             )
         return Access()
 
+    def _may_have_default(self, named: Named) -> bool:
+        return named.namespace is None or named.namespace in self._default_namespaces
+
     def _needed_secret(self, named: Named) -> SecretName | None:
         if named.username is not None or named.password is not None:
             return None
@@ -133,14 +154,14 @@ class Credentials:
 
     def _from_secret(self, name: SecretName) -> Access:
         content = self._secrets[name]
-        shown = "the Secret " + "/".join(name)
+        where = "the Secret " + shown_text("/".join(name))
         if isinstance(content, TargetFailure):
             raise content
         if content is None:
-            raise TargetFailure("credential", f"{shown} does not exist; create it")
+            raise TargetFailure("credential", f"{where} does not exist; create it")
         data, version = content
         renamed = {**data, "ca": data.get("ca.crt")}
-        return self._access(renamed, shown, version)
+        return self._access(renamed, where, version)
 
     def _access(self, data: t.Any, source: str, version: str) -> Access:
         values = data if isinstance(data, dict) else {}
@@ -163,6 +184,14 @@ class Credentials:
         )
 
 
+def _withheld(named: Named) -> str:
+    return (
+        f"the entry {DEFAULT_KEY} of credentials is not sent for NodeConfigs in the namespace "
+        f"{named.namespace}; name a Secret in the NodeConfig, or add the namespace to "
+        "default_credential_namespaces"
+    )
+
+
 def with_environment(work: Work, environment: t.Mapping[str, str]) -> Work:
     """``work`` with the environment's user name and password as the entry ``default``."""
 
@@ -181,6 +210,9 @@ def _read_secrets(
     source: SecretSource, names: t.Sequence[SecretName]
 ) -> list[SecretContent | TargetFailure | None]:
     def read(name: SecretName) -> SecretContent | TargetFailure | None:
+        if not all(map(is_subdomain, name)):
+            # It becomes a part of a path, in which a slash and dots would mean another object.
+            return TargetFailure("credential", f"{shown('/'.join(name))} is no name of a Secret")
         try:
             return source.read_secret(*name)
         except ApiError as error:

@@ -118,6 +118,7 @@ class _Round(t.Generic[T]):
     def _place_of(self, target: Target) -> tuple[Address, _Server] | TargetFailure:
         try:
             address = parse_endpoint(target.endpoint)
+            _require_private_way(target)
         except TargetFailure as failure:
             return failure
         origin = address.origin
@@ -202,6 +203,16 @@ class _Round(t.Generic[T]):
             except InvalidInput as error:
                 raise TargetFailure("tls", str(error)) from error
         return self.contexts[trust]
+
+
+def _require_private_way(target: Target) -> None:
+    """The one place that every request with a credential passes, whoever named its endpoint."""
+    if target.sends_password_in_the_clear and not target.allow_plain_http:
+        raise TargetFailure(
+            "credential",
+            "the endpoint is http://, over which anybody on the way could read the password, so "
+            "nothing was sent; write https://, or set allow_plain_http if the network is trusted",
+        )
 
 
 async def _close(server: _Server) -> None:

@@ -24,7 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import Trust, unverified_context
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import Address, origin_text
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import (
+    Address,
+    is_plain_http,
+    origin_text,
+)
 
 VERSION = "0.1.0"
 USER_AGENT = f"wattwise.kube/{VERSION}"
@@ -60,13 +64,22 @@ class Credential:
 
 @dataclass(frozen=True)
 class Target:
-    """One server to ask on behalf of ``name``; ``extra`` is for the caller's work."""
+    """One server to ask on behalf of ``name``; ``extra`` is for the caller's work.
+
+    The credential is sent over plain HTTP only where ``allow_plain_http`` is true.
+    """
 
     name: str
     endpoint: str
     credential: Credential | None = None
     trust: Trust = field(default_factory=Trust)
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)
+    allow_plain_http: bool = False
+
+    @property
+    def sends_password_in_the_clear(self) -> bool:
+        """Whether everybody on the way to the server could read the credential."""
+        return self.credential is not None and is_plain_http(self.endpoint)
 
 
 @dataclass(frozen=True)

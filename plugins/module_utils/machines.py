@@ -32,6 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.label_selector impor
 from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import (
     parse_selector_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import same_origin
 
 Options = dict[str, t.Any]
 
@@ -41,14 +42,22 @@ _TARGET_OPTIONS: Options = {
     "username": {"type": "str"},
     "password": {"type": "str", "no_log": True},
     "credential": {"type": "str", "no_log": False},
+    "allow_plain_http": {"type": "bool"},
     "validate_certs": {"type": "bool"},
     "ca_path": {"type": "path"},
     "tls_fingerprint": {"type": "list", "elements": "str"},
 }
+_TLS_OPTIONS = ("validate_certs", "ca_path", "tls_fingerprint")
 
 # Of modules that ask BMCs: one that asks the same BMCs later in a run must know what this one met.
 AUTHENTICATION = ArgumentSpec(
     {
+        "default_credential_namespaces": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "no_log": False,
+        },
         "authentication": {
             "type": "list",
             "elements": "dict",
@@ -58,14 +67,17 @@ AUTHENTICATION = ArgumentSpec(
                 "last_attempt": {"type": "str"},
                 "secret_resource_version": {"type": "str", "no_log": False},
             },
-        }
+        },
     }
 )
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine to read. ``kind`` is the type of its endpoint, as in a NodeConfig."""
+    """One machine to read. ``kind`` is the type of its endpoint, as in a NodeConfig.
+
+    ``allow_plain_http`` is None where the machine follows the option that holds for all of them.
+    """
 
     name: str
     endpoint: str
@@ -76,6 +88,7 @@ class Machine:
     attempts: Attempts = field(default_factory=Attempts)
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)
     problem: str | None = None
+    allow_plain_http: bool | None = None
 
 
 def reading_spec(**target_options: t.Any) -> ArgumentSpec:
@@ -127,8 +140,9 @@ def _machine_of_target(
         kind=kind,
         where=f"targets[{index}]",
         named=Named(target.get("username"), target.get("password"), target.get("credential")),
-        tls=target,
+        tls={name: target.get(name) for name in _TLS_OPTIONS},
         extra={name: target[name] for name in own_options},
+        allow_plain_http=target.get("allow_plain_http"),
     )
 
 
@@ -160,6 +174,8 @@ def _machines_of_snapshot(
     snapshot: t.Mapping[str, t.Any], endpoint_kind: nodeconfig.EndpointKind
 ) -> list[Machine]:
     configs = nodeconfig.effective(snapshot.get("node_configs") or []).by_node
+    inlets = nodeconfig.endpoints(snapshot, "inlet_temp")
+    bmcs = {inlet.node_name: inlet.endpoint for inlet in inlets if inlet.type == "Redfish"}
     found: list[Machine] = []
     for endpoint in nodeconfig.endpoints(snapshot, endpoint_kind):
         status = configs.get(endpoint.node_name, {}).get("status") or {}
@@ -170,8 +186,8 @@ def _machines_of_snapshot(
                 endpoint=endpoint.endpoint,
                 kind=endpoint.type,
                 where=f"NodeConfig {endpoint.node_config}",
-                named=Named(secret=secret),
-                tls=_pins(endpoint),
+                named=Named(secret=secret, namespace=endpoint.namespace),
+                tls=_pins(endpoint, bmcs.get(endpoint.node_name)),
                 attempts=Attempts.from_status(status.get("authentication")),
                 extra={"status": status},
                 problem=endpoint.problem,
@@ -180,9 +196,9 @@ def _machines_of_snapshot(
     return found
 
 
-def _pins(endpoint: nodeconfig.Endpoint) -> dict[str, t.Any]:
-    """The certificates that a node's BMC may have; its other endpoints are no machines."""
-    if endpoint.type != "Redfish":
+def _pins(endpoint: nodeconfig.Endpoint, bmc: str | None) -> dict[str, t.Any]:
+    """The certificates that a node's BMC may have, and no server of another origin."""
+    if endpoint.type != "Redfish" or not same_origin(endpoint.endpoint, bmc or endpoint.endpoint):
         return {}
     pinned = endpoint.annotations.get(nodeconfig.TLS_FINGERPRINT_ANNOTATION, "")
     return {"tls_fingerprint": [text.strip() for text in pinned.split(",") if text.strip()]}

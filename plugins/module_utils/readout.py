@@ -20,7 +20,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 from ansible_collections.wattwise.kube.plugins.module_utils.credentials import (
     Access,
     Credentials,
-    Named,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
@@ -75,12 +74,7 @@ def read_machines(
     # What all targets share is looked at once, not reported by each of them.
     client_context(shared_trust(parameters))
     memory = Memory(_remembered(found, parameters))
-    credentials = Credentials(
-        parameters["credentials"],
-        [machine.named for machine in found if machine.kind == kind],
-        lambda: Kube.connect(parameters),
-        context,
-    )
+    credentials = _credentials(found, kind, parameters, context)
     results: dict[str, T | TargetError] = {}
     asked: list[_Asked] = []
     for machine in found:
@@ -93,11 +87,25 @@ def read_machines(
             results[machine.name] = _error(machine, failure)
     targets = [item.target for item in asked]
     _warn_of_unverified(targets, context)
+    warn_of_plain_http(targets, context)
     for item, answer in zip(asked, visit(targets, work, options, context.progress)):
-        results[item.machine.name] = answer
+        results[item.machine.name] = _with_withheld(item, answer)
         _note(memory, item, answer, context)
     names = [machine.name for machine in found]
     return Readout([results[name] for name in names], memory.as_result(names))
+
+
+def _credentials(
+    found: t.Sequence[Machine], kind: str, parameters: Parameters, context: Context
+) -> Credentials:
+    """Those that machines name which will be asked; no Secret is read for others."""
+    return Credentials(
+        parameters["credentials"],
+        [machine.named for machine in found if machine.kind == kind and machine.problem is None],
+        lambda: Kube.connect(parameters),
+        context,
+        parameters.get("default_credential_namespaces") or (),
+    )
 
 
 def _prepare(
@@ -110,7 +118,9 @@ def _prepare(
     """What to ask. Raises TargetFailure where the machine may not be asked now."""
     # The entry `default` is the account of BMCs; no other server is to get it unasked.
     is_bmc = machine.kind == "Redfish"
-    access = credentials.resolve(machine.named) if is_bmc or machine.named != Named() else Access()
+    access = (
+        credentials.resolve(machine.named) if is_bmc or not machine.named.is_silent else Access()
+    )
     if access.credential is not None:
         memory.require_patience(machine.name, access.version, access.source, context.now())
     return _Asked(machine, _target(machine, access, parameters), access)
@@ -190,7 +200,10 @@ def _target(machine: Machine, access: Access, parameters: Parameters) -> Target:
         trust = _trust(machine.tls, access, parameters)
     except InvalidInput as error:
         raise TargetFailure("tls", str(error)) from error
-    return Target(machine.name, machine.endpoint, access.credential, trust, machine.extra)
+    allowed = parameters["allow_plain_http"]
+    if machine.allow_plain_http is not None:
+        allowed = machine.allow_plain_http
+    return Target(machine.name, machine.endpoint, access.credential, trust, machine.extra, allowed)
 
 
 def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -> Trust:
@@ -219,8 +232,28 @@ def _note(memory: Memory, item: _Asked, answer: t.Any, context: Context) -> None
         memory.note(item.machine.name, reason is not None, item.access.version, context.now())
 
 
+def _with_withheld(item: _Asked, answer: T | TargetError) -> T | TargetError:
+    """The answer; where the machine wants an account, the reason why it was given none."""
+    refused = isinstance(answer, TargetError) and answer.reason in ("unauthorized", "forbidden")
+    if not refused or not item.access.withheld:
+        return answer
+    return _error(item.machine, TargetFailure("credential", item.access.withheld))
+
+
 def _error(machine: Machine, failure: TargetFailure) -> TargetError:
     return TargetError(machine.name, redacted(machine.endpoint), failure.reason, failure.detail)
+
+
+def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:
+    """Warn once of all targets whose credential goes over plain HTTP, because that is allowed."""
+    count = sum(
+        target.allow_plain_http and target.sends_password_in_the_clear for target in targets
+    )
+    if count:
+        context.warn(
+            f"The passwords for {count} targets go over plain HTTP, because allow_plain_http is "
+            "true; anybody on the way can read them"
+        )
 
 
 def _warn_of_unverified(targets: t.Sequence[Target], context: Context) -> None:

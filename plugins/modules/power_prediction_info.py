@@ -76,6 +76,11 @@ options:
         description:
           - Password for the model's server.
         type: str
+      allow_plain_http:
+        description:
+          - Whether the credential may be sent to this server over plain HTTP; O(allow_plain_http)
+            by default.
+        type: bool
   readings:
     description:
       - Path of the readings document. Needed with O(snapshot), whose NodeConfigs say which model
@@ -86,7 +91,17 @@ options:
       - The models that M(wattwise.kube.redfish_ml_model_info) returned, or the path of a document
         that holds them. Needed for nodes whose NodeConfig has a
         C(powerConsumptionEndpointProvider); the Secret of its C(powerConsumption) is kept.
+      - That Secret is sent only to a server that a NodeConfig of its own namespace names together
+        with it, or that O(model_origins) allows. Otherwise the node is an error with reason
+        V(credential), because a BMC must not choose who is told a password.
     type: raw
+  model_origins:
+    description:
+      - Servers to which a Secret may be sent although only a BMC names them, such as
+        V(https://models.example.com:8443), with scheme and without a path.
+    type: list
+    elements: str
+    default: []
   cpu_usage_format:
     description:
       - Unit in which the models take CPU use, percent of the node's capacity or V(raw) cores.

@@ -236,11 +236,11 @@ def test_deviation_7_ways_are_counted_and_not_the_value_of_their_mask(
 def test_the_address_of_a_daemon(status: Object, containers: list[Object], endpoint: str) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     pod = {
-        "metadata": {"name": "rmd-n"},
+        "metadata": {"name": "rmd-n", "namespace": "default"},
         "spec": {"nodeName": "n", "containers": containers},
         "status": {**status, **ready},
     }
-    found = daemons_of([{"metadata": {"name": "n"}}], [pod], {})["n"]
+    found = daemons_of([{"metadata": {"name": "n"}}], [pod], {}, "default")["n"]
     assert found.endpoint == endpoint
     assert ("no address or no port" in found.problem) is not bool(endpoint)
 
@@ -248,16 +248,16 @@ def test_the_address_of_a_daemon(status: Object, containers: list[Object], endpo
 @pytest.mark.parametrize(("port", "scheme"), [(8443, "https"), (8081, "http"), (8080, "http")])
 def test_the_port_says_whether_a_daemon_speaks_tls(port: int, scheme: str) -> None:
     pod = {
-        "metadata": {"name": "rmd-n"},
+        "metadata": {"name": "rmd-n", "namespace": "default"},
         "spec": {"nodeName": "n", "containers": [{"ports": [{"containerPort": port}]}]},
         "status": {
             "podIPs": [{"ip": "127.0.0.1"}],
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    found = daemons_of([{"metadata": {"name": "n"}}], [pod], {})
+    found = daemons_of([{"metadata": {"name": "n"}}], [pod], {}, "default")
     assert found["n"].endpoint == f"{scheme}://127.0.0.1:{port}"
-    assert daemons_of([{"metadata": {"name": "other"}}], [pod], {}) == {}
+    assert daemons_of([{"metadata": {"name": "other"}}], [pod], {}, "default") == {}
 
 
 # --- v0.3 -----------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_a_daemon_is_found_at_the_address_of_its_pod(walk: Walk, namespace: str)
     taken = snapshot.take({"kubeconfig": walk.kubeconfig, **parts})["snapshot"]
     own = [item for item in taken["rmd_pods"] if item["metadata"]["namespace"] == namespace]
     address = walk.kube.get(f"/api/v1/namespaces/{namespace}/pods/rmd")["status"]["podIP"]
-    found = daemons_of(taken["nodes"], own, {})
+    found = daemons_of(taken["nodes"], own, {}, namespace)
     assert {name: daemon.endpoint for name, daemon in found.items()} == {
         walk.nodes[0]: f"https://{address}:8443"
     }

@@ -41,11 +41,16 @@ class Model:
     url: str
     credential: t.Optional[Credential] = None
     trust: Trust = field(default_factory=Trust)
+    allow_plain_http: bool = False
 
     @property
     def origin(self) -> str:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
+
+    def target(self, extra: t.Mapping[str, t.Any]) -> Target:
+        """The model as a target of one request."""
+        return Target(self.url, self.url, self.credential, self.trust, extra, self.allow_plain_http)
 
 
 @dataclass
@@ -96,7 +101,7 @@ def _targets(inquiry: Inquiry) -> t.Iterator[Target]:
     for start in range(0, len(waiting), inquiry.limit):
         rows = waiting[start : start + inquiry.limit]
         extra = {"inquiry": inquiry, "rows": rows}
-        yield Target(model.url, model.url, model.credential, model.trust, extra)
+        yield model.target(extra)
 
 
 async def _infer(

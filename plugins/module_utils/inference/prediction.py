@@ -23,7 +23,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 from ansible_collections.wattwise.kube.plugins.module_utils.credentials import (
     Access,
     Credentials,
-    Named,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
@@ -49,6 +48,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     fleet_options,
     shared_trust,
+    warn_of_plain_http,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
 from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
@@ -66,6 +66,7 @@ _QUERY_OPTIONS: dict[str, t.Any] = {
     "credential": {"type": "str", "no_log": False},
     "username": {"type": "str"},
     "password": {"type": "str", "no_log": True},
+    "allow_plain_http": {"type": "bool"},
 }
 
 SPEC = ArgumentSpec(
@@ -73,6 +74,7 @@ SPEC = ArgumentSpec(
         "queries": {"type": "list", "elements": "dict", "options": _QUERY_OPTIONS},
         "readings": {"type": "path"},
         "models": {"type": "raw"},
+        "model_origins": {"type": "list", "elements": "str", "default": []},
         "cpu_usage_format": {"type": "str", "default": "percent", "choices": list(FORMATS)},
         "batch_rows": {"type": "int", "default": 10_000},
         "path": {"type": "path"},
@@ -110,6 +112,7 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     inquiries: dict[asking.Model, asking.Inquiry] = {}
     prepared = _prepare(subjects, inquiries, options, context)
     _warn_of_unverified(inquiries, context)
+    warn_of_plain_http([model.target({}) for model in inquiries], context)
     asking.ask(list(inquiries.values()), visiting, context.progress)
     answers = [_answer(points) for points in prepared]
     own["predictions"] = [answer for answer in answers if not isinstance(answer, TargetError)]
@@ -149,7 +152,8 @@ def _prepare(
 
 
 def _needs_credential(subject: Subject) -> bool:
-    return subject.named != Named() and subject.query.type == V2 and subject.problem is None
+    silent = subject.named.is_silent
+    return not silent and subject.query.type == V2 and subject.problem is None
 
 
 def _points(
@@ -166,7 +170,10 @@ def _points(
     # What names no credential gets none: the entry `default` is that of the BMCs.
     access = credentials.resolve(subject.named) if _needs_credential(subject) else Access()
     trust = _trust(access, options)
-    model = asking.Model(wire.infer_url(query.endpoint), access.credential, trust)
+    allowed = options["allow_plain_http"]
+    if subject.allow_plain_http is not None:
+        allowed = subject.allow_plain_http
+    model = asking.Model(wire.infer_url(query.endpoint), access.credential, trust, allowed)
     inquiry = inquiries.setdefault(model, asking.Inquiry(model, options["batch_rows"]))
     inquiry.rows.update(dict.fromkeys(rows))
     return _Points(query, cpu, rows, inquiry)

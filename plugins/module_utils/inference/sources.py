@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown, shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.credentials import Named
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
@@ -23,6 +24,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import
     parse_selector_text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import (
+    Origin,
+    origin_of,
+    origin_text,
+    parse_endpoint,
+)
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
 
@@ -31,11 +38,15 @@ Object = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A query, what is said about its credential, and why it cannot be asked if it cannot."""
+    """A query, what is said about its credential, and why it cannot be asked if it cannot.
+
+    ``allow_plain_http`` is None where the query follows the option that holds for all of them.
+    """
 
     query: Query
     named: Named = field(default_factory=Named)
     problem: t.Optional[TargetFailure] = None
+    allow_plain_http: t.Optional[bool] = None
 
 
 class _Term(t.NamedTuple):
@@ -64,6 +75,7 @@ def of_queries(options: Parameters) -> list[Subject]:
                 delta_p_pascal=query["delta_p_pascal"],
             ),
             Named(query["username"], query["password"], query["credential"]),
+            allow_plain_http=query["allow_plain_http"],
         )
         for query in options["queries"]
     ]
@@ -82,6 +94,7 @@ def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
     configured = nodeconfig.effective(snapshot.get("node_configs") or []).by_node.keys()
     direct = _by_node(snapshot, "power_consumption")
     providers = _by_node(snapshot, "power_consumption_endpoint_provider")
+    grants = _Grants.of(direct.values(), options["model_origins"])
     subjects: list[Subject] = []
     without_predictor: list[str] = []
     for name in sorted(configured & nodes.keys()):
@@ -91,7 +104,8 @@ def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
             continue
         term = _term(source, models.get(name))
         reading = readings.get(name) or {}
-        subjects.append(_subject(source, direct.get(name), term, nodes[name], reading, options))
+        query = _query(source, term, nodes[name], reading, options)
+        subjects.append(_subject(query, term, source, direct.get(name), grants))
     return subjects, without_predictor
 
 
@@ -140,17 +154,12 @@ def _term(source: nodeconfig.Endpoint, model: Object | None) -> _Term:
     return _Term(named.get("type") or "", endpoint)
 
 
-def _subject(
-    source: nodeconfig.Endpoint,
-    direct: nodeconfig.Endpoint | None,
-    term: _Term,
-    node: Object,
-    reading: Object,
-    options: Parameters,
-) -> Subject:
+def _query(
+    source: nodeconfig.Endpoint, term: _Term, node: Object, reading: Object, options: Parameters
+) -> Query:
     capacity = ((node.get("status") or {}).get("capacity") or {}).get("cpu")
     usage_format = source.annotations.get(FORMAT_ANNOTATION, options["cpu_usage_format"])
-    query = Query(
+    return Query(
         name=source.node_name,
         endpoint=term.endpoint,
         type=term.type,
@@ -159,6 +168,69 @@ def _subject(
         inlet_celsius=reading.get("inlet_celsius"),
         delta_p_pascal=reading.get("delta_p_pascal"),
     )
+
+
+def _subject(
+    query: Query,
+    term: _Term,
+    source: nodeconfig.Endpoint,
+    direct: nodeconfig.Endpoint | None,
+    grants: _Grants,
+) -> Subject:
     # A provider gives type and endpoint; the Secret is still that of powerConsumption.
-    secret = (direct.namespace, direct.secret_name) if direct and direct.secret_name else None
-    return Subject(query, Named(secret=secret), term.problem)
+    named = Named(namespace=source.namespace)
+    problem = term.problem
+    if direct is not None and direct.secret_name:
+        named = Named(secret=(direct.namespace, direct.secret_name), namespace=direct.namespace)
+        if problem is None and source is not direct and term.type != FAKE:
+            problem = grants.problem(direct, term.endpoint)
+    return Subject(query, named, problem)
+
+
+@dataclass(frozen=True)
+class _Grants:
+    """Which Secret may go to which origin: those that a NodeConfig beside the Secret names
+    together, and the origins that the user allows for any.
+
+    A machine that names its model must not choose who is told the model's password.
+    """
+
+    named_together: frozenset[tuple[str, str, Origin]]
+    allowed: frozenset[Origin]
+
+    @classmethod
+    def of(cls, direct: t.Iterable[nodeconfig.Endpoint], origins: t.Sequence[str]) -> _Grants:
+        """From the endpoints of power models. Raises InvalidInput for an origin that is none."""
+        found = set()
+        for endpoint in direct:
+            origin = origin_of(endpoint.endpoint)
+            if origin is not None and endpoint.secret_name:
+                found.add((endpoint.namespace, endpoint.secret_name, origin))
+        return cls(frozenset(found), frozenset(map(_allowed_origin, origins)))
+
+    def problem(self, direct: nodeconfig.Endpoint, url: str) -> TargetFailure | None:
+        """Why the Secret of the endpoint is not sent to a URL that a machine named."""
+        origin = origin_of(url)
+        secret = (direct.namespace, direct.secret_name or "")
+        if origin is None:  # which is told as soon as the URL is looked at
+            return None
+        if (*secret, origin) in self.named_together or origin in self.allowed:
+            return None
+        return TargetFailure(
+            "credential",
+            f"the machine names a model at {shown_text(origin_text(origin))}, to which the Secret "
+            f"{'/'.join(secret)} is not sent, because no NodeConfig of its namespace names that "
+            "origin with it; add the origin to model_origins if it is right",
+        )
+
+
+def _allowed_origin(text: str) -> Origin:
+    try:
+        address = parse_endpoint(text)
+    except TargetFailure as failure:
+        raise InvalidInput(f"model_origins: {failure.detail}") from failure
+    if address.base_path:
+        raise InvalidInput(
+            f"model_origins: {shown(text)} has a path; write scheme, host and port alone"
+        )
+    return address.origin

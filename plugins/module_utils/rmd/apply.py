@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
 from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     fleet_options,
+    warn_of_plain_http,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import (
@@ -138,6 +139,7 @@ def apply_workloads(parameters: Parameters, context: Context = Context()) -> Res
     fleet = fleet_options(options)
     targets = daemon_targets(options, options["targets"], "workloads")
     wanted = [_wanted(options, target, context) for target in targets]
+    warn_of_plain_http(targets, context)
     visits = reconcile_daemons(targets, wanted, fleet, context.progress)
     results = [result_of(item, outcome) for item in visits for outcome in item.outcomes]
     errors = [error for item in visits for error in item.errors]

@@ -22,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import me
 from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     fleet_options,
+    warn_of_plain_http,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
@@ -66,6 +67,7 @@ def read_daemons(parameters: Parameters, context: Context = Context()) -> Result
     async def work(client: Client, target: Target) -> _Reading:
         return await _Reading(target, Rmd(client), options).read(gather)
 
+    warn_of_plain_http(targets, context)
     daemons: list[Result] = []
     errors: list[TargetError] = []
     for target, answer in zip(targets, visit(targets, work, fleet, context.progress)):

@@ -87,13 +87,21 @@ def _labelled(nodes: t.Sequence[Object], labels: t.Mapping[str, str]) -> list[st
 
 
 def daemons_of(
-    nodes: t.Sequence[Object], pods: t.Sequence[Object], endpoints: t.Mapping[str, str]
+    nodes: t.Sequence[Object],
+    pods: t.Sequence[Object],
+    endpoints: t.Mapping[str, str],
+    namespace: str,
 ) -> dict[str, Daemon]:
-    """The daemon of each node that has one: as ``endpoints`` say, else by its pod."""
+    """The daemon of each node that has one: as ``endpoints`` say, else by its pod.
+
+    Only pods of ``namespace`` count: anybody may give a pod the label, and its owner references.
+    """
     names = {node["metadata"]["name"] for node in nodes}
     found: dict[str, Daemon] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
+        if pod["metadata"].get("namespace") != namespace:
+            continue
         if node in names and (node not in found or not found[node].endpoint):
             found[node] = _daemon_of_pod(node, pod)
     for node, endpoint in endpoints.items():

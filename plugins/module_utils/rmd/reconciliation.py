@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import Target
 from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     fleet_options,
+    warn_of_plain_http,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import (
     Visit,
@@ -71,6 +72,7 @@ SPEC = ArgumentSpec(
         "snapshot": {"type": "path", "required": True},
         "endpoints": {"type": "dict", "default": {}},
         "namespace": {"type": "str", "default": "default"},
+        "daemon_namespace": {"type": "str"},
         "require_capacity": {"type": "bool", "default": False},
         "path": {"type": "path"},
     }
@@ -93,6 +95,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         options, [{"name": daemon.node, "endpoint": daemon.endpoint} for daemon in asked]
     )
     wanted = [cluster.wanted(daemon.node, options, context) for daemon in asked]
+    warn_of_plain_http(targets, context)
     visits = reconcile_daemons(targets, wanted, fleet, context.progress)
     statuses, states = cluster.report({visit.target.name: visit for visit in visits})
     results = [result_of(visit, outcome) for visit in visits for outcome in visit.outcomes]
@@ -162,7 +165,12 @@ class _Cluster:
         desired, invalid = readable(list(workloads.values()))
         configs = snapshot.get("rmd_configs") or []
         everything = list(nodes.values())
-        daemons = daemons_of(everything, snapshot.get("rmd_pods") or [], options["endpoints"] or {})
+        daemons = daemons_of(
+            everything,
+            snapshot.get("rmd_pods") or [],
+            options["endpoints"] or {},
+            options["daemon_namespace"] or options["namespace"],
+        )
         placed = {
             key: _with_daemons(item, nodes_of(item, everything, configs), daemons)
             for key, item in workloads.items()

@@ -77,6 +77,7 @@ def daemon_targets(
             credential,
             trust,
             {extra: target.get(extra)} if extra else {},
+            parameters["allow_plain_http"],
         )
         for target in given
     ]

@@ -178,6 +178,7 @@ def test_credentials_of_a_query(server: InferenceServer) -> None:
                 query(server, name="by-key", credential="models"),
             ],
             "credentials": {"models": {"username": "reader", "password": "t0p-Secret"}},
+            "allow_plain_http": True,
         },
         Context(protect=protected.append),
     )

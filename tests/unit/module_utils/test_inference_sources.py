@@ -211,7 +211,11 @@ def test_secret_of_the_node_config_is_sent_also_where_a_provider_gives_the_endpo
     run.add("n3", {"powerConsumption": run.model(secret="absent")})
     named = {"type": "V2InferenceProtocol", "endpoint": run.server.endpoint("m")}
     with ScriptedApi(secrets) as api:
-        result = run.predict(host=api.url, models=[{"name": "n2", "power_consumption": named}])
+        result = run.predict(
+            host=api.url,
+            models=[{"name": "n2", "power_consumption": named}],
+            allow_plain_http=True,
+        )
     assert names(result["predictions"]) == ["n1", "n2"]
     (error,) = result["errors"]
     assert (error["name"], error["reason"]) == ("n3", "credential")
@@ -224,7 +228,7 @@ def test_entry_in_credentials_takes_the_place_of_the_secret(run: Run) -> None:
     run.server.models["m"] = Model(login=("reader", "t0p-Secret"))
     run.add("n1", {"powerConsumption": run.model(secret="models")})
     entry = {"username": "reader", "password": "t0p-Secret"}
-    result = run.predict(credentials={"wao-system/models": entry})
+    result = run.predict(credentials={"wao-system/models": entry}, allow_plain_http=True)
     assert names(result["predictions"]) == ["n1"]
 
 

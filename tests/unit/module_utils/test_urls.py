@@ -57,6 +57,41 @@ def test_links(endpoint: str, link: str, url: str | None) -> None:
         assert address.url(link) == url
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://evil.example[::1]:8443",
+        "https://[::1].evil.example:8443",
+        "https://[::1]x",
+        "https://[fe80::1%25eth0]",
+        "https://[v1.x]",
+        "https://[12345::]",
+        "https://h:+443",
+        "https://h:٤٤٣",
+        "https://bücher.example",
+        "https://10。0。0。1",
+        "https://user:s3cr3t@h",
+        "https://s3cr3t\\\\@h",
+    ],
+)
+def test_what_names_no_host_or_two_is_refused(endpoint: str) -> None:
+    with pytest.raises(TargetFailure) as caught:
+        parse_endpoint(endpoint)
+    assert caught.value.reason == "malformed"
+    assert "s3cr3t" not in caught.value.detail
+
+
+def test_a_long_text_is_not_repeated_in_full() -> None:
+    for endpoint in ("https://[" + "x" * 5000, "x" * 5000, f"https://ü{'x' * 5000}"):
+        with pytest.raises(TargetFailure) as caught:
+            parse_endpoint(endpoint)
+        assert len(caught.value.detail) < 300
+    for link in ("https://[" + "x" * 5000, f"https://other/{'x' * 5000}"):
+        with pytest.raises(TargetFailure) as caught:
+            parse_endpoint("https://h").url(link)
+        assert len(caught.value.detail) < 500
+
+
 @pytest.mark.parametrize("link", ["https://[::1", "//h:port/x", "https://h h/x"])
 def test_a_link_that_is_none_is_the_server_s_fault(link: str) -> None:
     with pytest.raises(TargetFailure, match="the server gave the link"):

@@ -422,12 +422,16 @@ def test_daemons_that_restart_in_the_middle_of_a_run_are_as_wanted_after_the_nex
 
 
 def pod(
-    node: str, ready: bool = True, port: int | None = 8081, **status: t.Any
+    node: str,
+    ready: bool = True,
+    port: int | None = 8081,
+    namespace: str = "default",
+    **status: t.Any,
 ) -> dict[str, t.Any]:
     ports = [{"containerPort": port}] if port else []
     conditions = [{"type": "Ready", "status": str(ready)}]
     return {
-        "metadata": {"name": f"rmd-{node}"},
+        "metadata": {"name": f"rmd-{node}", "namespace": namespace},
         "spec": {"nodeName": node, "containers": [{"name": "rmd", "ports": ports}]},
         "status": {"conditions": conditions, **(status or {"podIP": "10.0.0.1"})},
     }
@@ -448,15 +452,26 @@ def pod(
 def test_the_address_of_a_daemon_is_that_of_its_pod(
     given: dict[str, t.Any], endpoint: str, problem: str
 ) -> None:
-    daemon = daemons_of([{"metadata": {"name": "n1"}}], [given], {})["n1"]
+    daemon = daemons_of([{"metadata": {"name": "n1"}}], [given], {}, "default")["n1"]
     assert daemon.endpoint == endpoint
     assert problem in daemon.problem
 
 
 def test_endpoints_of_the_inventory_come_first() -> None:
     nodes = [{"metadata": {"name": "n1"}}]
-    found = daemons_of(nodes, [pod("n1", ready=False)], {"n1": "http://x:1", "gone": "http://y:1"})
+    endpoints = {"n1": "http://x:1", "gone": "http://y:1"}
+    found = daemons_of(nodes, [pod("n1", ready=False)], endpoints, "default")
     assert {name: daemon.endpoint for name, daemon in found.items()} == {"n1": "http://x:1"}
+
+
+def test_a_pod_of_another_namespace_is_no_daemon() -> None:
+    """Anybody may give a pod the label of daemons; the first one found was asked for its node."""
+    nodes = [{"metadata": {"name": name}} for name in ("n1", "n2")]
+    strange = [pod(node, namespace="tenant", podIP="10.6.6.6") for node in ("n1", "n2")]
+    found = daemons_of(nodes, [*strange, pod("n1", port=8443)], {}, "default")
+    assert {name: daemon.endpoint for name, daemon in found.items()} == {
+        "n1": "https://10.0.0.1:8443"
+    }
 
 
 def test_a_node_offers_the_ways_of_its_guaranteed_pools_as_a_number(cluster: RmdCluster) -> None:
