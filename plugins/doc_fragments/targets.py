@@ -114,7 +114,8 @@ options:
     description:
       - Namespaces whose NodeConfigs get the entry C(default) of O(credentials), or what
         E(WATTWISE_REDFISH_USERNAME) and E(WATTWISE_REDFISH_PASSWORD) say, where they name no
-        Secret. Give only namespaces in which nobody may write NodeConfigs who may not know this password.
+        Secret. Give only namespaces in which nobody may write NodeConfigs who may not know this
+        password.
       - A NodeConfig of another namespace without a Secret is asked without credential. If its
         machine wants one, that is an error.
       - Targets in O(targets) are the user's own and get the entry C(default) in any case.

@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields imp
     PODSPREAD_ANNOTATIONS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.urls import masked
 
 Trim = t.Callable[[Object], Object]
 
@@ -113,6 +114,23 @@ def trim_custom(obj: Object) -> Object:
     return _identified(obj, **_kept(obj, "spec", "status"))
 
 
+def trim_node_config(obj: Object) -> Object:
+    """A NodeConfig with its status; a password that somebody wrote into an endpoint is masked."""
+    trimmed = trim_custom(obj)
+    spec = {
+        part: {name: _masked_term(term) for name, term in terms.items()}
+        if isinstance(terms, dict)
+        else terms
+        for part, terms in (trimmed.get("spec") or {}).items()
+    }
+    return {**trimmed, "spec": spec} if "spec" in trimmed else trimmed
+
+
+def _masked_term(term: t.Any) -> t.Any:
+    endpoint = term.get("endpoint") if isinstance(term, dict) else None
+    return {**term, "endpoint": masked(endpoint)} if isinstance(endpoint, str) else term
+
+
 def trim_device_object(obj: Object) -> Object:
     """An object about devices; a DeviceDriver has its types beside the metadata."""
     return _identified(obj, **_kept(obj, "spec", "status", "deviceTypes"))
@@ -177,7 +195,7 @@ def _custom_paths(plural: str) -> tuple[str, ...]:
 SOURCES: t.Mapping[str, Source] = {
     "nodes": Source(("/api/v1/nodes",), trim_node, {}, optional=False),
     "pods": Source(("/api/v1/pods",), trim_pod, _FINISHED_PODS_EXCLUDED, optional=False),
-    "node_configs": Source(_custom_paths("nodeconfigs"), trim_custom, {}, optional=True),
+    "node_configs": Source(_custom_paths("nodeconfigs"), trim_node_config, {}, optional=True),
     "node_config_templates": Source(
         _custom_paths("nodeconfigtemplates"), trim_custom, {}, optional=True
     ),

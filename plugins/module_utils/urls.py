@@ -129,6 +129,13 @@ def redacted(url: str) -> str:
     return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1", url, flags=re.DOTALL)
 
 
+def masked(url: str) -> str:
+    """The URL with asterisks for its user name and password, so that it is still refused."""
+    parts = _split(url)
+    holds = "@" in (url if parts is None else parts.netloc)
+    return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1***@", url, flags=re.DOTALL) if holds else url
+
+
 def _require_one_host(authority: str) -> None:
     """Raise ValueError unless this is a host and perhaps a port, and nothing beside them.
 

@@ -237,13 +237,20 @@ def test_a_refused_password_is_not_tried_again_until_its_secret_changes(
 def test_no_password_is_in_any_output_document_or_status(
     configured: RunningLab, kube: Kube, tmp_path: Path
 ) -> None:
-    run = observe(configured, tmp_path, "-vvvv", "--diff")
+    default = {"default": {"username": "monitor", "password": "d3fault-pa55"}}
+    variables = {
+        "observe_credentials": default,
+        "observe_default_credential_namespaces": ["wao-system", "tenant"],
+        "observe_allow_plain_http": True,
+    }
+    run = observe(configured, tmp_path, "-vvvv", "--diff", "-e", json.dumps(variables))
     assert run.returncode == 0
+    assert "default_credential_namespaces" in run.output
     settings = configured.settings
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     stored = json.dumps(kube.list("/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"))
     written = "".join(path.read_text() for path in (tmp_path / CLUSTER).iterdir())
-    for password in {machine.bmc_password for machine in machines}:
-        assert password not in run.output
+    for password in {"d3fault-pa55", *(machine.bmc_password for machine in machines)}:
+        assert password not in run.output.replace(json.dumps(variables), "")
         assert password not in stored
         assert password not in written

@@ -10,6 +10,7 @@ for predictions. The oracle knows for which server each URL was made, and parses
 from __future__ import annotations
 
 import base64
+import functools
 import random
 import typing as t
 from collections.abc import Callable, Iterator
@@ -253,9 +254,9 @@ def test_a_password_reaches_only_servers_that_may_have_it(
         example = Example(source, servers, source.random() < 0.5, origins)
         good, odd = {"good-0", "good-1"}, {"odd-0", "odd-1", "odd-2", "odd-3"}
         for name in sorted(good):
-            example.add(name, lambda server: canonical(servers, server))
+            example.add(name, functools.partial(canonical, servers))
         for name in sorted(odd):
-            example.add(name, lambda server, source=source: spelled(source, servers, server))
+            example.add(name, functools.partial(spelled, source, servers))
         with bounded():
             received, results = run(example, good | odd, tmp_path)
             assert received["machines"] <= example.granted, f"seed {seed}"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.urls import (
     Origin,
+    masked,
     parse_endpoint,
     redacted,
 )
@@ -90,6 +91,25 @@ def test_a_long_text_is_not_repeated_in_full() -> None:
         with pytest.raises(TargetFailure) as caught:
             parse_endpoint("https://h").url(link)
         assert len(caught.value.detail) < 500
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://root:pw@h:1/x", "https://***@h:1/x"),
+        ("https://root:p/w@h", "https://***@h"),
+        ("https://root:p]w@[h", "https://***@[h"),
+        ("//root:pw@h", "//***@h"),
+        ("https://h/a@b", "https://h/a@b"),
+        ("https://h", "https://h"),
+        ("", ""),
+    ],
+)
+def test_a_password_is_masked_and_the_url_still_refused(url: str, shown: str) -> None:
+    assert masked(url) == shown
+    if shown != url:
+        with pytest.raises(TargetFailure):
+            parse_endpoint(masked(url))
 
 
 @pytest.mark.parametrize("link", ["https://[::1", "//h:port/x", "https://h h/x"])

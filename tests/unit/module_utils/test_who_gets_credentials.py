@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import info as rmd_info
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import trim_node_config
 from ansible_collections.wattwise.kube.plugins.module_utils.trust import fetch_fingerprints
 from support.certificates import Certificate, self_signed
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
@@ -129,7 +130,7 @@ class TestPlainHttp:
     def ask(self, kind: str, endpoints: list[str], allowed: bool, ours: bool) -> Result:
         """``ours``: the allowance stands at each target."""
         whose = {"allow_plain_http": allowed}
-        targets = [
+        targets: list[Result] = [
             {"name": f"n{number}", "endpoint": endpoint, **ADMIN, **(whose if ours else {})}
             for number, endpoint in enumerate(endpoints)
         ]
@@ -275,7 +276,7 @@ class TestModelsThatMachinesName:
         config = node_config(f"c-{name}", name, namespace=namespace)
         kind = "V2InferenceProtocol" if endpoint else ""
         secret_name = {"name": secret}
-        predictor = {
+        predictor: Object = {
             "powerConsumption": {
                 "type": kind,
                 "endpoint": endpoint,
@@ -492,6 +493,15 @@ class TestPasswordsInText:
         (machine,) = machines(parameters, "Redfish", "inlet_temp")
         assert "s3cr3t" not in repr(machine)
         assert machine.tls["validate_certs"] is True
+
+    def test_those_inside_an_endpoint_are_in_no_snapshot(self) -> None:
+        config = bmc_config("n", "https://root:s3cr3t@127.0.0.1", "wao-system")
+        trimmed = trim_node_config(config)
+        assert "s3cr3t" not in str(trimmed)
+        term = trimmed["spec"]["metricsCollector"].pop("inletTemp")
+        assert term["endpoint"] == "https://***@127.0.0.1"
+        del config["spec"]["metricsCollector"]["inletTemp"]
+        assert trimmed == config
 
     @pytest.mark.parametrize("url", URLS)
     def test_those_inside_an_endpoint_are_shown_nowhere(self, tmp_path: Path, url: str) -> None:
