@@ -243,7 +243,9 @@ def test_no_password_is_in_any_output_document_or_status(
         "observe_default_credential_namespaces": ["wao-system", "tenant"],
         "observe_allow_plain_http": True,
     }
-    run = observe(configured, tmp_path, "-vvvv", "--diff", "-e", json.dumps(variables))
+    given = tmp_path / "variables.json"
+    given.write_text(json.dumps(variables))
+    run = observe(configured, tmp_path, "-vvvv", "--diff", "-e", f"@{given}")
     assert run.returncode == 0
     assert "default_credential_namespaces" in run.output
     settings = configured.settings
@@ -251,6 +253,6 @@ def test_no_password_is_in_any_output_document_or_status(
     stored = json.dumps(kube.list("/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"))
     written = "".join(path.read_text() for path in (tmp_path / CLUSTER).iterdir())
     for password in {"d3fault-pa55", *(machine.bmc_password for machine in machines)}:
-        assert password not in run.output.replace(json.dumps(variables), "")
+        assert password not in run.output
         assert password not in stored
         assert password not in written

@@ -211,9 +211,10 @@ def core_rows(role: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in core]
 
 
-def test_the_tests_that_show_a_deviation_exist() -> None:
-    named = _TEST.findall(text_of("docs/compatibility.md"))
-    assert len(named) > 30
+@pytest.mark.parametrize(("page", "least"), [("compatibility", 30), ("security", 20)])
+def test_the_tests_that_a_page_names_exist(page: str, least: int) -> None:
+    named = _TEST.findall(text_of(f"docs/{page}.md"))
+    assert len(named) > least
     missing = [f"{path}::{name}" for path, name in named if name not in defined_tests(path)]
     assert not missing
 
@@ -233,6 +234,16 @@ def defined_tests(path: str) -> frozenset[str]:
         if isinstance(member, ast.FunctionDef)
     ]
     return frozenset(found)
+
+
+def test_every_threat_is_stopped_by_something_that_a_test_shows() -> None:
+    text = section("docs/security.md", "## Who can do what")
+    _head, _rule, *lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) > 20
+    for line in lines:
+        _who, _writes, gain, stopped, shown = (cell.strip() for cell in line[1:-1].split("|"))
+        assert gain and stopped, line
+        assert _TEST.search(shown), line
 
 
 def test_every_numbered_defect_has_its_row() -> None:

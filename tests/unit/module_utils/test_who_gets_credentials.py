@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.credentials import Named
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
     predict_power,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.machines import Machine, machines
 from ansible_collections.wattwise.kube.plugins.module_utils.pressure import read_pressure
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import (
@@ -358,6 +359,17 @@ class TestOtherOrigins:
             result = read_models({"targets": [target], **PINNED})
             assert (stranger.total, len(result["errors"])) == (0, 1)
             assert passwords(server) > 0
+
+    @pytest.mark.parametrize("status", [301, 302, 307, 308])
+    def test_the_cluster_s_token_follows_no_redirect(self, status: int) -> None:
+        """An API server passes answers of extension servers on, redirects included."""
+        with redfish(certificate=None) as stranger, HttpsServer({}, certificate=None) as server:
+            location = {"Location": f"{stranger.endpoint}{ROOT}"}
+            server.documents = {"/apis/metrics.k8s.io": Reply(status, headers=location)}
+            kube = Kube.connect({"host": server.endpoint, "api_key": "token"})
+            with pytest.raises(ApiError):
+                kube.get("/apis/metrics.k8s.io")
+            assert (server.seen.authorizations, stranger.total) == (["Bearer token"], 0)
 
     def test_pins_of_a_node_s_machine_hold_for_no_server_of_another_origin(
         self, tmp_path: Path
