@@ -38,14 +38,10 @@ options:
     default: {}
   namespace:
     description:
-      - Namespace of the RmdNodeStates.
+      - Namespace of the RmdNodeStates and of the daemons' pods. A pod of another namespace is never
+        asked, whatever labels it has, because anybody may give a pod any label.
     type: str
     default: default
-  daemon_namespace:
-    description:
-      - Namespace of the daemons' pods, that of O(namespace) by default. Pods of other namespaces
-        are never asked, whatever labels they have, because anybody may give a pod any label.
-    type: str
   require_capacity:
     description:
       - Whether a daemon is asked for its hospitality score before a workload is created, and gets

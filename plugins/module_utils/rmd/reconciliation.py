@@ -72,7 +72,6 @@ SPEC = ArgumentSpec(
         "snapshot": {"type": "path", "required": True},
         "endpoints": {"type": "dict", "default": {}},
         "namespace": {"type": "str", "default": "default"},
-        "daemon_namespace": {"type": "str"},
         "require_capacity": {"type": "bool", "default": False},
         "path": {"type": "path"},
     }
@@ -169,7 +168,7 @@ class _Cluster:
             everything,
             snapshot.get("rmd_pods") or [],
             options["endpoints"] or {},
-            options["daemon_namespace"] or options["namespace"],
+            options["namespace"],
         )
         placed = {
             key: _with_daemons(item, nodes_of(item, everything, configs), daemons)

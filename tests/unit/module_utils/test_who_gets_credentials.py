@@ -432,7 +432,7 @@ class TestDaemons:
         one["metadata"]["uid"] = "uid-n1"
         body = {"cluster": {}, "nodes": [one], "rmd_workloads": [], "rmd_pods": pods}
         documents.write(path, "snapshot", body)
-        return reconcile({"snapshot": path, "namespace": "rmd", **options})
+        return reconcile({"namespace": "rmd", **options, "snapshot": path})
 
     def pod(self, namespace: str, port: int) -> Object:
         container = {"name": "rmd", "ports": [{"containerPort": port}]}
@@ -453,7 +453,7 @@ class TestDaemons:
             self.reconcile(tmp_path, [self.pod("rmd", server.port)])
             assert server.total > 0
             asked = server.total
-            self.reconcile(tmp_path, pods, daemon_namespace="tenant")
+            self.reconcile(tmp_path, pods, namespace="tenant")
             assert server.total > asked
 
     def test_a_password_goes_to_no_pod_over_plain_http(self, tmp_path: Path) -> None:
