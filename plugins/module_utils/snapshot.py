@@ -117,13 +117,15 @@ def trim_custom(obj: Object) -> Object:
 def trim_node_config(obj: Object) -> Object:
     """A NodeConfig with its status; a password that somebody wrote into an endpoint is masked."""
     trimmed = trim_custom(obj)
+    if not isinstance(trimmed.get("spec"), dict):
+        return trimmed
     spec = {
         part: {name: _masked_term(term) for name, term in terms.items()}
         if isinstance(terms, dict)
         else terms
-        for part, terms in (trimmed.get("spec") or {}).items()
+        for part, terms in trimmed["spec"].items()
     }
-    return {**trimmed, "spec": spec} if "spec" in trimmed else trimmed
+    return {**trimmed, "spec": spec}
 
 
 def _masked_term(term: t.Any) -> t.Any:
