@@ -16,10 +16,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import whole
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
 FIRST_WAIT = datetime.timedelta(minutes=5)
 LONGEST_WAIT = datetime.timedelta(minutes=60)
+_MOST_FAILURES = 1000
+_LONGEST_VERSION = 256
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,12 @@ class Attempts:
 
     @classmethod
     def _read(cls, failures: t.Any, last_attempt: t.Any, version: t.Any) -> Attempts:
+        count = whole(failures)
+        if count is None or count < 1:
+            return cls()
         try:
-            return cls(int(failures or 0), parse_time(last_attempt), str(version or ""))
-        except (InvalidInput, TypeError, ValueError):
+            return cls(min(count, _MOST_FAILURES), parse_time(last_attempt), _version(version))
+        except InvalidInput:
             return cls()
 
     def as_result(self, name: str) -> dict[str, t.Any]:
@@ -60,6 +66,10 @@ class Attempts:
             "last_attempt": format_time(self.last_attempt) if self.last_attempt else None,
             "secret_resource_version": self.secret_resource_version,
         }
+
+
+def _version(given: t.Any) -> str:
+    return given if isinstance(given, str) and len(given) <= _LONGEST_VERSION else ""
 
 
 def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:
@@ -106,7 +116,10 @@ class Memory:
 
         ``source`` says where the credential is from, and ``version`` which one of that it is.
         """
-        moment = not_before(self._attempts.get(name, Attempts()), version)
+        attempts = self._attempts.get(name, Attempts())
+        if attempts.last_attempt is not None and attempts.last_attempt - now > LONGEST_WAIT:
+            return  # A time that no clock of a controller showed yet; the next failure corrects it.
+        moment = not_before(attempts, version)
         if moment is not None and now <= moment:
             raise TargetFailure(
                 "unauthorized",

@@ -10,7 +10,6 @@ it.
 
 from __future__ import annotations
 
-import reprlib
 import typing as t
 from dataclasses import dataclass
 
@@ -20,16 +19,22 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     MissingLibrary,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown, shown_text
+
+__all__ = [
+    "Finding",
+    "InvalidField",
+    "Subject",
+    "guarded",
+    "shown",
+    "shown_text",
+    "subject_of",
+    "warn_of",
+]
 
 T = t.TypeVar("T")
 
 _LONGEST_NAME = 253  # of an object in Kubernetes (RFC 1123)
-_LONGEST_PROBLEM = 500
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-_SHORT.maxlong = 40
-_SHORT.maxlevel = 3
 
 
 @dataclass(frozen=True)
@@ -119,19 +124,3 @@ def subject_of(obj: t.Any, kind: str, place: str = "") -> Subject:
         shown_text(name, _LONGEST_NAME) if isinstance(name, str) and name else place or "?",
         shown_text(namespace, _LONGEST_NAME) if isinstance(namespace, str) else "",
     )
-
-
-def shown(value: t.Any) -> str:
-    """A value for a message: on one line, printable, and at most about 80 characters of it."""
-    try:
-        return _SHORT.repr(value)
-    except Exception:  # noqa: BLE001 - a value that cannot be shown is no reason to fail
-        return f"a {type(value).__name__} that cannot be shown"
-
-
-def shown_text(text: str, longest: int = _LONGEST_PROBLEM) -> str:
-    """A text for a message without its quotation marks: printable, on one line and not long."""
-    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    if cut.isprintable():
-        return cut
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)

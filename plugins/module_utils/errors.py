@@ -9,6 +9,8 @@ import importlib
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown_text
+
 TargetReason = t.Literal[
     "unreachable",
     "timeout",
@@ -25,6 +27,7 @@ TargetReason = t.Literal[
     "refused",
     "conflict",
 ]
+_LONGEST_DETAIL = 1000
 TARGET_REASONS: tuple[str, ...] = t.get_args(TargetReason)
 
 
@@ -63,9 +66,33 @@ class TargetFailure(WattwiseError):
     """One target of many could not be served; the others go on."""
 
     def __init__(self, reason: TargetReason, detail: str, **fields: t.Any) -> None:
-        super().__init__(detail, reason=reason, **fields)
+        told = told_text(detail)
+        super().__init__(told, reason=reason, **fields)
         self.reason: TargetReason = reason
-        self.detail = detail
+        self.detail = told
+
+
+def told_text(detail: str) -> str:
+    """A detail as it may stand in messages, statuses and reports: servers wrote parts of it."""
+    return shown_text(detail, _LONGEST_DETAIL)
+
+
+def failure_of(error: Exception) -> TargetFailure:
+    """Any exception that one target brought about, as its failure.
+
+    Raises MissingLibrary, which is no fault of the target.
+    """
+    if isinstance(error, MissingLibrary):
+        raise error
+    if isinstance(error, TargetFailure):
+        return error
+    if isinstance(error, WattwiseError):
+        return TargetFailure("malformed", str(error))
+    return TargetFailure(
+        "malformed",
+        f"what it answered or is configured with cannot be read ({type(error).__name__}); look at "
+        "its answers",
+    )
 
 
 @dataclass(frozen=True)

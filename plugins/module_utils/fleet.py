@@ -16,15 +16,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
-    MissingLibrary,
     TargetError,
     TargetFailure,
-    WattwiseError,
+    failure_of,
     require,
+    told_text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet_client import (
     USER_AGENT,
     Answer,
+    Budget,
     Client,
     Credential,
     FleetOptions,
@@ -42,6 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.urls import (
 
 __all__ = [
     "Answer",
+    "Budget",
     "Client",
     "Credential",
     "FleetOptions",
@@ -49,6 +51,7 @@ __all__ = [
     "Received",
     "Target",
     "Trust",
+    "error_of",
     "visit",
 ]
 
@@ -66,11 +69,21 @@ def visit(
 ) -> list[T | TargetError]:
     """Do ``work`` with every target and return results or errors in the order of the targets.
 
-    ``work`` speaks only through the client that it is given. What it raises as a WattwiseError
-    becomes that target's error; anything else is a defect and ends the visit. Not to be called
-    from a running event loop.
+    ``work`` speaks only through the client that it is given. Whatever it raises becomes that
+    target's error, and so does an answer over ``options.budget``. Not to be called from a running
+    event loop.
     """
     return asyncio.run(_Round(targets, work, options, progress, pace).run())
+
+
+def error_of(name: str, endpoint: str, error: Exception, what: str = "") -> TargetError:
+    """The error of a target that any exception amounts to; ``what`` stands before its detail.
+
+    Raises MissingLibrary, which is no fault of the target.
+    """
+    failure = failure_of(error)
+    detail = told_text(what + failure.detail)
+    return TargetError(name, told_text(redacted(endpoint)), failure.reason, detail)
 
 
 @dataclass
@@ -119,8 +132,8 @@ class _Round(t.Generic[T]):
         try:
             address = parse_endpoint(target.endpoint)
             _require_private_way(target)
-        except TargetFailure as failure:
-            return failure
+        except Exception as error:  # noqa: BLE001 - the boundary around one target
+            return failure_of(error)
         origin = address.origin
         if origin not in self.slots:
             self.slots[origin] = asyncio.Semaphore(max(1, self.options.per_host))
@@ -138,11 +151,8 @@ class _Round(t.Generic[T]):
             if isinstance(place, TargetFailure):
                 raise place
             result = await self._visit(target, *place)
-        except MissingLibrary:
-            raise
-        except WattwiseError as error:
-            reason = error.reason if isinstance(error, TargetFailure) else "malformed"
-            result = TargetError(target.name, redacted(target.endpoint), reason, str(error))
+        except Exception as error:  # noqa: BLE001 - the boundary around one target
+            result = error_of(target.name, target.endpoint, error)
             self.failed += 1
         self.done += 1
         self.progress(done=self.done, total=len(self.targets), failed=self.failed)
@@ -190,6 +200,8 @@ class _Round(t.Generic[T]):
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=max(1, self.options.per_host), ssl=context),
             cookie_jar=aiohttp.DummyCookieJar(),
+            # The client counts what it unpacks.
+            auto_decompress=False,
             headers={"User-Agent": USER_AGENT},
             trace_configs=[_connection_trace()],
             # Proxies of the environment are for the internet, not for machine networks.

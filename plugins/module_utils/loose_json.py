@@ -9,15 +9,23 @@ import math
 import re
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown_text
+
 Object = t.Mapping[str, t.Any]
 
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?\s*", re.ASCII)
+LONGEST_TEXT = 1024
+_LONGEST_NUMBER = 40
+_LARGEST_WHOLE = 2**31 - 1
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
 
 
 def number(value: t.Any) -> float | None:
     """A finite number, also where it is written as text; a boolean is none."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = float(value)
+    if isinstance(value, str):
+        # Firmware pads numbers with a few blanks, never with thousands.
+        given = value.strip() if len(value) <= 2 * _LONGEST_NUMBER else ""
+        is_number = len(given) <= _LONGEST_NUMBER and _NUMBER.fullmatch(given)
+        value = float(given) if is_number else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -27,9 +35,17 @@ def number(value: t.Any) -> float | None:
     return as_float if math.isfinite(as_float) else None
 
 
-def text(value: t.Any) -> str:
-    """A text without blanks around it; empty for anything else."""
-    return value.strip() if isinstance(value, str) else ""
+def whole(value: t.Any) -> int | None:
+    """A number as an integer of 32 bits, which is what Kubernetes' objects hold of it."""
+    found = number(value)
+    return int(found) if found is not None and abs(found) <= _LARGEST_WHOLE else None
+
+
+def text(value: t.Any, longest: int = LONGEST_TEXT) -> str:
+    """A text without blanks around it, printable and not long; empty for anything else."""
+    if not isinstance(value, str):
+        return ""
+    return shown_text(value[: 4 * longest].strip(), longest)[:longest]
 
 
 def member(value: t.Any, *names: str) -> t.Any:

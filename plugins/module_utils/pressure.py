@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
     Object,
     number,
     objects,
+    text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.machines import (
     Machine,
@@ -40,6 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     read_machines,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
 
 KIND = "DifferentialPressureAPI"
@@ -120,8 +122,12 @@ def _path(name: str, extra: t.Mapping[str, t.Any]) -> str:
     """The path of the look-up; without one the node is looked up by its name."""
     for option, path in _LOOKUPS.items():
         if extra.get(option):
-            return path + urllib.parse.quote(extra[option], safe="")
-    return _LOOKUPS["node_name"] + urllib.parse.quote(name, safe="")
+            return path + _quoted(extra[option])
+    return _LOOKUPS["node_name"] + _quoted(name)
+
+
+def _quoted(name: t.Any) -> str:
+    return urllib.parse.quote(str(name), safe="", errors="replace")
 
 
 async def _work(client: Client, target: Target) -> Pressure:
@@ -136,12 +142,13 @@ async def _work(client: Client, target: Target) -> Pressure:
 def _require_success(body: Object, path: str) -> None:
     """The API may answer HTTP 200 with another code in the body."""
     code = body.get("code", 200)
-    if number(code) == 200:
-        return
     status = number(code)
+    if status == 200:
+        return
     reason = _CODES.get(int(status), "server_error") if status is not None else "malformed"
     raise TargetFailure(
-        reason, f"the answer to {path} has the code {code!r}; look at the pressure server's log"
+        reason,
+        f"the answer to {path} has the code {shown(code)}; look at the pressure server's log",
     )
 
 
@@ -156,13 +163,13 @@ def _pressure(body: Object, path: str) -> Pressure:
             f"the server knows no sensor for {path}; register it there, or correct the name",
         )
     sensor = entries[0]
-    identifier = sensor.get("sensorid")
+    identifier = _identifier(sensor.get("sensorid"))
     pascals = number(sensor.get("pressure"))
     if pascals is None:
         raise TargetFailure(
             "no_sensor",
             f"the sensor {identifier!r} of {path} gives no pressure "
-            f"({sensor.get('pressure')!r}); look whether it is connected",
+            f"({shown(sensor.get('pressure'))}); look whether it is connected",
         )
     if abs(pascals) > MOST_PASCALS:
         raise TargetFailure(
@@ -170,11 +177,13 @@ def _pressure(body: Object, path: str) -> Pressure:
             f"the sensor {identifier!r} of {path} gives {pascals:g} Pa, more than "
             f"{MOST_PASCALS:g} Pa; have it checked",
         )
-    return Pressure(
-        pascals,
-        None if identifier is None else str(identifier),
-        number(sensor.get("temperature")),
-    )
+    return Pressure(pascals, identifier, number(sensor.get("temperature")))
+
+
+def _identifier(given: t.Any) -> str | None:
+    """A sensor's name; servers of some use numbers."""
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    return text(str(given) if is_number else given) or None
 
 
 def _as_result(machine: Machine, pressure: Pressure) -> Result:

@@ -32,12 +32,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
     FleetOptions,
     Target,
     Trust,
+    error_of,
     visit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.machines import Machine
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
 
 FAKE = "Fake"
 T = t.TypeVar("T")
@@ -83,8 +83,8 @@ def read_machines(
                 results[machine.name] = fake(machine)
             else:
                 asked.append(_prepare(machine, credentials, memory, parameters, context))
-        except TargetFailure as failure:
-            results[machine.name] = _error(machine, failure)
+        except Exception as error:  # noqa: BLE001 - the boundary around one machine
+            results[machine.name] = error_of(machine.name, machine.endpoint, error)
     targets = [item.target for item in asked]
     _warn_of_unverified(targets, context)
     warn_of_plain_http(targets, context)
@@ -237,11 +237,8 @@ def _with_withheld(item: _Asked, answer: T | TargetError) -> T | TargetError:
     refused = isinstance(answer, TargetError) and answer.reason in ("unauthorized", "forbidden")
     if not refused or not item.access.withheld:
         return answer
-    return _error(item.machine, TargetFailure("credential", item.access.withheld))
-
-
-def _error(machine: Machine, failure: TargetFailure) -> TargetError:
-    return TargetError(machine.name, redacted(machine.endpoint), failure.reason, failure.detail)
+    failure = TargetFailure("credential", item.access.withheld)
+    return error_of(item.machine.name, item.machine.endpoint, failure)
 
 
 def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:

@@ -20,22 +20,26 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
 @dataclass(frozen=True)
 class JsonLimits:
-    """Bounds of one text: its bytes, its members and items together, and its depth."""
+    """Bounds of one document: bytes, members and items together, depth, and bytes of one text."""
 
     size: int
     members: int
     depth: int = _DEEPEST
+    text: int | None = None
 
 
 def parse(
     text: str | bytes,
     limits: JsonLimits | None = None,
     object_hook: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
+    *,
+    lenient: bool = False,
 ) -> t.Any:
     """The value of a JSON text. Raises ValueError, whose message says what is wrong with it.
 
     Limits are checked before any value is built, so that work and memory stay proportional to the
-    size that they allow.
+    size that they allow. A ``lenient`` reading takes null for a number that is refused otherwise:
+    firmware writes NaN where it measures nothing, and its other readings are good.
     """
     if limits is not None:
         _check(text, limits)
@@ -43,9 +47,9 @@ def parse(
         return json.loads(
             text,
             object_hook=object_hook,
-            parse_int=_whole_number,
-            parse_float=_finite_number,
-            parse_constant=_refuse_constant,
+            parse_int=_or_none(_whole_number) if lenient else _whole_number,
+            parse_float=_or_none(_finite_number) if lenient else _finite_number,
+            parse_constant=_or_none(_refuse_constant) if lenient else _refuse_constant,
         )
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -56,26 +60,52 @@ def format_compact(value: t.Any, *, sort_keys: bool = False) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=sort_keys, allow_nan=False)
 
 
+def members_of(raw: bytes) -> int:
+    """At least as many members and items as a JSON document has, counted without reading it.
+
+    Every member but the first of its parent has a comma before it.
+    """
+    return raw.count(b",") + raw.count(b"{") + raw.count(b"[")
+
+
 def _check(text: str | bytes, limits: JsonLimits) -> None:
     if len(text) > limits.size:
         raise ValueError(f"it has {len(text)} bytes, and {limits.size} are the limit")
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    # Every member but the first of its parent has a comma before it.
-    openings = raw.count(b"{") + raw.count(b"[")
-    if raw.count(b",") + openings > limits.members:
+    if members_of(raw) > limits.members:
         raise ValueError(f"it has more than {limits.members} members")
-    if openings > limits.depth and _depth(raw) > limits.depth:
+    is_deep = raw.count(b"{") + raw.count(b"[") > limits.depth
+    is_long = limits.text is not None and len(raw) > limits.text
+    if not is_deep and not is_long:
+        return
+    pieces = raw.replace(rb"\\", b"__").replace(rb"\"", b"__")
+    # A member has two texts at most; more quotation marks than that are no JSON.
+    if pieces.count(b'"') > 4 * (limits.members + 1):
+        raise ValueError(f"it has more than {limits.members} members")
+    parts = pieces.split(b'"')
+    if is_deep and _depth(parts[::2]) > limits.depth:
         raise ValueError(f"it is nested more than {limits.depth} deep")
+    if limits.text is not None and max(map(len, parts[1::2]), default=0) > limits.text:
+        raise ValueError(f"it holds a text of more than {limits.text} bytes")
 
 
-def _depth(raw: bytes) -> int:
-    """How deep brackets are nested outside of texts."""
-    outside = raw.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
+def _depth(outside: t.Sequence[bytes]) -> int:
+    """How deep brackets are nested in what stands outside of texts."""
     depth = deepest = 0
     for bracket in b"".join(outside).translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"{[" else -1
         deepest = max(deepest, depth)
     return deepest
+
+
+def _or_none(read: t.Callable[[str], t.Any]) -> t.Callable[[str], t.Any]:
+    def read_or_none(text: str) -> t.Any:
+        try:
+            return read(text)
+        except ValueError:
+            return None
+
+    return read_or_none
 
 
 def _whole_number(digits: str) -> int:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
@@ -29,7 +29,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import FleetOptions, Trust
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+    Budget,
+    FleetOptions,
+    Trust,
+    error_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import asking, wire
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import (
     FAKE,
@@ -51,9 +56,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     warn_of_plain_http,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
 
 REQUESTS_PER_HOST = 8
+# Of one row in an answer: a number in a list of its own, with room to spare.
+_ROW_BYTES = 200
+_ROW_MEMBERS = 4
 
 _QUERY_OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -146,8 +153,8 @@ def _prepare(
             if subject.problem is not None:
                 raise subject.problem
             prepared.append(_points(subject, credentials, inquiries, options))
-        except TargetFailure as failure:
-            prepared.append(_error(subject.query, failure))
+        except Exception as error:  # noqa: BLE001 - the boundary around one node
+            prepared.append(_error(subject.query, error))
     return prepared
 
 
@@ -195,8 +202,8 @@ def _answer(points: _Points | TargetError) -> Result | TargetError:
     return {"name": points.query.name, "cpu": list(points.cpu), "watts": watts}
 
 
-def _error(query: Query, failure: TargetFailure) -> TargetError:
-    return TargetError(query.name, redacted(query.endpoint), failure.reason, failure.detail)
+def _error(query: Query, error: Exception) -> TargetError:
+    return error_of(query.name, query.endpoint, error)
 
 
 def _write_curves(result: Result, path: str | None, made_from: documents.MadeFrom) -> Result:
@@ -219,7 +226,15 @@ def _fleet_options(options: Parameters) -> FleetOptions:
         raise InvalidInput(f"batch_rows: {options['batch_rows']} asks nothing; give 1 or more")
     # What all models share is looked at once, not reported by each of them.
     client_context(shared_trust(options))
-    return fleet_options(options, REQUESTS_PER_HOST)
+    visiting = fleet_options(options, REQUESTS_PER_HOST)
+    return replace(visiting, budget=_budget(options["batch_rows"]))
+
+
+def _budget(rows: int) -> Budget:
+    """An answer of as many rows; a model that answers more is asked for fewer."""
+    usual = Budget()
+    size = max(usual.size, rows * _ROW_BYTES)
+    return replace(usual, size=size, members=max(usual.members, rows * _ROW_MEMBERS))
 
 
 def _trust(access: Access, options: Parameters) -> Trust:

@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, objects
 from ansible_collections.wattwise.kube.plugins.module_utils.urls import origin_text, parse_endpoint
 
 # A reading above this is one in another unit; the largest servers draw about 15 kW.
@@ -116,10 +117,8 @@ def read_outputs(document: t.Any, count: int) -> list[t.Any]:
 
     Raises TargetFailure("malformed") where they are not there, or not ``count``.
     """
-    try:
-        data = document["outputs"][0]["data"]
-    except (TypeError, KeyError, IndexError):
-        data = None
+    outputs = objects(member(document, "outputs"))
+    data = outputs[0].get("data") if outputs else None
     if not isinstance(data, list):
         raise TargetFailure(
             "malformed", "the answer has no list outputs[0].data; check that a V2 model is served"

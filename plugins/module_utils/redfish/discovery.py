@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
     last_segment,
     link,
     links,
+    name_of,
     natural_order,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
@@ -171,7 +172,8 @@ def _link_member(body: Object, name: str) -> t.Any:
 
 
 def _vendor(root: Object, bodies: t.Sequence[Object]) -> str | None:
-    names = [text(root.get("Vendor")), *(text(body.get("Manufacturer")) for body in bodies)]
+    given = [(root, "Vendor"), *((body, "Manufacturer") for body in bodies)]
+    names = [name_of(body.get(key)) for body, key in given]
     return next((name for name in names if name), None)
 
 

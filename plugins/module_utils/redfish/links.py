@@ -10,12 +10,21 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, text
 
+# As much of a URI and of a name as the status of a NodeConfig holds.
+LONGEST_URI = 2048
+LONGEST_NAME = 256
 _DIGITS_OR_NOT = re.compile(r"(\d+)", re.ASCII)
 
 
 def link(value: t.Any) -> str:
     """The URI of a reference such as ``{"@odata.id": "/redfish/v1/Chassis/1"}``, or empty."""
-    return text(value) if isinstance(value, str) else text(member(value, "@odata.id"))
+    uri = value if isinstance(value, str) else member(value, "@odata.id")
+    return text(uri, LONGEST_URI) if is_uri(uri) else ""
+
+
+def is_uri(value: t.Any) -> bool:
+    """Whether this may be the URI of a resource: printable, and not longer than is kept of one."""
+    return isinstance(value, str) and len(value) <= LONGEST_URI and value.strip().isprintable()
 
 
 def links(value: t.Any) -> list[str]:
@@ -27,6 +36,11 @@ def links(value: t.Any) -> list[str]:
 def identity(uri: str) -> str:
     """The URI by which a resource is recognised: without fragment and trailing slash."""
     return uri.partition("#")[0].rstrip("/")
+
+
+def name_of(value: t.Any) -> str:
+    """A name that a resource gives itself or its vendor."""
+    return text(value, LONGEST_NAME)
 
 
 def last_segment(uri: str) -> str:

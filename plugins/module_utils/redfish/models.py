@@ -46,7 +46,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.urls import parse_en
 
 SPEC = reading_spec().merge(AUTHENTICATION)
 
-_MEMBERS = ("name", "url", "type", "version")
+_LONGEST_URL = 2048
+# Members of a model, and how long each may be: names as Kubernetes has them.
+_MEMBERS = {"name": 253, "url": _LONGEST_URL, "type": 63, "version": 253}
 _MOST_SYSTEMS = 16
 
 
@@ -148,13 +150,14 @@ def _models(body: Object) -> Models:
 
 def _model(value: t.Any) -> Model:
     given = _lower(value) if isinstance(value, dict) else {}
-    missing = [name for name in _MEMBERS if not isinstance(given.get(name), str)]
+    missing = [name for name in _MEMBERS if not _is_text(given.get(name), _MEMBERS[name])]
     missing += [name for name in ("name", "url", "type") if given.get(name) == ""]
     if missing:
         raise TargetFailure(
             "malformed",
             "MachineLearningModel has no usable PowerConsumptionModel: "
-            f"{', '.join(name.capitalize() for name in missing)} must be text; register the model "
+            f"{', '.join(name.capitalize() for name in missing)} must be text that is printable "
+            f"and not longer than {_LONGEST_URL}; register the model "
             "with the BMC again",
         )
     values = {name: given[name].strip() for name in _MEMBERS}
@@ -164,6 +167,10 @@ def _model(value: t.Any) -> Model:
         detail = f"the Url of the model {values['name']!r}: {failure.detail}"
         raise TargetFailure("malformed", detail) from failure
     return Model(**values)
+
+
+def _is_text(value: t.Any, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest and value.strip().isprintable()
 
 
 def _lower(value: Object) -> dict[str, t.Any]:

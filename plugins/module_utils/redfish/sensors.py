@@ -9,6 +9,7 @@ vendors really answer.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
@@ -25,12 +26,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
     last_segment,
     link,
     links,
+    name_of,
     natural_order,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 
 COLDEST_CELSIUS = -20.0
 HOTTEST_CELSIUS = 70.0
 NOTABLE_SPREAD_CELSIUS = 5.0
+# As many temperatures of one resource are looked at; the largest of real ones has 94.
+MOST_ENTRIES = 1000
+_MOST_RELATED = 20
 
 Source = t.Literal["summary", "metrics", "sensor", "thermal"]
 Rule = t.Literal[
@@ -73,7 +79,7 @@ class Temperature:
     problem: str = ""
     is_elsewhere: bool = False
 
-    @property
+    @functools.cached_property
     def air_rank(self) -> int | None:
         """The best fit of its names to inlet air; less is better."""
         ranks = [rank for name in self.names for rank in [words.air_rank(name)] if rank is not None]
@@ -99,8 +105,10 @@ def of_metrics(uri: str, body: Object) -> list[Temperature]:
         for place in ("Intake", "Ambient")
         if isinstance(member(summary, place), dict)
     ]
-    for entry in objects(body.get("TemperatureReadingsCelsius")):
-        name = text(entry.get("DeviceName")) or last_segment(link(entry.get("DataSourceUri")))
+    for entry in objects(body.get("TemperatureReadingsCelsius"))[:MOST_ENTRIES]:
+        name = name_of(entry.get("DeviceName")) or name_of(
+            last_segment(link(entry.get("DataSourceUri")))
+        )
         found.append(_temperature("metrics", uri, name, entry, entry.get("Reading")))
     return found
 
@@ -111,17 +119,17 @@ def of_thermal(uri: str, body: Object) -> list[Temperature]:
         _temperature(
             "thermal",
             uri,
-            text(entry.get("Name")) or text(entry.get("MemberId")),
+            name_of(entry.get("Name")) or name_of(entry.get("MemberId")),
             entry,
             entry.get("ReadingCelsius"),
         )
-        for entry in objects(body.get("Temperatures"))
+        for entry in objects(body.get("Temperatures"))[:MOST_ENTRIES]
     ]
 
 
 def of_sensor(uri: str, body: Object) -> list[Temperature]:
     """The temperature of a Sensor resource; none where it measures something else."""
-    name = text(body.get("Name")) or last_segment(identity(uri))
+    name = name_of(body.get("Name")) or name_of(last_segment(identity(uri)))
     reading_type = text(body.get("ReadingType")).lower()
     units = text(body.get("ReadingUnits")).lower()
     if reading_type not in ("", "temperature"):
@@ -152,7 +160,8 @@ def _temperature(
     # Sensors of inner parts are repeated outside; there only the path tells.
     home = identity(uri).partition("/ThermalSubsystem")[0] + "/"
     path = data_source[len(home) :] if data_source.startswith(home) else data_source
-    related = [part for item in links(entry.get("RelatedItem")) for part in item.split("/")[-2:]]
+    items = links(entry.get("RelatedItem"))[:_MOST_RELATED]
+    related = [part for item in items for part in item.rsplit("/", 2)[-2:]]
     return Temperature(
         source=source,
         uri=uri,
@@ -170,9 +179,10 @@ def _temperature(
 def _identifier(source: Source, uri: str, name: str, entry: Object) -> str:
     """What tells a temperature from others of its kind, wherever it stands in a list."""
     if source == "sensor":
-        return text(entry.get("Id")) or last_segment(identity(uri))
+        return name_of(entry.get("Id")) or last_segment(identity(uri))
     if source == "thermal":
-        return f"{name} {entry.get('MemberId', '')}"
+        given = entry.get("MemberId")
+        return f"{name} {name_of(given if isinstance(given, str) else shown(given))}"
     return last_segment(link(entry.get("DataSourceUri"))) or name
 
 

@@ -20,8 +20,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+    Client,
+    Target,
+    error_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.machines import (
     AUTHENTICATION,
     Machine,
@@ -34,7 +38,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     read_machines,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import identity
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
+    identity,
+    link,
+    name_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power import Power
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors import (
     NOTABLE_SPREAD_CELSIUS,
@@ -43,7 +51,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors impo
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.walk import Known, Walk
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
 
 GATHERED = ("inlet", "power")
 SPEC = reading_spec(sensors={"type": "dict"}).merge(
@@ -135,17 +142,17 @@ def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
     if status is None:
         given = extra.get("sensors") or {}
         return Known(
-            inlet_uri=text(given.get("inlet_uri")),
-            inlet_name=text(given.get("inlet_name")),
-            power_uri=text(given.get("power_uri")),
-            vendor=given.get("vendor"),
+            inlet_uri=link(given.get("inlet_uri")),
+            inlet_name=name_of(given.get("inlet_name")),
+            power_uri=link(given.get("power_uri")),
+            vendor=name_of(given.get("vendor")) or None,
         )
     sensors = member(status, "sensors")
     return Known(
-        inlet_uri=text(member(sensors, "inletTemp", "uri")),
-        inlet_name=text(member(sensors, "inletTemp", "name")),
-        power_uri=text(member(sensors, "power", "uri")),
-        vendor=text(member(sensors, "vendor")) or None,
+        inlet_uri=link(member(sensors, "inletTemp", "uri")),
+        inlet_name=name_of(member(sensors, "inletTemp", "name")),
+        power_uri=link(member(sensors, "power", "uri")),
+        vendor=name_of(member(sensors, "vendor")) or None,
         is_doubtful=_is_long_ago(member(status, "readings", "inletTemp", "time"), now),
     )
 
@@ -192,7 +199,7 @@ def _errors(machine: Machine, answer: Reading | TargetError | None) -> list[Targ
     if isinstance(answer, TargetError):
         return [answer]
     return [
-        TargetError(machine.name, redacted(machine.endpoint), failure.reason, failure.detail)
+        error_of(machine.name, machine.endpoint, failure)
         for failure in (answer.failures if answer else ())
     ]
 

@@ -98,7 +98,8 @@ class Tree:
         try:
             answer = await self._client.get_json(identity(uri) + query, limit=_EXPAND_SECONDS)
         except TargetFailure as failure:
-            if failure.reason in _OF_ONE_RESOURCE or failure.reason == "timeout":
+            is_usable = failure.reason in _OF_ONE_RESOURCE or failure.reason == "timeout"
+            if is_usable and not failure.fields.get("exhausted"):
                 return None
             raise
         body = answer.body if isinstance(answer.body, dict) else {}
@@ -108,7 +109,7 @@ class Tree:
         try:
             body = (await self._client.get_json(uri)).body
         except TargetFailure as failure:
-            if failure.reason not in _OF_ONE_RESOURCE:
+            if failure.reason not in _OF_ONE_RESOURCE or failure.fields.get("exhausted"):
                 raise
             if failure.reason != "not_found":
                 self._failed[identity(uri)] = failure

@@ -14,8 +14,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
     member,
-    number,
     text,
+    whole,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
 
@@ -79,16 +79,21 @@ def _cache(info: t.Any) -> Cache:
         pools = member(info, "available_ways_pool") or {}
         room = member(info, "available_policy") or {}
         return Cache(
-            id=int(number(member(info, "cache_id")) or 0),
-            ways=int(number(member(info, "NumWays")) or 0),
-            cpus=frozenset(parse_cpu_list(text(member(info, "share_cpu_list")))),
+            id=whole(member(info, "cache_id")) or 0,
+            ways=whole(member(info, "NumWays")) or 0,
+            cpus=_ways(member(info, "share_cpu_list")),
             available_ways=frozenset(
                 way for way in range(available.bit_length()) if available >> way & 1
             ),
-            free={name: frozenset(parse_cpu_list(text(ways))) for name, ways in pools.items()},
-            room={name: int(number(count) or 0) for name, count in room.items()},
+            free={text(name): _ways(ways) for name, ways in pools.items()},
+            room={text(name): whole(count) or 0 for name, count in room.items()},
         )
     except (InvalidInput, ValueError, AttributeError) as error:
         raise TargetFailure(
             "malformed", f"the answer to GET /v1/cache/l3 cannot be read: {error}"
         ) from error
+
+
+def _ways(value: t.Any) -> frozenset[int]:
+    """A list of ways or CPUs; none where there is no text."""
+    return frozenset(parse_cpu_list(value if isinstance(value, str) else ""))

@@ -9,15 +9,17 @@ HTTP where its key is too short.
 
 from __future__ import annotations
 
-import json
 import typing as t
+import urllib.parse
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     TargetFailure,
     TargetReason,
+    failure_of,
+    told_text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Received
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, whole
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache, caches_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
     JsonObject,
@@ -25,8 +27,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
     Wire,
     stored_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown_text
+
+T = t.TypeVar("T")
 
 WORKLOADS = "/v1/workloads"
+_LONGEST_WORDS = 1000
+_MOST_WORKLOADS = 10_000
 _REASONS: dict[int, TargetReason] = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 # Said with 400 by a daemon that asks for a user name and a password, and gets none.
 _NO_CREDENTIALS = "Malformed credentials"
@@ -41,7 +48,7 @@ class Refused(TargetFailure):
 
     def __init__(self, what: str, received: Received) -> None:
         self.status = received.status
-        self.text = received.text.strip()
+        self.text = shown_text(received.text[:_LONGEST_WORDS].strip(), _LONGEST_WORDS)
         self._what = what
         reason = _REASONS.get(received.status, "refused")
         if self.text == _NO_CREDENTIALS:
@@ -56,7 +63,7 @@ class Refused(TargetFailure):
                 "; use a client certificate that may do this (an administrator's), or username and "
                 "password where the daemon asks for these"
             )
-        self.detail = f"HTTP {self.status} to {self._what}: {meaning}{note}"
+        self.detail = told_text(f"HTTP {self.status} to {self._what}: {meaning}{note}")
 
     def __str__(self) -> str:
         return self.detail
@@ -72,9 +79,11 @@ class Rmd:
     async def workloads(self) -> list[Stored]:
         """All workloads in the daemon's database."""
         document = await self._get(WORKLOADS)
-        if not isinstance(document, list):
-            raise TargetFailure("malformed", f"the answer to GET {WORKLOADS} is not a list")
-        return [stored_of(item) for item in document]
+        if not isinstance(document, list) or len(document) > _MOST_WORKLOADS:
+            raise TargetFailure(
+                "malformed", f"the answer to GET {WORKLOADS} is no list of workloads of one machine"
+            )
+        return _understood(lambda: [stored_of(item) for item in document])
 
     async def wire(self, stored: t.Sequence[Stored] = ()) -> Wire:
         """Which version's JSON the daemon speaks: by its workloads, else by its policies.
@@ -82,7 +91,7 @@ class Rmd:
         v0.3 has ``rdt`` in each workload, and numbers in its policies where v0.2 has texts.
         """
         for item in stored:
-            return "0.3" if "rdt" in item.document else "0.2"
+            return item.wire
         for policy in (await self.policies()).values():
             values = [member(policy, "cache", name) for name in ("max", "min")]
             return "0.2" if any(isinstance(value, str) for value in values) else "0.3"
@@ -94,7 +103,8 @@ class Rmd:
 
     async def caches(self) -> list[Cache]:
         """All last-level caches, by id."""
-        return caches_of(await self._get("/v1/cache/l3"))
+        document = await self._get("/v1/cache/l3")
+        return _understood(lambda: caches_of(document))
 
     async def policies(self) -> JsonObject:
         """Policies by name, in the daemon's own form."""
@@ -111,21 +121,27 @@ class Rmd:
     async def hospitality(self, most: int, least: int) -> dict[int, int]:
         """Score from 0 to 100 by cache id: how well it would take such a request."""
         what = {"max_cache": most, "min_cache": least}
-        document = _json(await self._ask("POST", "/v1/hospitality", what), "POST /v1/hospitality")
+        asked = "POST /v1/hospitality"
+        document = self._client.decoded(await self._ask("POST", "/v1/hospitality", what), asked)
         scores = member(document, "score", "l3")
         if not isinstance(scores, dict):
             raise TargetFailure("malformed", "the answer to POST /v1/hospitality has no scores")
-        return {int(cache): int(score) for cache, score in scores.items()}
+        found = {whole(cache): whole(score) for cache, score in scores.items()}
+        return {
+            cache: score
+            for cache, score in found.items()
+            if cache is not None and score is not None
+        }
 
     async def create(self, body: JsonObject) -> Stored:
         return await self._write("POST", WORKLOADS, body)
 
     async def change(self, key: str, body: JsonObject) -> Stored:
-        return await self._write("PATCH", f"{WORKLOADS}/{key}", body)
+        return await self._write("PATCH", _link_of(key), body)
 
     async def delete(self, key: str) -> bool:
         """Delete a workload; one that is gone already is no error. Whether it was there."""
-        link = f"{WORKLOADS}/{key}"
+        link = _link_of(key)
         self.requests_that_write += 1
         try:
             received = await self._ask("DELETE", link)
@@ -142,10 +158,11 @@ class Rmd:
         received = await self._ask(method, link, body)
         if received.status == 200 and received.text.startswith("200:"):
             raise Refused(f"{method} {link}", received)
-        return stored_of(_json(received, f"{method} {link}"))
+        document = self._client.decoded(received, f"{method} {link}")
+        return _understood(lambda: stored_of(document))
 
     async def _get(self, link: str) -> t.Any:
-        return _json(await self._ask("GET", link), f"GET {link}")
+        return self._client.decoded(await self._ask("GET", link), f"GET {link}")
 
     async def _ask(self, method: str, link: str, body: t.Any = None) -> Received:
         try:
@@ -160,10 +177,13 @@ class Rmd:
         return received
 
 
-def _json(received: Received, what: str) -> t.Any:
+def _link_of(key: str) -> str:
+    return f"{WORKLOADS}/{urllib.parse.quote(key, safe='')}"
+
+
+def _understood(read: t.Callable[[], T]) -> T:
+    """What an answer says, or that it is malformed: a write that was done stays accounted for."""
     try:
-        return json.loads(received.content)
-    except (ValueError, RecursionError) as error:
-        raise TargetFailure(
-            "malformed", f"the answer to {what} is not JSON; check that the endpoint is an RMD"
-        ) from error
+        return read()
+    except Exception as error:
+        raise failure_of(error) from error

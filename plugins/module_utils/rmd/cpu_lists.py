@@ -9,7 +9,9 @@ import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 
+_MOST_NAMED = 1 << 17
 _TOKEN = re.compile(r"(\^?)(\d{1,6})(?:-(\d{1,6}))?")
 
 
@@ -19,16 +21,20 @@ def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> froz
     Stricter than the daemon, which dies of a list without a number. Raises InvalidInput.
     """
     cpus: set[int] = set()
+    named = 0
     for item in core_ids:
         for token in str(item).split(","):
             match = _TOKEN.fullmatch(token.strip())
             if match is None:
                 raise InvalidInput(
-                    f"{where}: {item!r} is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
+                    f"{where}: {shown(item)} is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
                 )
             first, last = int(match.group(2)), int(match.group(3) or match.group(2))
             if last < first:
                 raise InvalidInput(f"{where}: the range {token!r} ends before it begins")
+            named += last - first + 1
+            if named > _MOST_NAMED:
+                raise InvalidInput(f"{where}: names CPUs far more often than any machine has them")
             if match.group(1):
                 cpus.difference_update(range(first, last + 1))
             else:

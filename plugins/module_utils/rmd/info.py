@@ -18,7 +18,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target, visit
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, number
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    number,
+    text,
+    whole,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
     conclude,
     fleet_options,
@@ -124,10 +129,9 @@ class _Reading:
         """Numbers also where v0.2 has texts."""
         found: Result = {}
         for name, policy in (await self._rmd.policies()).items():
-            cache = [number(member(policy, "cache", key)) for key in ("max", "min")]
-            most, least = (None if value is None else int(value) for value in cache)
+            most, least = (whole(member(policy, "cache", key)) for key in ("max", "min"))
             ratio = number(member(policy, "pstate", "ratio"))
-            found[name] = {"cache": {"max": most, "min": least}, "pstate": {"ratio": ratio}}
+            found[text(name)] = {"cache": {"max": most, "min": least}, "pstate": {"ratio": ratio}}
         return found
 
     async def _mba(self) -> Result:
@@ -135,8 +139,8 @@ class _Reading:
         return {
             "supported": bool(answer.get("mba")),
             "enabled": bool(answer.get("mba_enable")),
-            "step": answer.get("mba_step"),
-            "min": answer.get("mba_min"),
+            "step": whole(answer.get("mba_step")),
+            "min": whole(answer.get("mba_min")),
         }
 
     async def _hospitality(self) -> list[Result]:

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, whole
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
     Cache,
     machine_cpus,
@@ -189,9 +190,9 @@ class Run:
 
     async def _of_policy(self, name: str) -> tuple[int, int] | None:
         """v0.3 cannot score by a policy's name, so its numbers are asked for."""
-        policy = (await self.rmd.policies()).get(name) or {}
-        cache = policy.get("cache") or {}
-        return (int(cache["max"]), int(cache["min"])) if {"max", "min"} <= cache.keys() else None
+        policy = (await self.rmd.policies()).get(name)
+        most, least = (whole(member(policy, "cache", key)) for key in ("max", "min"))
+        return None if most is None or least is None else (most, least)
 
     async def _write(self, steps: t.Sequence[Step]) -> None:
         """First all that frees something, then changes (the shrinking ones first), then the new.

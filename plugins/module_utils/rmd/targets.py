@@ -23,13 +23,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
     Credential,
     Target,
     Trust,
+    error_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Wire
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import (
     ClientCertificate,
     client_context,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import redacted
 
 Options = dict[str, t.Any]
 
@@ -104,5 +104,4 @@ def wire_of(parameters: Parameters) -> Wire | None:
 
 def target_error(target: Target, failure: TargetFailure, what: str = "") -> TargetError:
     """A target's error; ``what`` stands before its detail."""
-    endpoint = redacted(target.endpoint)
-    return TargetError(target.name, endpoint, failure.reason, what + failure.detail)
+    return error_of(target.name, target.endpoint, failure, what)

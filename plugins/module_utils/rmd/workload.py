@@ -16,8 +16,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
     member,
     number,
     text,
+    whole,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import parse_core_ids
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 
 Wire = t.Literal["0.2", "0.3"]
 JsonObject = dict[str, t.Any]
@@ -26,6 +28,7 @@ DEFAULT_NAMESPACE = "default"
 SUCCESSFUL = "Successful"
 REST = "REST"
 # What v0.3 stores where no bandwidth was asked for.
+_MOST_ITEMS = 5000
 _ALL_PERCENT = 100
 _ALL_MBPS = 4294967290
 
@@ -131,7 +134,7 @@ class Stored:
     status: str
     cos_name: str
     origin: str
-    document: t.Mapping[str, t.Any]
+    wire: Wire
 
     @property
     def shown(self) -> str:
@@ -228,7 +231,7 @@ def stored_of(document: t.Any) -> Stored:
     is_new = "rdt" in document
     cache = member(document, "rdt", "cache") if is_new else document.get("cache")
     pstate = member(document, "plugins", "pstate") if is_new else document.get("pstate")
-    most, least = _whole(member(cache, "max")), _whole(member(cache, "min"))
+    most, least = whole(member(cache, "max")), whole(member(cache, "min"))
     core_ids = _texts(document.get("core_ids"))
     return Stored(
         id=text(document["id"]),
@@ -239,15 +242,15 @@ def stored_of(document: t.Any) -> Stored:
         settings=Settings(
             policy=text(document.get("policy")) or None,
             cache=None if most is None and least is None else (most or 0, least or 0),
-            mba_percentage=_whole(member(document, "rdt", "mba", "percentage")),
-            mba_mbps=_whole(member(document, "rdt", "mba", "mbps")),
+            mba_percentage=whole(member(document, "rdt", "mba", "percentage")),
+            mba_mbps=_mbps(member(document, "rdt", "mba", "mbps")),
             ratio=number(member(pstate, "ratio")),
             monitoring=text(member(pstate, "monitoring")) or None,
         ),
         status=text(document.get("status")),
         cos_name=text(document.get("cos_name")),
         origin=text(document.get("origin")),
-        document=document,
+        wire="0.3" if is_new else "0.2",
     )
 
 
@@ -297,12 +300,15 @@ def _cpus(core_ids: tuple[str, ...]) -> frozenset[int] | None:
 
 
 def _texts(value: t.Any) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+    given = value if isinstance(value, list) else ()
+    if len(given) > _MOST_ITEMS:
+        raise TargetFailure("malformed", "the daemon's workload has more CPUs or tasks than any")
+    return tuple(text(item if isinstance(item, str) else shown(item)) for item in given)
 
 
-def _whole(value: t.Any) -> int | None:
+def _mbps(value: t.Any) -> int | None:
     found = number(value)
-    return None if found is None else int(found)
+    return int(found) if found is not None and 0 <= found <= _ALL_MBPS else None
 
 
 def _given(members: JsonObject) -> JsonObject:

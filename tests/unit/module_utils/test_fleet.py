@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import email.utils
+import gzip
 import socket
 import typing as t
 from pathlib import Path
@@ -31,8 +32,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
     visit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet_client import (
-    LARGEST_ANSWER_BYTES,
     VERSION,
+    Budget,
     retry_after_seconds,
 )
 from support.certificates import self_signed
@@ -451,8 +452,8 @@ def test_links_are_not_quoted_twice_and_break_nothing(link: str, asked: str) -> 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"<html>", b"{", b"[" * 100_000, b"\xff\xfe\xfd", b"9" * 5000],
-    ids=["empty", "html", "cut", "deep", "bytes", "digits"],
+    [b"", b"<html>", b"{", b"[" * 100_000, b"\xff\xfe\xfd"],
+    ids=["empty", "html", "cut", "deep", "bytes"],
 )
 def test_an_answer_that_is_not_json_is_malformed(content: bytes) -> None:
     with HttpsServer({"/x": Reply(body=content)}) as server:
@@ -461,11 +462,59 @@ def test_an_answer_that_is_not_json_is_malformed(content: bytes) -> None:
     assert "not JSON" in error.detail
 
 
-def test_an_endless_answer_is_cut_off() -> None:
-    with HttpsServer({"/x": Reply(body=b" " * (LARGEST_ANSWER_BYTES + 1))}) as server:
-        error = only(visit([target(server.endpoint)], read_x))
-    assert error.reason == "malformed"
-    assert "larger than 8 MiB" in error.detail
+async def read_until_it_fails(client: Client, target: Target) -> t.Any:
+    while True:
+        await client.get_json("/x")
+
+
+BUDGET = Budget(requests=30, size=200_000, members=5_000, depth=10, text=1_000)
+OVER = {
+    "one answer": (Reply(body=b" " * 200_001), 1, "more than 0.190735 MiB in all"),
+    "many answers": (Reply(body={"a": ["b" * 900] * 20}), 11, "more than 0.190735 MiB in all"),
+    "many requests": (Reply(body={"a": 1}), 30, "more than 30 requests"),
+    "many members": (Reply(body=list(range(1_000))), 6, "more than 0 members"),
+    "headers": (Reply(body={}, headers={f"X-{n}": "x" * 8000 for n in range(8)}), 4, "MiB in all"),
+    "one header": (Reply(body={}, headers={"X": "x" * 9000}), 1, "is not HTTP as it should be"),
+    "depth": (Reply(body=b"[" * 11 + b"]" * 11), 1, "nested more than 10 deep"),
+    "a text": (Reply(body={"a": "b" * 1001}), 1, "a text of more than 1000 bytes"),
+    "a text of escapes": (Reply(body=b'["' + b"\\\\" * 501 + b'"]'), 1, "a text of more than"),
+    "gzip": (
+        Reply(body=gzip.compress(b" " * 50_000_000), headers={"Content-Encoding": "gzip"}),
+        1,
+        "MiB in all",
+    ),
+    "brotli": (Reply(body=b"abc", headers={"Content-Encoding": "br"}), 1, "is packed as 'br'"),
+}
+
+
+@pytest.mark.parametrize("case", OVER)
+def test_a_target_that_is_over_its_budget_is_malformed_after_that_many_requests(case: str) -> None:
+    reply, requests, detail = OVER[case]
+    options = FleetOptions(budget=BUDGET)
+    with HttpsServer({"/x": reply}) as server, HttpsServer({"/x": {"v": 1}}) as well:
+        targets = [target(server.endpoint), target(well.endpoint, "well")]
+
+        async def work(client: Client, one: Target) -> t.Any:
+            return await (read_x if one.name == "well" else read_until_it_fails)(client, one)
+
+        error, good = visit(targets, work, options)
+        # The request that is over the number is not even sent.
+        assert server.requests["/x"] == requests
+    assert good == {"v": 1}
+    assert (error.reason, detail in error.detail) == ("malformed", True), error
+
+
+def test_a_number_that_is_none_is_null_and_no_other_value_is_lost() -> None:
+    body = b'{"a": NaN, "b": -Infinity, "c": 1e999, "d": ' + b"9" * 5000 + b', "e": [1.5, 7]}'
+    with HttpsServer({"/x": Reply(body=body)}) as server:
+        [answer] = visit([target(server.endpoint)], read_x)
+    assert answer == {"a": None, "b": None, "c": None, "d": None, "e": [1.5, 7]}
+
+
+def test_an_answer_in_gzip_that_nobody_asked_for_is_read() -> None:
+    body = gzip.compress(b'{"v": 1}')
+    with HttpsServer({"/x": Reply(body=body, headers={"Content-Encoding": "gzip"})}) as server:
+        assert visit([target(server.endpoint)], read_x) == [{"v": 1}]
 
 
 def test_an_answer_that_is_not_http_is_malformed() -> None:
@@ -495,12 +544,34 @@ def test_what_work_raises_as_an_error_of_ours_is_the_target_s() -> None:
     assert getattr(results[0], "detail", None) == "no such thing"
 
 
-@pytest.mark.parametrize("defect", [KeyError("x"), MissingLibrary("aiohttp", "absent")])
-def test_a_defect_ends_the_visit(defect: Exception) -> None:
-    async def fail(client: Client, target: Target) -> None:
-        raise defect
+DEFECTS = [
+    KeyError("x"),
+    RecursionError(),
+    OverflowError("y"),
+    UnicodeDecodeError("a", b"", 0, 0, ""),
+]
 
-    with pytest.raises(type(defect)):
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: type(defect).__name__)
+def test_any_exception_of_one_target_is_its_error_and_no_other_s(defect: Exception) -> None:
+    async def fail(client: Client, target: Target) -> str:
+        if target.name == "bad":
+            raise defect
+        return target.name
+
+    targets = [target("http://h", "a"), target("http://i", "bad"), target("http://j", "c")]
+    first, error, last = visit(targets, fail)
+    assert (first, last) == ("a", "c")
+    assert isinstance(error, TargetError)
+    assert error.reason == "malformed"
+    assert type(defect).__name__ in error.detail
+
+
+def test_a_missing_library_ends_the_visit() -> None:
+    async def fail(client: Client, target: Target) -> None:
+        raise MissingLibrary("aiohttp", "absent")
+
+    with pytest.raises(MissingLibrary):
         visit([target("http://h", "a"), target("http://h", "b")], fail)
 
 

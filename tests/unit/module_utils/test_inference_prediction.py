@@ -139,7 +139,7 @@ def test_query_that_cannot_be_asked(
 @pytest.mark.parametrize(
     ("value", "reason", "sentence"),
     [
-        (math.nan, "implausible", "predicted nan W"),
+        (math.nan, "malformed", "predicted null"),
         (-3.5, "implausible", "predicted -3.5 W"),
         (None, "malformed", "predicted null"),
         ("94.7", "malformed", "predicted str"),

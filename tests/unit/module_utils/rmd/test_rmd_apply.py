@@ -324,7 +324,7 @@ def test_what_is_no_rmd_is_malformed(daemons: RmdDaemons) -> None:
     with HttpsServer(documents, certificate=None) as server:
         target = [{"name": "x", "endpoint": server.endpoint}]
         [error] = apply_workloads({"targets": target, "workload": workload()})["errors"]
-    assert (error["reason"], "is not a list" in error["detail"]) == ("malformed", True)
+    assert (error["reason"], "is no list of workloads" in error["detail"]) == ("malformed", True)
 
 
 def test_a_client_that_may_only_look(daemons: RmdDaemons) -> None:
