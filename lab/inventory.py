@@ -71,6 +71,8 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
                 for number, rack in enumerate(racks)
             ],
             "observe_ca_path": str(state.ca_certificate),
+            # Faults and loads of the lab are to be seen in the next run, however soon that is.
+            "observe_refresh": True,
             # The simulated BMCs do not average; a real one needs the default.
             "report_settle_seconds": 1,
             # What playbook trust shows of the machines whose certificates nobody signed.

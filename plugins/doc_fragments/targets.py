@@ -108,6 +108,24 @@ class ModuleDocFragment:
 
     PRESSURE: str = _START + _PRESSURE_START + _FORM + _PRESSURE_ENDPOINT + _ACCESS
 
+    REFRESH = r"""
+options:
+  previous:
+    description:
+      - Path of the readings document of the last observation; may be absent.
+      - A machine of O(snapshot) whose reading there, or in the status of its NodeConfig, is younger
+        than its C(fetchInterval) is not asked for it. The reading is returned with its own time in
+        C(kept).
+    type: path
+  refresh:
+    description: Whether every machine is asked, however young its last reading is.
+    type: bool
+    default: false
+notes:
+  - A machine may cost 1,000 requests, 2 MiB in all its answers together and 50,000 members of JSON,
+    64 deep, with no text over 64 KiB. One that needs more is an error with the reason V(malformed).
+"""
+
     AUTHENTICATION = r"""
 options:
   default_credential_namespaces:

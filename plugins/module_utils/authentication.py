@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.units import format_
 
 FIRST_WAIT = datetime.timedelta(minutes=5)
 LONGEST_WAIT = datetime.timedelta(minutes=60)
-_MOST_FAILURES = 1000
+_MOST_FAILURES = 1_000_000
 _LONGEST_VERSION = 256
 
 

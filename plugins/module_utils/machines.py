@@ -77,6 +77,7 @@ class Machine:
     """One machine to read. ``kind`` is the type of its endpoint, as in a NodeConfig.
 
     ``allow_plain_http`` is None where the machine follows the option that holds for all of them.
+    ``interval`` is the seconds for which a reading of it holds; None where it always is to be read.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Machine:
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)
     problem: str | None = None
     allow_plain_http: bool | None = None
+    interval: float | None = None
 
 
 def reading_spec(**target_options: t.Any) -> ArgumentSpec:
@@ -191,6 +193,7 @@ def _machines_of_snapshot(
                 attempts=Attempts.from_status(status.get("authentication")),
                 extra={"status": status},
                 problem=endpoint.problem,
+                interval=endpoint.fetch_interval_seconds,
             )
         )
     return found

@@ -14,7 +14,6 @@ import functools
 import re
 import typing as t
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig, textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
@@ -35,6 +34,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.freshness import (
+    FRESH_SOURCES,
+    last_value,
+    previous_readings,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    number,
+    objects,
+    text,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.observation_status import status_of
 from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import (
     expected_watts,
@@ -45,6 +55,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.units import format_
 
 Object = t.Mapping[str, t.Any]
 
+_ERROR_KEYS = ("name", "endpoint", "reason", "detail")
 QUANTITIES = ("inlet_celsius", "delta_p_pascal", "power_watts")
 FALLBACK_ANNOTATIONS = {
     "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
@@ -100,8 +111,9 @@ class NodeReading:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether both readings that a prediction needs were read just now."""
-        return all(self.sources.get(name) == "read" for name in ("inlet_celsius", "delta_p_pascal"))
+        """Whether both readings that a prediction needs were read now, or not long ago."""
+        needed = ("inlet_celsius", "delta_p_pascal")
+        return all(self.sources.get(name) in FRESH_SOURCES for name in needed)
 
     @property
     def is_stale(self) -> bool:
@@ -139,17 +151,29 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     _merge(readings, options["pressure"], {"pascals": "delta_p_pascal"}, now)
     bmcs = [*options["thermal"], *options["models"]]
     errors = _errors(readings, {"bmc": bmcs, "pressure": options["pressure"]})
-    previous = _previous(options["previous"])
-    _fill_gaps(readings, previous, options["max_age"], now)
+    _fill_gaps(readings, previous_readings(options["previous"]), options["max_age"], now)
     findings += _fall_back(readings, configs, now)
     result = _result(readings, errors, now)
-    findings += _write(options, readings, configs, result, now, made_from)
+    # Refused logins come first: whatever fails afterwards, they must not be forgotten.
+    findings += _write_statuses(options, readings, configs, result, now, made_from)
     result["findings"] = [finding.as_dict() for finding in findings]
     warn_of(findings, context)
+    _write(options, result, now, made_from)
     if options["textfile"]:
         _write_textfile(options, snapshot, readings, now)
     _judge(result, options["min_success"])
     return result
+
+
+def _entries(
+    readings: t.Mapping[str, NodeReading], results: t.Sequence[Object], part: str
+) -> t.Iterator[Object]:
+    """The entries of that part of all results that are of one of the nodes."""
+    for result in results:
+        for entry in objects(member(result, part)):
+            name = entry.get("name")
+            if isinstance(name, str) and name in readings:
+                yield entry
 
 
 def _merge(
@@ -158,26 +182,38 @@ def _merge(
     names: t.Mapping[str, str],
     now: datetime.datetime,
 ) -> None:
-    for result in results:
-        for entry in result.get("readings") or []:
-            reading = readings.get(entry["name"])
-            for given, quantity in names.items():
-                if reading is not None and entry.get(given) is not None:
-                    reading.put(quantity, float(entry[given]), now, "read")
+    for entry in _entries(readings, results, "readings"):
+        for given, quantity in names.items():
+            value = number(entry.get(given))
+            if value is None:
+                continue
+            kept = member(entry, "kept", given)
+            moment = now if kept is None else _moment(kept)
+            if moment is not None:
+                source = "read" if kept is None else "kept"
+                readings[entry["name"]].put(quantity, value, moment, source)
+
+
+def _moment(given: t.Any) -> datetime.datetime | None:
+    try:
+        return parse_time(given)
+    except InvalidInput:
+        return None
 
 
 def _errors(
     readings: dict[str, NodeReading], results: t.Mapping[str, t.Sequence[Object]]
 ) -> list[Object]:
     """Every error once; a node that no result mentions failed with its gateway."""
-    errors: list[Object] = []
+    errors: dict[tuple[str, ...], Object] = {}
     for endpoint, of_endpoint in results.items():
-        for error in (item for result in of_endpoint for item in result.get("errors") or []):
-            if error["name"] in readings and error not in errors:
-                errors.append(error)
+        for given in _entries(readings, of_endpoint, "errors"):
+            error = {key: text(given.get(key)) for key in _ERROR_KEYS}
+            if tuple(error.values()) not in errors:
+                errors[tuple(error.values())] = error
                 readings[error["name"]].fail(endpoint, error)
     failed = [
-        (endpoint, str(result.get("msg", "")))
+        (endpoint, text(member(result, "msg")))
         for endpoint, of_endpoint in results.items()
         for result in of_endpoint
         if _is_failure(result)
@@ -189,26 +225,16 @@ def _errors(
                 "name": reading.node,
                 "endpoint": "",
                 "reason": "unreachable",
-                "detail": f"The gateway that reads this node failed: {message}",
+                "detail": f"The host that reads this node failed: {message}",
             }
-            errors.append(error)
+            errors[tuple(error.values())] = error
             reading.fail(endpoint, error)
-    return errors
+    return list(errors.values())
 
 
 def _is_failure(result: Object) -> bool:
     """Whether a module did not come to its end; its registered result has a message instead."""
     return "readings" not in result and "models" not in result
-
-
-def _previous(path: str | None) -> Object:
-    """Readings of the last observation; none where there was none or its file is unusable."""
-    if path is None or not Path(path).exists():
-        return {}
-    try:
-        return t.cast("Object", documents.load(path, "readings")["readings"])
-    except InvalidInput:
-        return {}
 
 
 def _fill_gaps(
@@ -218,8 +244,8 @@ def _fill_gaps(
         for quantity in QUANTITIES:
             if quantity in reading.values:
                 continue
-            last = _last_value(previous.get(node) or {}, quantity, max_age, now)
-            if last is not None:
+            last = last_value(member(previous, node), quantity, now)
+            if last is not None and (now - last.time).total_seconds() <= max_age:
                 reading.put(quantity, *last, "last")
 
 
@@ -246,25 +272,16 @@ def _fall_back(
     return findings
 
 
-def _last_value(
-    entry: Object, quantity: str, max_age: float, now: datetime.datetime
-) -> tuple[float, datetime.datetime] | None:
-    value, moment = entry.get(quantity), (entry.get("times") or {}).get(quantity)
-    if value is None or moment is None or entry["source"].get(quantity) == "fallback":
-        return None
-    read_at = parse_time(moment)
-    return (value, read_at) if (now - read_at).total_seconds() <= max_age else None
-
-
 def _fallback(config: Object, quantity: str) -> float | None:
+    """Raises InvalidField."""
     annotation = FALLBACK_ANNOTATIONS[quantity]
-    text = (config["metadata"].get("annotations") or {}).get(annotation)
-    if text is None:
+    given = (config["metadata"].get("annotations") or {}).get(annotation)
+    if given is None:
         return None
-    if _FALLBACK.fullmatch(text.strip()) is None:
-        problem = f"{shown(text)} is not a number such as 24.5"
+    if _FALLBACK.fullmatch(given.strip()) is None:
+        problem = f"{shown(given)} is not a number such as 24.5"
         raise InvalidField(f"metadata.annotations[{annotation}]", problem)
-    return float(text)
+    return float(given)
 
 
 def _result(
@@ -273,13 +290,13 @@ def _result(
     inlets = {
         node: reading.values["inlet_celsius"]
         for node, reading in readings.items()
-        if reading.sources.get("inlet_celsius") == "read"
+        if reading.sources.get("inlet_celsius") in FRESH_SOURCES
     }
     hottest = max(inlets, key=lambda node: inlets[node], default=None)
     powers = [
         reading.values["power_watts"]
         for reading in readings.values()
-        if reading.sources.get("power_watts") == "read"
+        if reading.sources.get("power_watts") in FRESH_SOURCES
     ]
     return {
         "changed": False,
@@ -298,7 +315,7 @@ def _result(
     }
 
 
-def _write(
+def _write_statuses(
     options: t.Mapping[str, t.Any],
     readings: dict[str, NodeReading],
     configs: t.Mapping[str, Object],
@@ -306,34 +323,39 @@ def _write(
     now: datetime.datetime,
     made_from: documents.MadeFrom,
 ) -> list[Finding]:
-    """Write the documents; the findings are of NodeConfigs whose status cannot be made."""
+    """Write the statuses document; the findings are of NodeConfigs whose status cannot be made."""
+    if not options["statuses_path"]:
+        return []
+    details = _details(readings, [*options["thermal"], *options["models"]])
+    statuses: list[dict[str, t.Any]] = []
     findings: list[Finding] = []
+    for node, config in configs.items():
+        status = guarded(
+            subject_of(config, "NodeConfig"),
+            functools.partial(status_of, config, readings[node], details.get(node, {}), now),
+        )
+        if isinstance(status, Finding):
+            findings.append(status)
+        elif status is not None:
+            statuses.append(status)
+    body = {"node_configs": [], "statuses": statuses}
+    documents.write(options["statuses_path"], "node_configs", body, made_from)
+    result["statuses"] = len(statuses)
+    return findings
+
+
+def _write(
+    options: t.Mapping[str, t.Any],
+    result: Result,
+    now: datetime.datetime,
+    made_from: documents.MadeFrom,
+) -> None:
     if options["path"]:
         body = {"readings": result["readings"], "errors": result["errors"]}
         documents.write(options["path"], "readings", {**body, "time": format_time(now)}, made_from)
     if options["models_path"]:
         models = [entry for result in options["models"] for entry in result.get("models") or []]
         documents.write(options["models_path"], "models", {"models": models}, made_from)
-    if options["statuses_path"]:
-        details = _details(options["thermal"])
-        statuses = []
-        for node, config in configs.items():
-            status = guarded(
-                subject_of(config, "NodeConfig"),
-                functools.partial(status_of, config, readings[node], details.get(node, {}), now),
-            )
-            if isinstance(status, Finding):
-                findings.append(status)
-            elif status is not None:
-                statuses.append(status)
-        documents.write(
-            options["statuses_path"],
-            "node_configs",
-            {"node_configs": [], "statuses": statuses},
-            made_from,
-        )
-        result["statuses"] = len(statuses)
-    return findings
 
 
 def _write_textfile(
@@ -374,13 +396,14 @@ def _ways_of(state: Object) -> list[textfile.CacheWays]:
     ]
 
 
-def _details(results: t.Sequence[Object]) -> dict[str, dict[str, t.Any]]:
-    """Sensors and authentication of each node, as redfish_thermal_info gave them."""
+def _details(
+    readings: t.Mapping[str, NodeReading], results: t.Sequence[Object]
+) -> dict[str, dict[str, t.Any]]:
+    """Sensors and authentication of each node, as the modules that ask BMCs gave them, in turn."""
     details: dict[str, dict[str, t.Any]] = {}
-    for result in results:
-        for part in ("sensors", "authentication"):
-            for entry in result.get(part) or []:
-                details.setdefault(entry["name"], {})[part] = entry
+    for part in ("sensors", "authentication"):
+        for entry in _entries(readings, results, part):
+            details.setdefault(entry["name"], {})[part] = entry
     return details
 
 

@@ -11,6 +11,13 @@ import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.freshness import IN_STATUS
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    number,
+    objects,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
@@ -41,11 +48,6 @@ _NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
 _NOTABLE_SHARE = {"power_watts": 0.02}
 # … or when what is written is this old.
 _REWRITE_SECONDS = 300.0
-_IN_STATUS = {
-    "inlet_celsius": ("inletTemp", "celsius"),
-    "delta_p_pascal": ("deltaP", "pascals"),
-    "power_watts": ("power", "watts"),
-}
 
 
 def status_of(
@@ -55,9 +57,11 @@ def status_of(
 
     ``details`` has ``sensors`` and ``authentication`` as redfish_thermal_info returns them.
     """
-    stored = config.get("status") or {}
+    # Whoever may write a status may write anything into it: no part of it may hinder the others.
+    given = config.get("status")
+    stored = given if isinstance(given, dict) else {}
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
-    readings = _readings(stored.get("readings") or {}, reading, now)
+    readings = _readings(member(stored, "readings") or {}, reading, now)
     if readings:
         status["readings"] = readings
     sensors = _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {})
@@ -99,14 +103,15 @@ def _readings(
     stored: Object, reading: Reading, now: datetime.datetime
 ) -> dict[str, dict[str, t.Any]]:
     result: dict[str, dict[str, t.Any]] = {}
-    for quantity, (part, unit) in _IN_STATUS.items():
-        written = stored.get(part)
+    for quantity, (part, unit) in IN_STATUS.items():
+        written = member(stored, part)
         if reading.sources.get(quantity) != "read" or not math.isfinite(reading.values[quantity]):
-            if written is not None and unit in written and written.get("time"):
+            # A value that was kept stands there already, or did not move enough to be written.
+            if isinstance(written, dict) and unit in written and written.get("time"):
                 result[part] = {unit: written[unit], "time": written["time"]}
             continue
         value = round(reading.values[quantity], 3)
-        if written is not None and not _is_notable(quantity, value, written, unit, now):
+        if isinstance(written, dict) and not _is_notable(quantity, value, written, unit, now):
             result[part] = {unit: written[unit], "time": written["time"]}
         else:
             result[part] = {unit: value, "time": format_time(reading.times[quantity])}
@@ -116,14 +121,17 @@ def _readings(
 def _is_notable(
     quantity: str, value: float, written: Object, unit: str, now: datetime.datetime
 ) -> bool:
-    if written.get(unit) is None or not written.get("time"):
+    before = number(written.get(unit))
+    try:
+        age = (now - parse_time(written.get("time") or "")).total_seconds()
+    except InvalidInput:
         return True
-    if (now - parse_time(written["time"])).total_seconds() > _REWRITE_SECONDS:
+    if before is None or not 0 <= age <= _REWRITE_SECONDS:
         return True
     threshold = _NOTABLE.get(quantity)
     if threshold is None:
-        threshold = _NOTABLE_SHARE[quantity] * abs(written[unit])
-    return bool(abs(value - written[unit]) >= threshold)
+        threshold = _NOTABLE_SHARE[quantity] * abs(before)
+    return abs(value - before) >= threshold
 
 
 def _sensors(entry: Object | None) -> dict[str, t.Any]:
@@ -166,7 +174,8 @@ def _fitting(text: t.Any, longest: int) -> str:
 def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
     """What is known of refused accounts; kept where nobody asked, as when a gateway failed."""
     if entry is None:
-        kept = stored.get("authentication") or {}
+        kept = stored.get("authentication")
+        kept = kept if isinstance(kept, dict) else {}
         entry = {
             "failures": kept.get("failures"),
             "last_attempt": kept.get("lastAttempt"),
@@ -184,7 +193,7 @@ def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
 
 def _says_the_same(stored: Object, status: Object) -> bool:
     """Whether writing would move nothing; conditions of other writers are left out of account."""
-    known = {item["type"]: item for item in stored.get("conditions") or []}
+    known = {str(item.get("type")): item for item in objects(stored.get("conditions"))}
     for condition in status["conditions"]:
         before = known.get(condition["type"], {})
         if any(before.get(key) != value for key, value in condition.items()):

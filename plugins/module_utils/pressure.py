@@ -24,6 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     TargetReason,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target
+from ansible_collections.wattwise.kube.plugins.module_utils.freshness import (
+    REFRESH,
+    Kept,
+    kept_values,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
     Object,
     number,
@@ -63,7 +68,7 @@ _CODES: dict[int, TargetReason] = {
     429: "throttled",
 }
 
-SPEC = reading_spec(**{name: {"type": "str"} for name in _LOOKUPS})
+SPEC = reading_spec(**{name: {"type": "str"} for name in _LOOKUPS}).merge(REFRESH)
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,11 @@ def read_pressure(parameters: Parameters, context: Context = Context()) -> Resul
     """
     options = SPEC.complete(parameters)
     found = machines(options, KIND, "delta_p", own_options=tuple(_LOOKUPS))
+    kept = kept_values(found, ["delta_p_pascal"], options, context.now())
     # Those that mean the same URL share the first one's answer.
-    first = {_url(machine): machine for machine in reversed(found)}
-    asked = [machine for machine in found if first[_url(machine)] is machine]
+    due = [machine for machine in found if not kept[machine.name]]
+    first = {_url(machine): machine for machine in reversed(due)}
+    asked = [machine for machine in due if first[_url(machine)] is machine]
     readout = read_machines(
         asked,
         KIND,
@@ -98,6 +105,9 @@ def read_pressure(parameters: Parameters, context: Context = Context()) -> Resul
     readings: list[Result] = []
     errors: list[TargetError] = []
     for machine in found:
+        if kept[machine.name]:
+            readings.append(_as_kept(machine, kept[machine.name]["delta_p_pascal"]))
+            continue
         answer = answers[_url(machine)]
         if isinstance(answer, TargetError):
             endpoint = redacted(machine.endpoint)
@@ -192,4 +202,11 @@ def _as_result(machine: Machine, pressure: Pressure) -> Result:
         "pascals": pressure.pascals,
         "sensor_id": pressure.sensor_id,
         "temperature_celsius": pressure.temperature_celsius,
+    }
+
+
+def _as_kept(machine: Machine, kept: Kept) -> Result:
+    return {
+        **_as_result(machine, Pressure(kept.value)),
+        "kept": {"pascals": kept.shown_time},
     }

@@ -20,6 +20,7 @@ description:
     error; it is never 0.
 extends_documentation_fragment:
   - wattwise.kube.targets.pressure
+  - wattwise.kube.targets.refresh
   - wattwise.kube.fleet
   - wattwise.kube.kubernetes
   - wattwise.kube.progress
@@ -78,6 +79,14 @@ readings:
       description: Temperature at the sensor, in °C; null where the server gives none.
       type: float
       sample: 26.02
+    kept:
+      description:
+        - When a value was read that is younger than C(fetchInterval) and was not read again, by its
+          name.
+      returned: where there is one
+      type: dict
+      sample:
+        pascals: "2026-01-31T12:00:00Z"
 errors:
   description:
     - Targets without a result, or without a part of it, in the order of the input.

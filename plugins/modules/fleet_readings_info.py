@@ -151,7 +151,8 @@ RETURN = r"""
 readings:
   description:
     - Readings by node, in °C, Pa and W, null where missing. C(source) says of each whether it was
-      V(read), is the V(last) value or the V(fallback).
+      V(read), was V(kept) because its C(fetchInterval) is not over, is the V(last) value or the
+      V(fallback).
   returned: always
   type: dict
   sample:

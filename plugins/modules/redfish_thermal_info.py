@@ -38,6 +38,7 @@ options:
 extends_documentation_fragment:
   - wattwise.kube.targets.bmc_with_sensors
   - wattwise.kube.targets.authentication
+  - wattwise.kube.targets.refresh
   - wattwise.kube.fleet
   - wattwise.kube.kubernetes
   - wattwise.kube.progress
@@ -134,6 +135,14 @@ readings:
       description: Vendor, as the BMC gives it.
       type: str
       sample: Dell Inc.
+    kept:
+      description:
+        - When a value was read that is younger than C(fetchInterval) and was not read again, by its
+          name.
+      returned: where there is one
+      type: dict
+      sample:
+        inlet_celsius: "2026-01-31T12:00:00Z"
 sensors:
   description:
     - Where the readings were found, to give back next time as O(targets[].sensors).

@@ -100,6 +100,7 @@ def thermal(room: Hall, snapshot: Path, result: Path | None = None) -> list[Json
         "ca_path": str(room.state.ca_certificate),
         "gather": ["inlet"],
         "min_success": 1.0,
+        "refresh": True,
     }
     plays = play({"wattwise.kube.redfish_thermal_info": options, "register": "thermal"})
     if result is not None:

@@ -25,6 +25,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
     Target,
     error_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.freshness import (
+    REFRESH,
+    Kept,
+    kept_values,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.machines import (
     AUTHENTICATION,
@@ -65,8 +70,10 @@ SPEC = reading_spec(sensors={"type": "dict"}).merge(
             }
         }
     ),
+    REFRESH,
 )
 
+_QUANTITIES = {"inlet": "inlet_celsius", "power": "power_watts"}
 # A sensor that gave nothing for so long is looked for anew.
 _DOUBT_AFTER = datetime.timedelta(minutes=15)
 # Failures of the machine: it is of no use to ask it for the other quantity.
@@ -84,6 +91,10 @@ class Reading:
     failures: tuple[TargetFailure, ...] = ()
 
 
+# Of a machine all of whose values are kept.
+_NOT_ASKED = Reading(Known())
+
+
 def read_thermal(parameters: Parameters, context: Context = Context()) -> Result:
     """Read every BMC once; ``readings``, ``sensors``, ``authentication`` and ``errors``.
 
@@ -95,19 +106,23 @@ def read_thermal(parameters: Parameters, context: Context = Context()) -> Result
         raise InvalidInput("gather: nothing is asked for; write inlet, power or both")
     found = machines(options, "Redfish", "inlet_temp", own_options=("sensors",))
     now = context.now()
+    kept = kept_values(found, [_QUANTITIES[part] for part in gather], options, now)
+    due = [item for item in found if len(kept[item.name]) < len(gather)]
 
     async def work(client: Client, target: Target) -> Reading:
-        return await _read_machine(client, _known(target.extra, now), gather)
+        here = {part for part in gather if _QUANTITIES[part] not in kept[target.name]}
+        return await _read_machine(client, _known(target.extra, now), frozenset(here))
 
-    readout = read_machines(found, "Redfish", work, lambda _machine: None, options, context)
-    answers = list(zip(found, readout.results))
+    readout = read_machines(due, "Redfish", work, lambda _machine: None, options, context)
+    answers = list(zip(due, readout.results))
     read = [(item, answer) for item, answer in answers if isinstance(answer, Reading)]
     _warn_of_spread(read, context)
+    by_name = {machine.name: answer for machine, answer in answers}
     result = {
         "readings": [
-            _as_result(machine, answer)
-            for machine, answer in answers
-            if not isinstance(answer, TargetError)
+            _as_result(machine, by_name.get(machine.name, _NOT_ASKED), kept[machine.name], now)
+            for machine in found
+            if kept[machine.name] or not isinstance(by_name[machine.name], TargetError)
         ],
         "sensors": [_as_sensors(machine, reading) for machine, reading in read],
         "authentication": readout.authentication,
@@ -164,11 +179,38 @@ def _is_long_ago(moment: t.Any, now: datetime.datetime) -> bool:
         return True
 
 
-def _as_result(machine: Machine, reading: Reading | None) -> Result:
-    if reading is None:
-        fake = {"inlet_celsius": FAKE_INLET_CELSIUS, "sensor_name": FAKE, "vendor": FAKE}
-        empty = dict.fromkeys(("source_uri", "rule", "power_watts", "power_uri"))
-        return {"name": machine.name, **fake, **empty}
+def _as_result(
+    machine: Machine,
+    answer: Reading | TargetError | None,
+    kept: t.Mapping[str, Kept],
+    now: datetime.datetime,
+) -> Result:
+    """What was read now, and in place of what was not asked for, what was read before."""
+    if answer is None:
+        return _as_fake(machine)
+    known = _known(machine.extra, now)
+    result = _as_read(machine, answer if isinstance(answer, Reading) else Reading(known))
+    if not kept:
+        return result
+    for quantity, value in kept.items():
+        result[quantity] = value.value
+    if "inlet_celsius" in kept:
+        places = {"sensor_name": known.inlet_name, "source_uri": identity(known.inlet_uri)}
+        result.update({name: place or None for name, place in places.items()})
+    if "power_watts" in kept:
+        result["power_uri"] = identity(known.power_uri) or None
+    result["vendor"] = result["vendor"] or known.vendor
+    result["kept"] = {quantity: value.shown_time for quantity, value in kept.items()}
+    return result
+
+
+def _as_fake(machine: Machine) -> Result:
+    fake = {"inlet_celsius": FAKE_INLET_CELSIUS, "sensor_name": FAKE, "vendor": FAKE}
+    empty = dict.fromkeys(("source_uri", "rule", "power_watts", "power_uri"))
+    return {"name": machine.name, **fake, **empty}
+
+
+def _as_read(machine: Machine, reading: Reading) -> Result:
     inlet, power = reading.inlet, reading.power
     unbelieved = [item.fields["uri"] for item in reading.failures if "uri" in item.fields]
     return {

@@ -183,6 +183,67 @@ def test_what_a_bmc_says_fits_into_the_status_or_is_left_out(run: Path) -> None:
     assert second["status"]["readings"]["inletTemp"]["celsius"] == 21.0
 
 
+STATUSES: dict[str, t.Any] = {
+    "a text": "x",
+    "a list": [1],
+    "a time in year 9999": {
+        "readings": {"inletTemp": {"celsius": 21.0, "time": "9999-12-31T23:59:59-12:00"}},
+        "authentication": {"failures": 3, "lastAttempt": "9999-12-31T23:59:59Z"},
+    },
+    "wrong types": {
+        "readings": {"inletTemp": {"celsius": [], "time": 7}, "deltaP": "x", "power": None},
+        "sensors": [1],
+        "authentication": "x",
+        "conditions": [None, {"type": []}, 7],
+    },
+}
+
+
+@pytest.mark.parametrize("case", STATUSES)
+def test_a_status_of_anything_hinders_no_new_one(tmp_path: Path, case: str) -> None:
+    config = node_config("n1")
+    config["status"] = STATUSES[case]
+    snapshot(tmp_path, config, node_config("n2"))
+    refused = {"name": "n1", "failures": 1, "last_attempt": "2026-01-31T12:00:00Z"}
+    results = {**thermal(n1=21.0, n2=20.0), "authentication": [refused]}
+    result = observe(tmp_path, thermal=[results], pressure=[pressure(n1=1.0, n2=1.0)])
+    assert result["findings"] == []
+    assert stored_after(tmp_path)["authentication"]["failures"] == 1
+    assert stored_after(tmp_path)["readings"]["inletTemp"]["celsius"] == 21.0
+
+
+def test_statuses_come_first_whatever_fails_afterwards(run: Path) -> None:
+    refused = {"name": "n1", "failures": 1, "last_attempt": "2026-01-31T12:00:00Z"}
+    thermal_result = {"readings": [], "errors": [], "authentication": [refused]}
+    with pytest.raises(InvalidInput, match="is the folder there"):
+        observe(run, thermal=[thermal_result], textfile=str(run / "none" / "x.prom"))
+    assert stored_after(run)["authentication"]["failures"] == 1
+
+
+def test_a_refusal_that_the_reading_of_models_met_reaches_the_status_too(run: Path) -> None:
+    refused = {"name": "n1", "failures": 1, "last_attempt": "2026-01-31T12:00:00Z"}
+    models = {"models": [], "errors": [], "authentication": [refused]}
+    observe(run, thermal=[thermal(n1=20.0)], pressure=[{"msg": "failed"}], models=[models])
+    assert stored_after(run)["authentication"]["failures"] == 1
+
+
+def test_a_value_that_was_kept_is_fresh_and_keeps_its_time(run: Path) -> None:
+    kept = thermal(n1=21.5)
+    kept["readings"][0]["kept"] = {"inlet_celsius": "2026-01-31T11:59:50Z"}
+    result = observe(run, thermal=[kept], pressure=[pressure(n1=3.0)])
+    reading = result["readings"]["n1"]
+    assert reading["source"] == {
+        "inlet_celsius": "kept",
+        "delta_p_pascal": "read",
+        "power_watts": "read",
+    }
+    assert reading["times"]["inlet_celsius"] == "2026-01-31T11:59:50Z"
+    assert not reading["stale"]
+    assert (result["summary"]["fresh"], result["errors"]) == (1, [])
+    assert stored_after(run)["conditions"][0]["status"] == "True"
+    assert "inletTemp" not in stored_after(run)["readings"]
+
+
 def test_an_unreadable_last_document_is_as_good_as_none(run: Path) -> None:
     (run / "readings.json").write_text("{")
     assert observe(run, thermal=[thermal(n1=20.0)])["readings"]["n1"]["stale"] is False
