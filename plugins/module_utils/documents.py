@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 import re
 import typing as t
@@ -15,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils import strict_json, whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.context import utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas import SCHEMAS
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
@@ -56,7 +55,7 @@ def load(
     Raises InvalidInput, which names the file and the field.
     """
     try:
-        body = json.loads(Path(path).read_text(encoding="utf-8"), object_hook=shorten)
+        body = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
     except OSError as error:
         raise InvalidInput(
             f"Cannot read the {kind} document {path}: {error.strerror}; run the step that writes it"
@@ -161,7 +160,10 @@ def write(
         head = {"document": head["document"], "run": made_from.run, "time": moment}
     document = {**body, **head}
     check(document, kind, path)
-    content = _encoded(head, {key: value for key, value in body.items() if key not in head})
+    try:
+        content = _encoded(head, {key: value for key, value in body.items() if key not in head})
+    except ValueError as error:
+        raise InvalidInput(f"The {kind} document {path} cannot be written: {error}") from error
     destination = Path(path).absolute()
     folder = destination.parent
     try:
@@ -179,7 +181,7 @@ def write(
 def _encoded(head: t.Mapping[str, t.Any], rest: t.Mapping[str, t.Any]) -> bytes:
     """One JSON object that begins with the head, so that ``run_of`` need not read all of it."""
     first, others = (
-        json.dumps(part, separators=(",", ":"), sort_keys=True) for part in (head, rest)
+        strict_json.format_compact(part, sort_keys=True) for part in (head, rest)
     )
     return (f"{first[:-1]},{others[1:]}\n" if rest else f"{first}\n").encode()
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import copy
-import json
 import re
 import time
 import typing as t
 import urllib.parse
 
+from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     ApiError,
@@ -193,7 +193,10 @@ class Kube:
         headers = {"Accept": "application/json", "User-Agent": "wattwise.kube", **self._headers()}
         data: bytes | None = None
         if body is not None:
-            data = json.dumps(body, separators=(",", ":")).encode()
+            try:
+                data = strict_json.format_compact(body).encode()
+            except ValueError as error:
+                raise InvalidInput(f"{method} {path}: the object is no JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
         errors = require("urllib3.exceptions", "kubernetes")
         try:
@@ -339,7 +342,7 @@ def decode_secret(secret: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 def _decoded(data: bytes, method: str, path: str) -> Object:
     try:
-        return t.cast("Object", json.loads(data)) if data else {}
+        return t.cast("Object", strict_json.parse(data)) if data else {}
     except ValueError as error:
         raise ApiError(
             f"{method} {path}: the answer is not JSON; is a proxy between this host and the API?"

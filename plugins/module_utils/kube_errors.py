@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, require
 
 # A server that stops or starts cuts handshakes off; the next one may succeed.
@@ -96,11 +96,12 @@ def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiEr
 
 def _status_object(data: bytes) -> dict[str, t.Any]:
     try:
-        body = json.loads(data)
+        body = strict_json.parse(data)
     except ValueError:
         return {}
     return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
 
 
 def _seconds(retry_after: str | None) -> float:
-    return float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+    is_number = retry_after is not None and retry_after.isdecimal() and len(retry_after) <= 9
+    return float(retry_after) if retry_after is not None and is_number else 0.0

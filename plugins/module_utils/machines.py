@@ -180,7 +180,9 @@ def _machines_of_snapshot(
     bmcs = {inlet.node_name: inlet.endpoint for inlet in inlets if inlet.type == "Redfish"}
     found: list[Machine] = []
     for endpoint in nodeconfig.endpoints(snapshot, endpoint_kind):
-        status = configs.get(endpoint.node_name, {}).get("status") or {}
+        # Whoever may write a status may write anything into it.
+        given = configs.get(endpoint.node_name, {}).get("status")
+        status = given if isinstance(given, dict) else {}
         secret = (endpoint.namespace, endpoint.secret_name) if endpoint.secret_name else None
         found.append(
             Machine(

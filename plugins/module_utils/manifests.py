@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 
 Manifest = dict[str, t.Any]
 
@@ -82,7 +83,7 @@ def read_file(path: str, key: str | None = None) -> list[Manifest]:
     if not path.endswith(".json"):
         return read_manifests(text, path)
     try:
-        body = json.loads(text)
+        body = strict_json.parse(text)
     except ValueError as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from error
     if key is not None:
@@ -126,6 +127,12 @@ def _checked(item: t.Any, where: str) -> Manifest:
     ):
         if not isinstance(value, str) or not value:
             raise InvalidInput(f"{where}: {field} is missing; every manifest needs it")
+    try:
+        strict_json.format_compact(item)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"{where}: {item['kind']} {shown(name)} holds a value that JSON does not have ({error})"
+        ) from error
     return {**item, "metadata": _without_empty_maps(item["metadata"])}
 
 

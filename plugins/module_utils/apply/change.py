@@ -85,7 +85,7 @@ def _shown(obj: Object | None, kind: str) -> str:
     shown["metadata"].get("annotations", {}).pop(
         "kubectl.kubernetes.io/last-applied-configuration", None
     )
-    return json.dumps(shown, indent=2, sort_keys=True) + "\n"
+    return json.dumps(shown, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
 def foreign_manager(obj: Object, field_manager: str) -> str | None:

@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.credentials import N
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     TargetFailure,
+    failure_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
@@ -102,10 +103,14 @@ def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
         if source is None:
             without_predictor.append(name)
             continue
-        term = _term(source, models.get(name))
-        reading = readings.get(name) or {}
-        query = _query(source, term, nodes[name], reading, options)
-        subjects.append(_subject(query, term, source, direct.get(name), grants))
+        try:
+            term = _term(source, models.get(name))
+            reading = readings.get(name) or {}
+            query = _query(source, term, nodes[name], reading, options)
+            subject = _subject(query, term, source, direct.get(name), grants)
+        except Exception as error:  # noqa: BLE001 - the boundary around one node
+            subject = Subject(Query(name, source.endpoint), problem=failure_of(error))
+        subjects.append(subject)
     return subjects, without_predictor
 
 

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils import documents, strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
     read_pools,
@@ -182,7 +181,7 @@ def _load_file(path: str) -> Parameters:
         raise InvalidInput(f"src: cannot read {path}: {error}") from error
     if path.endswith(".json"):
         try:
-            content = json.loads(text)
+            content = strict_json.parse(text)
         except ValueError as error:
             raise InvalidInput(f"src: {path} is not JSON: {error}") from error
     else:

@@ -10,10 +10,10 @@ PodResources.name 1, .namespace 2, .containers 3, ContainerResources.name 1, .cp
 
 from __future__ import annotations
 
-import json
 import typing as t
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure, require
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import ExclusiveContainer
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
@@ -45,7 +45,7 @@ class CpuManagerState:
     def _read(self) -> t.Mapping[str, t.Any]:
         if self._state is None:
             try:
-                state = json.loads(self._path.read_text(encoding="utf-8"))
+                state = strict_json.parse(self._path.read_bytes())
             except OSError as error:
                 raise TargetFailure(
                     "not_found", f"{self._path} cannot be read: {error.strerror}"

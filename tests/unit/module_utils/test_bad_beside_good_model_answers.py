@@ -1,0 +1,66 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever one model server answers, nodes of another one get their watts as if it were alone."""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
+    predict_power,
+)
+from support.https_server import HttpsServer
+from support.odd_answers import assert_fit_for_documents, spoilt_documents
+from support.odd_values import bounded, seeds
+
+Json = dict[str, t.Any]
+PATH = "/v2/models/m/versions/v1/infer"
+TREE: Json = {
+    PATH: {
+        "model_name": "m",
+        "outputs": [
+            {"name": "predict", "shape": [3], "datatype": "FP64", "data": [100.5, [110.5], 120.5]}
+        ],
+    }
+}
+GOOD = {"name": "good", "cpu": [0.0, 4.0, 8.0], "watts": [100.5, 110.5, 120.5]}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[HttpsServer, HttpsServer]]:
+    with HttpsServer(TREE, certificate=None) as good, HttpsServer(certificate=None) as bad:
+        yield good, bad
+
+
+def query(name: str, server: HttpsServer) -> Json:
+    return {
+        "name": name,
+        "endpoint": server.endpoint + PATH,
+        "cpu_usage": [0, 4, 8],
+        "cpu_capacity": 8,
+        "inlet_celsius": 22,
+        "delta_p_pascal": 5,
+    }
+
+
+@pytest.mark.parametrize("seed", seeds(300))
+def test_a_node_gets_its_watts_as_if_it_were_alone(
+    servers: tuple[HttpsServer, HttpsServer], seed: int
+) -> None:
+    good, bad = servers
+    bad.documents = spoilt_documents(random.Random(seed), TREE)
+    bad.forget()
+    queries = [query("bad", bad), query("good", good)]
+    with bounded():
+        result = predict_power({"queries": queries, "timeout": 4.0}, Context())
+    assert [item for item in result["predictions"] if item["name"] == "good"] == [GOOD]
+    assert not [error for error in result["errors"] if error["name"] == "good"]
+    assert_fit_for_documents(result)
+    # All rows at once, then each alone, each with its retries.
+    assert bad.total <= 20
