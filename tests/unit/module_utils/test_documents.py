@@ -86,6 +86,19 @@ def test_a_file_that_is_not_the_document_is_named_with_the_remedy(
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9" * 500])
+def test_a_document_has_no_number_that_json_does_not_have(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "readings.json"
+    body = {**READINGS, "odd": float("nan")}
+    with pytest.raises(InvalidInput, match="cannot be written: .*not JSON compliant"):
+        documents.write(str(path), "readings", body)
+    assert not path.exists()
+    documents.write(str(path), "readings", READINGS)
+    path.write_text(path.read_text().replace('"readings":{', f'"odd":{number},"readings":{{', 1))
+    with pytest.raises(InvalidInput, match="is not JSON"):
+        documents.load(str(path), "readings")
+
+
 def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
         documents.load(str(tmp_path / "none.json"), "plan")

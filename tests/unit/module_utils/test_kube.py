@@ -101,6 +101,7 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
         (status_reply(403, 'User "x" cannot list pods'), "Not allowed .* cannot list pods; grant"),
         (status_reply(422, "spec.x: Invalid value"), "GET /x at .*: spec.x: Invalid value"),
         (Reply(b"<html>", 200), "the answer is not JSON; is a proxy"),
+        (Reply(b'{"spec": NaN}', 200), "the answer is not JSON; is a proxy"),
         (Reply(b"<html>", 500), "GET /x at .*: HTTP 500"),
     ],
 )
@@ -109,6 +110,14 @@ def test_an_answer_that_is_no_success_becomes_one_sentence(reply: Reply, message
         kube, _pauses = connect(api)
         with pytest.raises(ApiError, match=message):
             kube.get("/x")
+
+
+def test_an_object_with_a_number_that_is_none_is_not_sent() -> None:
+    with ScriptedApi(in_turn(Reply())) as api:
+        kube, _pauses = connect(api)
+        with pytest.raises(InvalidInput, match="POST /x: the object is no JSON"):
+            kube.request("POST", "/x", {"a": float("nan")})
+        assert api.asked == []
 
 
 def test_an_unreachable_server_is_named_with_what_to_check() -> None:

@@ -62,6 +62,13 @@ def test_files_are_read_with_and_without_a_key(tmp_path: Path) -> None:
         manifests.read_file(str(document))
 
 
+@pytest.mark.parametrize("value", [".nan", ".inf", "2026-01-31"])
+def test_a_value_that_json_does_not_have_is_named_before_anything_is_sent(value: str) -> None:
+    text = f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {{x: {value}}}}}"
+    with pytest.raises(InvalidInput, match=r"manifests\[0\]: ConfigMap 'a' holds a value that"):
+        manifests.read_manifests(text)
+
+
 def test_phases_put_what_others_need_first_and_keep_the_order_within() -> None:
     given = [
         manifest("Deployment", "d1"),
