@@ -90,7 +90,7 @@ class Target:
 class Budget:
     """What one target may cost in all its answers together, checked by counting.
 
-    The largest trees of real BMCs have 105 kB and 4,000 members in 103 answers.
+    The largest trees of real BMCs have 108 kB, 3,408 members and 103 answers.
     """
 
     requests: int = 1_000
