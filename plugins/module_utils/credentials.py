@@ -216,7 +216,8 @@ def _read_secrets(
         try:
             return source.read_secret(*name)
         except ApiError as error:
-            if error.status != 403:
+            # Without an answer, or with an account that is not accepted, no Secret can be read.
+            if error.status in (0, 401):
                 raise
             return TargetFailure(
                 "credential",

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.authentication import (
     Attempts,
+    Memory,
     after_attempt,
     not_before,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import (
     read_models,
     read_thermal,
@@ -65,6 +67,25 @@ def test_an_attempt_counts_as_of_the_next_whole_second() -> None:
     assert changed is not None
     assert changed.last_attempt == START + datetime.timedelta(seconds=1)
     assert after_attempt(Attempts(), True, "1", START) == Attempts(1, START, "1")
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59Z", "2026-11-21T13:00:02Z"])
+def test_a_time_that_no_clock_showed_yet_does_not_keep_a_machine_from_being_asked(
+    moment: str,
+) -> None:
+    attempts = Attempts.from_result({"failures": 3, "last_attempt": moment})
+    memory = Memory({"n": attempts})
+    memory.require_patience("n", "", "the Secret", START)
+    memory.note("n", True, "", START)
+    assert memory.as_result(["n"])[0]["last_attempt"] == "2026-11-21T12:00:00Z"
+    with pytest.raises(TargetFailure, match="not asked again before"):
+        memory.require_patience("n", "", "the Secret", START)
+
+
+@pytest.mark.parametrize("failures", [10**400, -1, "x", [1], True, 0.5, float("nan"), None])
+def test_a_count_that_is_none_is_no_memory(failures: t.Any) -> None:
+    entry = {"failures": failures, "last_attempt": "2026-11-21T12:00:00Z"}
+    assert Attempts.from_result(entry) == Attempts()
 
 
 @given(st.integers(1, 10**6), st.text(max_size=5))

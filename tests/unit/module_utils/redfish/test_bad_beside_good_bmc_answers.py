@@ -116,6 +116,30 @@ def test_a_machine_is_read_as_if_it_were_alone(
     assert pair.bad.total <= Budget().requests
 
 
+def test_a_machine_with_endless_pages_is_given_up_after_its_bytes(
+    pair: Pair, alone: dict[str, list[t.Any]]
+) -> None:
+    blob = "x" * 60_000
+    pages = {
+        f"{SERVER}/Page{number}": {
+            "Temperatures": [temperature("Outlet", 30, Oem=blob) for _entry in range(3)],
+            "Temperatures@odata.nextLink": f"{SERVER}/Page{number + 1}",
+        }
+        for number in range(60)
+    }
+    without_sensors = {key: body for key, body in TREE.items() if "/Sensors" not in key}
+    pair.bad.documents = {**without_sensors, f"{SERVER}/Thermal": pages[f"{SERVER}/Page0"], **pages}
+    pair.bad.forget()
+    result = read("thermal", [("bad", pair.bad), ("good", pair.good)])
+    assert of_good(result) == alone["thermal"]
+    [error, *_others] = [item for item in result["errors"] if item["name"] == "bad"]
+    assert (error["reason"], "more than 2 MiB in all" in error["detail"]) == ("malformed", True)
+    # Eleven pages of 180 kB are within the budget; nothing is asked for after the twelfth but the
+    # power, which is a reading of its own.
+    fetched = [path for path in pair.bad.requests if "/Page" in path]
+    assert len(fetched) == Budget().size // 180_000
+
+
 def as_stored(value: t.Any) -> t.Any:
     """The value as Kubernetes can store it, which has integers of 64 bits."""
     if isinstance(value, dict):
