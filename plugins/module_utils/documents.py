@@ -180,9 +180,7 @@ def write(
 
 def _encoded(head: t.Mapping[str, t.Any], rest: t.Mapping[str, t.Any]) -> bytes:
     """One JSON object that begins with the head, so that ``run_of`` need not read all of it."""
-    first, others = (
-        strict_json.format_compact(part, sort_keys=True) for part in (head, rest)
-    )
+    first, others = (strict_json.format_compact(part, sort_keys=True) for part in (head, rest))
     return (f"{first[:-1]},{others[1:]}\n" if rest else f"{first}\n").encode()
 
 

@@ -153,7 +153,7 @@ def _share(snapshot: t.Mapping[str, t.Any], node_selector: str | None) -> t.Mapp
     if not node_selector:
         return snapshot
     selector = parse_selector_text(node_selector, "node_selector")
-    nodes = [node for node in snapshot["nodes"] if _is_selected(node, selector)]
+    nodes = [node for node in snapshot["nodes"] if is_selected(node, selector)]
     selected = nodeconfig.present_nodes({"nodes": nodes})
     configs = [
         config
@@ -163,7 +163,7 @@ def _share(snapshot: t.Mapping[str, t.Any], node_selector: str | None) -> t.Mapp
     return {**snapshot, "nodes": nodes, "node_configs": configs}
 
 
-def _is_selected(node: t.Any, selector: LabelSelector) -> bool:
+def is_selected(node: t.Any, selector: LabelSelector) -> bool:
     """Whether the selector selects a Node; one whose labels cannot be read is not selected."""
     labels = guarded(
         subject_of(node, "Node"),

@@ -15,6 +15,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils import object_shapes
 from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
     Finding,
     InvalidField,
+    Subject,
     guarded,
     shown,
     subject_of,
@@ -235,14 +236,45 @@ def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
         return None
     if not read.get("status"):
         return read
+    status = guarded(subject, lambda: object_shapes.mapping(read["status"], "status"))
+    if isinstance(status, Finding):
+        findings.append(status)
+        status = {}
     parts = {}
     for part in ("conditions", "readings", "sensors", "authentication"):
-        value = guarded(subject, functools.partial(_readable_status, read, part))
+        value = guarded(subject, functools.partial(_readable_status, status, part))
         if isinstance(value, Finding):
             findings.append(value)
         elif value:
             parts[part] = value
-    return {**read, "status": parts}
+    readings = _readable_readings(subject, parts.pop("readings", {}), findings)
+    return {**read, "status": {**parts, **({"readings": readings} if readings else {})}}
+
+
+def _readable_readings(
+    subject: Subject, readings: Object, findings: list[Finding]
+) -> dict[str, Object]:
+    """Each reading that can be read; its neighbours do not suffer from one that cannot."""
+    found: dict[str, Object] = {}
+    for name, given in readings.items():
+        reading = guarded(subject, functools.partial(_readable_reading, name, given))
+        if isinstance(reading, Finding):
+            findings.append(reading)
+        else:
+            found[name] = reading
+    return found
+
+
+def _readable_reading(name: str, given: t.Any) -> Object:
+    """A reading with a finite number and a time. Raises InvalidField."""
+    field = f"status.readings.{name}"
+    reading = object_shapes.mapping(given, field)
+    for key, item in reading.items():
+        if key == "time":
+            object_shapes.time(item, f"{field}.time")
+        else:
+            object_shapes.number(item, f"{field}.{key}")
+    return reading
 
 
 def readable(given: t.Any) -> Object:
@@ -255,9 +287,8 @@ def readable(given: t.Any) -> Object:
     return node_config
 
 
-def _readable_status(node_config: Object, part: str) -> t.Any:
+def _readable_status(status: Object, part: str) -> t.Any:
     """A part of the status in the types that its readers rely on. Raises InvalidField."""
-    status = object_shapes.mapping(node_config["status"], "status")
     field = f"status.{part}"
     if part == "conditions":
         conditions = object_shapes.mappings(status.get(part), field)
@@ -270,19 +301,11 @@ def _readable_status(node_config: Object, part: str) -> t.Any:
         object_shapes.time(value.get("lastAttempt"), f"{field}.lastAttempt")
         object_shapes.number(value.get("failures") or 0, f"{field}.failures")
         object_shapes.text(value.get("secretResourceVersion"), f"{field}.secretResourceVersion")
-        return value
-    for member, entry in value.items():
-        if part == "sensors" and member == "vendor":
-            object_shapes.text(entry, f"{field}.vendor")
-            continue
-        for key, item in object_shapes.mapping(entry, f"{field}.{member}").items():
-            place = f"{field}.{member}.{key}"
-            if part == "sensors":
-                object_shapes.text(item, place)
-            elif key == "time":
-                object_shapes.time(item, place)
-            else:
-                object_shapes.number(item, place)
+    elif part == "sensors":
+        object_shapes.text(value.get("vendor"), f"{field}.vendor")
+        for member in value.keys() - {"vendor"}:
+            for key, item in object_shapes.mapping(value[member], f"{field}.{member}").items():
+                object_shapes.text(item, f"{field}.{member}.{key}")
     return value
 
 

@@ -74,7 +74,9 @@ def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InvalidField(where, f"{shown(value)} is not a quantity; write a number such as 500m")
-    text = _text_of_number(value)
+    if isinstance(value, int) and abs(value) >= _LARGEST_QUANTITY:
+        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    text = str(value)
     match = _QUANTITY.fullmatch(text.strip()) if len(text) <= _LONGEST_QUANTITY else None
     if match is None:
         raise InvalidField(
@@ -89,11 +91,6 @@ def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal
     if abs(result) >= _LARGEST_QUANTITY:
         raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
     return result
-
-
-def _text_of_number(value: str | int | float) -> str:
-    """The text of a quantity; of a whole number that no quantity can be, one that is refused."""
-    return "" if isinstance(value, int) and abs(value) >= _LARGEST_QUANTITY else str(value)
 
 
 def cpu_millicores(value: str | int | float, where: str = "cpu") -> int:

@@ -83,9 +83,10 @@ TEXTS = [
 ]
 NUMBERS: list[int | float] = [
     *(0, 1, -1, 2**31 - 1, 2**31, 2**53 + 1, 2**60, 2**63 - 1, 2**63, -(2**63) - 1, 10**30),
-    *(10**400, 0.1, -0.0, 1e-320, 1e308, -1e308),
+    *(0.1, -0.0, 1e-320, 1e308, -1e308),
 ]
-NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
+# No API server and no document of ours carries these.
+NOT_CARRIED: list[int | float] = [10**400, float("nan"), float("inf"), float("-inf")]
 
 
 def seeds(count: int) -> list[int]:
@@ -109,7 +110,7 @@ def odd_value(source: random.Random, *, finite: bool = True) -> Json:
     if kind < 4:
         return source.choice(TEXTS)
     if kind == 4:
-        return source.choice(NUMBERS if finite else [*NUMBERS, *NOT_FINITE])
+        return source.choice(NUMBERS if finite else [*NUMBERS, *NOT_CARRIED])
     if kind == 5:
         return source.choice([None, True, False, [], {}, [None], [[]], {"": None}, [{}]])
     if kind == 6:

@@ -21,6 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.machines import is_selected
 from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import (
     parse_selector_text,
 )
@@ -116,10 +118,12 @@ def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
 
 def _selected_nodes(snapshot: Object, node_selector: str | None) -> dict[str, Object]:
     selector = parse_selector_text(node_selector or "", "node_selector")
+    present = nodeconfig.present_nodes(snapshot)
     return {
-        node["metadata"]["name"]: node
+        name: node
         for node in snapshot["nodes"]
-        if selector.matches(node["metadata"].get("labels") or {})
+        for name in [member(node, "metadata", "name")]
+        if isinstance(name, str) and name in present and is_selected(node, selector)
     }
 
 

@@ -207,7 +207,8 @@ def test_a_status_of_anything_hinders_no_new_one(tmp_path: Path, case: str) -> N
     refused = {"name": "n1", "failures": 1, "last_attempt": "2026-01-31T12:00:00Z"}
     results = {**thermal(n1=21.0, n2=20.0), "authentication": [refused]}
     result = observe(tmp_path, thermal=[results], pressure=[pressure(n1=1.0, n2=1.0)])
-    assert result["findings"] == []
+    assert {finding["name"] for finding in result["findings"]} == {"t-n1"}
+    assert {finding["field"].split(".")[0] for finding in result["findings"]} == {"status"}
     assert stored_after(tmp_path)["authentication"]["failures"] == 1
     assert stored_after(tmp_path)["readings"]["inletTemp"]["celsius"] == 21.0
 
