@@ -195,7 +195,11 @@ def try_core(session: nox.Session, core: str) -> None:
     interpreters = {found.version: found.tools}
     run_sanity(session, found.tools, interpreters, ("--python", found.version, *options))
     wait_for_lab_build(session)
-    folders = ("tests/unit/plugins", "tests/integration/test_task_modes.py")
+    folders = (
+        "tests/unit/plugins",
+        "tests/integration/test_task_modes.py",
+        "tests/integration/test_checked_first.py",
+    )
     inventory = "tests/integration/test_node_configs_inventory.py"
     run_pytest(session, *folders, inventory, WATTWISE_TEST_PYTHON=str(found.tools / "python"))
 

@@ -1,0 +1,174 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbooks that refuse an inventory before they touch anything. No lab is needed for that."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.playbook import COLLECTIONS, PlaybookRun, run_playbook
+
+Json = dict[str, t.Any]
+
+PLAYBOOKS = sorted(
+    path.stem
+    for path in (COLLECTIONS / "ansible_collections/wattwise/kube/playbooks").glob("*.yml")
+)
+CHECK = "Check the variables of all roles"
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[list[str]]:
+    """The requests that an API server gets whose kubeconfig lies in the folder."""
+    seen: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def handle_one_request(self) -> None:
+            seen.append(str(self.rfile.readline(65536)))
+            self.close_connection = True
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    kubeconfig = {
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        ],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    yield seen
+    server.shutdown()
+    server.server_close()
+
+
+def play(
+    name: str, folder: Path, inventory: Json, *arguments: str, **options: t.Any
+) -> PlaybookRun:
+    (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
+    return run_playbook(
+        f"wattwise.kube.{name}", folder, "-i", "inventory.yml", *arguments, **options
+    )
+
+
+def test_wrong_variables_are_all_told_before_anything_is_touched(
+    asked: list[str], tmp_path: Path
+) -> None:
+    wrong = {
+        "wattwise_kubeconfig": str(tmp_path / "kubeconfig"),
+        "wattwise_run_dir": str(tmp_path / "runs"),
+        "observe_timeout": "soon",
+        "placement_pod_usage_assumption": 80,
+        "placement_time_limit": "{{ not_there }}",
+        "node_configs_namespace": "Wao",
+        "node_configs_secrets": "hunter2",
+        "observe_concurency": 3,
+    }
+    inventory: Json = {"clusters": {"hosts": {"hall-1": wrong}}}
+    run = play("site", tmp_path, inventory, "-vvvv")
+    assert run.returncode == 2
+    said = run.output
+    assert "Nothing was touched, because variables of hall-1 are wrong: " in said
+    assert "observe_timeout is 'soon', but must be a number; " in said
+    assert "placement_pod_usage_assumption is 80, but must be from 0 to 1" in said
+    assert "placement_time_limit cannot be rendered: 'not_there' is undefined" in said
+    assert "node_configs_namespace is 'Wao', but must be the name of a namespace" in said
+    assert "node_configs_secrets[0] is a text, but must be a dictionary" in said
+    assert "observe_concurrency may be meant" in " ".join(said.split())
+    assert "hunter2" not in said
+    assert asked == []
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("arguments", [("--tags", "crds"), ("--check",)])
+def test_tags_and_check_mode_change_nothing_of_that(
+    arguments: tuple[str, ...], asked: list[str], tmp_path: Path
+) -> None:
+    wrong = {"wattwise_kubeconfig": str(tmp_path / "kubeconfig"), "observe_timeout": "soon"}
+    run = play("site", tmp_path, {"clusters": {"hosts": {"hall-1": wrong}}}, *arguments)
+    assert run.returncode == 2
+    assert "observe_timeout is 'soon', but must be a number" in run.output
+    assert asked == []
+
+
+def test_a_kubeconfig_that_is_not_there_is_named_with_its_variable(tmp_path: Path) -> None:
+    away = {"wattwise_kubeconfig": str(tmp_path / "away.yml")}
+    inventory: Json = {
+        "clusters": {"hosts": {"hall-1": away}},
+        "bmc_gateways": {"hosts": {"jump-a": {}}},
+    }
+    run = play("observe", tmp_path, inventory)
+    assert run.returncode == 2
+    assert f"wattwise_kubeconfig is '{tmp_path}/away.yml', but there is no such file" in run.output
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_an_inventory_without_a_cluster_fails_and_says_what_to_write(
+    playbook: str, tmp_path: Path
+) -> None:
+    group = "nodes" if playbook == "rmd_node_agent" else "clusters"
+    run = play(playbook, tmp_path, {"machines": {"hosts": {"a": {}, "b": {}}}})
+    assert run.returncode == 2
+    assert f"The inventory has no host in group {group}" in run.output
+    assert f"{{{group}: {{hosts: {{" in run.output
+    # One host says it, not each of thousands.
+    assert run.output.count("fatal: ") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-i", "jump-a,"), ("-i", "inventory.yml", "--limit", "jump-a", "--tags", "report")],
+)
+def test_a_limit_that_leaves_no_cluster_fails_as_well(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    inventory: Json = {
+        "clusters": {"hosts": {"hall-1": {}}},
+        "bmc_gateways": {"hosts": {"jump-a": {}}},
+    }
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
+    run = run_playbook("wattwise.kube.site", tmp_path, *arguments)
+    assert run.returncode == 2
+    assert "The inventory has no host in group clusters" in run.output
+
+
+def test_no_inventory_at_all_fails_as_well(tmp_path: Path) -> None:
+    run = run_playbook("wattwise.kube.place", tmp_path)
+    assert run.returncode == 2
+    assert "The inventory has no host in group clusters" in run.output
+
+
+def test_devices_runs_on_clusters_unless_files_are_given(tmp_path: Path) -> None:
+    inventory: Json = {"clusters": {"hosts": {"hall-1": {}}}}
+    listed = play("devices", tmp_path, inventory, "--list-hosts")
+    assert "      hall-1\n" in listed.output
+    from_files = play("devices", tmp_path, inventory, "--list-hosts", "-e", "{devices_src: [a]}")
+    assert "      localhost\n" in from_files.output
+
+
+@pytest.mark.parametrize(
+    ("playbook", "tag"),
+    [
+        ("place", "place"),
+        ("rmd", "rmd"),
+        ("observe", "observe"),
+        ("report", "report"),
+        ("devices", "devices"),
+    ],
+)
+def test_the_tag_of_a_playbooks_name_is_all_of_it(playbook: str, tag: str, tmp_path: Path) -> None:
+    inventory: Json = {"clusters": {"hosts": {"hall-1": {}}}}
+    everything = play(playbook, tmp_path, inventory, "--list-tasks")
+    tagged = play(playbook, tmp_path, inventory, "--list-tasks", "--tags", tag)
+    assert everything.returncode == tagged.returncode == 0
+    assert tagged.output == everything.output
+    assert CHECK in tagged.output

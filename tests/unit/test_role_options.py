@@ -1,0 +1,146 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each option of each module that a role runs is set by the role, or there is a reason why not."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
+from ansible_collections.wattwise.kube.plugins.module_utils import argspec
+
+Json = dict[str, t.Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+
+# The play sets the connection with module_defaults for all roles, the action shows progress.
+OF_THE_PLAY = {*argspec.KUBERNETES.options, *argspec.PROGRESS.options}
+
+DOCUMENT = "the role works on documents of the run folder"
+OWN_OBJECTS = "the role knows which objects it applies, and the default suits them"
+# By module, or by role and module where the role has a reason of its own.
+REASONS: dict[str, dict[str, str]] = {
+    "kube_apply": dict.fromkeys(
+        (
+            *("assume", "concurrency", "field_manager", "force_conflicts", "foreign", "manifests"),
+            *("owner", "prune", "prune_kinds", "prune_max", "prune_owner_kinds", "recreate"),
+            *("secret_manifests", "src", "src_key", "state", "status", "wait", "wait_timeout"),
+        ),
+        OWN_OBJECTS,
+    ),
+    "fleet_snapshot_info": dict.fromkeys(
+        ("selectors", "node_configs"), "the role knows what it reads"
+    ),
+    "node_config_template": {"nodes": DOCUMENT},
+    "redfish_thermal_info": {
+        "targets": DOCUMENT,
+        "authentication": "the NodeConfigs have what former runs found",
+        "on_error": "observe_min_success decides over what all three readers got",
+        "min_success": "observe_min_success decides over what all three readers got",
+    },
+    "differential_pressure_info": {
+        "targets": DOCUMENT,
+        "on_error": "observe_min_success decides over what all three readers got",
+        "min_success": "observe_min_success decides over what all three readers got",
+    },
+    "redfish_ml_model_info": {
+        "targets": DOCUMENT,
+        "on_error": "observe_min_success decides over what all three readers got",
+        "min_success": "observe_min_success decides over what all three readers got",
+    },
+    "tls_fingerprint_info": {
+        "targets": DOCUMENT,
+        "node_selector": "the certificates of all nodes are shown",
+        "on_error": "a machine that does not answer has no certificate to show",
+        "min_success": "a machine that does not answer has no certificate to show",
+    },
+    "power_prediction_info": {
+        "queries": DOCUMENT,
+        "node_selector": "all nodes are priced, because pods may go to all",
+        "on_error": "fail is placement_min_success: 1",
+    },
+    "power_placement": dict.fromkeys(
+        (
+            *("nodes", "pods", "running", "src", "device_objects", "namespaces", "replica_sets"),
+            *("pod_disruption_budgets", "previous_placements", "rmd_node_states"),
+        ),
+        DOCUMENT,
+    ),
+    "pod_binding": {"placements": DOCUMENT, "unplaced": DOCUMENT},
+    "pod_eviction": {"steps": DOCUMENT},
+    "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
+    "device_reconciliation": {"lease_timeout": "the default outlasts a run"},
+    "rmd_certificate": {
+        "authority_secret": "the role keeps one authority",
+        **dict.fromkeys(
+            ("client_name", "client_unit", "key_bits", "server_names"), "RMD expects the default"
+        ),
+        **dict.fromkeys(("renew_days", "valid_days"), "every run renews, so the default suffices"),
+    },
+    "rmd_reconciliation": {"on_error": "fail is rmd_workloads_min_success: 1"},
+}
+
+
+def module_options(module: str) -> set[str]:
+    """The documented options of a module, those of its fragments included."""
+    documentation = yaml.safe_load(
+        importlib.import_module(f"{modules.__name__}.{module}").DOCUMENTATION
+    )
+    found = set(documentation.get("options") or {})
+    for name in documentation.get("extends_documentation_fragment", []):
+        _, _, fragment, *parts = name.split(".")
+        holder = importlib.import_module(f"{doc_fragments.__name__}.{fragment}").ModuleDocFragment
+        text = getattr(holder, parts[0].upper() if parts else "DOCUMENTATION")
+        found.update(yaml.safe_load(text).get("options") or {})
+    return found
+
+
+def set_options(
+    tasks: t.Iterable[Json], defaults: frozenset[str] = frozenset()
+) -> t.Iterator[tuple[str, set[str]]]:
+    """Module and set options of each task, with the module_defaults of the blocks around it."""
+    for task in tasks:
+        inherited = defaults.union(*(task.get("module_defaults") or {}).values())
+        for part in ("block", "rescue", "always"):
+            yield from set_options(task.get(part) or [], inherited)
+        for action, arguments in task.items():
+            if action.startswith("wattwise.kube."):
+                yield action.rpartition(".")[2], {*(arguments or {}), *inherited}
+
+
+def used_modules(role: str) -> dict[str, set[str]]:
+    """The modules that a role runs, each with every option that one of its tasks sets."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "roles" / role / "tasks").glob("*.yml"):
+        for module, options in set_options(yaml.safe_load(path.read_text())):
+            found.setdefault(module, set()).update(options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("role", "module"), [(role, module) for role in ROLES for module in sorted(used_modules(role))]
+)
+def test_a_role_passes_every_option_of_its_modules_or_there_is_a_reason(
+    role: str, module: str
+) -> None:
+    passed = used_modules(role)[module]
+    assert module_options(module) - passed - OF_THE_PLAY <= REASONS.get(module, {}).keys()
+
+
+def test_reasons_are_of_options_that_there_are_and_that_no_role_could_leave_out() -> None:
+    """A reason that nobody needs any more hides the next option of that name."""
+    for module, reasons in REASONS.items():
+        unset = [
+            module_options(module) - options
+            for role in ROLES
+            for used, options in used_modules(role).items()
+            if used == module
+        ]
+        assert reasons.keys() <= set().union(*unset), module
