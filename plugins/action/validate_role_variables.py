@@ -91,6 +91,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
         if variable.name not in variables:
             if variable.spec.get("required"):
                 return [f"{variable.name} is missing; role {variable.roles[0]} needs it"]
+            if gateways and variable.limits.get("needed_by") == "gateways":
+                return [f"{variable.name} is missing; hosts of bmc_gateways get what it names"]
             return []
         raw = variables[variable.name]
         try:

@@ -13,10 +13,12 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import copy
+import os
 import re
 import time
 import typing as t
 import urllib.parse
+from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES
@@ -368,7 +370,20 @@ def _configuration(given: t.Mapping[str, t.Any]) -> t.Any:
     ):
         if given[option] is not None:
             setattr(configuration, attribute, given[option])
+    for option in ("ca_cert", "client_cert", "client_key"):
+        _check_readable(option, given[option])
     return configuration
+
+
+def _check_readable(option: str, path: str | None) -> None:
+    """A missing file would be found by the first request, and not by its name."""
+    try:
+        if path:
+            Path(path).expanduser().open("rb").close()
+    except OSError as error:
+        raise InvalidInput(
+            f"{option}: cannot read the file {path} ({error.strerror}); correct the path"
+        ) from error
 
 
 def _checked_host(host: str) -> str:
@@ -381,6 +396,8 @@ def _checked_host(host: str) -> str:
 
 def _load_kubeconfig(config: t.Any, configuration: t.Any, given: t.Mapping[str, t.Any]) -> None:
     kubeconfig, context = given["kubeconfig"], given["context"]
+    if isinstance(kubeconfig, str) and os.pathsep not in kubeconfig:
+        _check_readable("kubeconfig", kubeconfig)
     try:
         if isinstance(kubeconfig, dict):
             config.load_kube_config_from_dict(
@@ -390,11 +407,19 @@ def _load_kubeconfig(config: t.Any, configuration: t.Any, given: t.Mapping[str, 
             config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
         else:
             _load_surroundings(config, configuration)
-    except (config.ConfigException, OSError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"Cannot find out how to reach Kubernetes: {error}; set kubeconfig (or "
-            "K8S_AUTH_KUBECONFIG) to a readable kubeconfig file, or host and api_key"
-        ) from error
+    except (config.ConfigException, OSError) as error:
+        raise _no_way(kubeconfig, str(error)) from error
+    except (AttributeError, KeyError, TypeError, ValueError, require("yaml").YAMLError) as error:
+        # What these say is about the client's code, or quotes the file, which holds secrets.
+        raise _no_way(kubeconfig, "this is no kubeconfig") from error
+
+
+def _no_way(kubeconfig: t.Any, problem: str) -> InvalidInput:
+    where = f"in the file {kubeconfig}: " if isinstance(kubeconfig, str) and kubeconfig else ""
+    return InvalidInput(
+        f"Cannot find out how to reach Kubernetes: {where}{problem}; set kubeconfig (or "
+        "K8S_AUTH_KUBECONFIG) to a readable kubeconfig file, or host and api_key"
+    )
 
 
 def _load_surroundings(config: t.Any, configuration: t.Any) -> None:

@@ -128,8 +128,9 @@ def variables_of(roles: t.Iterable[str], entry_point: str = "main") -> dict[str,
             )
         limits = _document(role, "meta/limits").get("limits", {})
         for name, spec in entry.get("options", {}).items():
-            roles_before = found[name].roles if name in found else ()
-            found[name] = Variable(name, (*roles_before, role), spec, limits.get(name, {}))
+            before = found.get(name, Variable(name, (), spec, {}))
+            together = {**before.limits, **limits.get(name, {})}
+            found[name] = Variable(name, (*before.roles, role), spec, together)
     return found
 
 

@@ -111,6 +111,13 @@ def test_a_kubeconfig_that_is_not_there_is_named_with_its_variable(tmp_path: Pat
     assert f"wattwise_kubeconfig is '{tmp_path}/away.yml', but there is no such file" in run.output
 
 
+def test_gateways_need_a_kubeconfig_whose_content_they_get(tmp_path: Path) -> None:
+    inventory: Json = {"clusters": {"hosts": {"hall-1": {}}}, "bmc_gateways": {"hosts": {"a": {}}}}
+    run = play("observe", tmp_path, inventory)
+    assert run.returncode == 2
+    assert "wattwise_kubeconfig is missing; hosts of bmc_gateways get" in run.output
+
+
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_an_inventory_without_a_cluster_fails_and_says_what_to_write(
     playbook: str, tmp_path: Path

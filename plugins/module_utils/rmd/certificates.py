@@ -326,16 +326,27 @@ def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> 
         contents["ca.pem"] = pairs["authority"].certificate
     if "client" in pairs:
         contents |= {"cert.pem": pairs["client"].certificate, "key.pem": pairs["client"].key}
-    changed = []
-    for name, content in contents.items():
-        path = Path(folder) / name
-        if path.is_file() and path.read_bytes() == content:
-            continue
-        changed.append(str(path))
-        if not context.check_mode:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = path.with_name(f".{name}.partial")
-            partial.touch(mode=0o600)
-            partial.write_bytes(content)
-            partial.replace(path)
-    return changed
+    try:
+        return [
+            str(path)
+            for name, content in contents.items()
+            if _write_file(path := Path(folder) / name, content, context)
+        ]
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot keep the client's certificate in {folder}: {error.strerror} "
+            f"({error.filename}); it must be a folder that this user may make and write in"
+        ) from error
+
+
+def _write_file(path: Path, content: bytes, context: Context) -> bool:
+    """Whether the file was another one; it is replaced whole, except in check mode."""
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    if not context.check_mode:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.touch(mode=0o600)
+        partial.write_bytes(content)
+        partial.replace(path)
+    return True

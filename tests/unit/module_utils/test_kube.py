@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import socket
 import ssl
 import threading
@@ -260,8 +261,37 @@ def test_kubeconfigs_are_taken_as_mapping_and_as_file_and_refused_with_a_remedy(
         "current-context": "k",
     }
     assert Kube.connect({"kubeconfig": kubeconfig}).host == "https://10.9.8.7:6443"
-    for broken in ({"kind": "Config"}, str(tmp_path / "none"), {**kubeconfig, "clusters": []}):
+    for broken in ({"kind": "Config"}, {**kubeconfig, "clusters": []}):
         with pytest.raises(InvalidInput, match="Cannot find out how to reach .* K8S_AUTH_KUBECON"):
             Kube.connect({"kubeconfig": broken})
     with pytest.raises(InvalidInput, match="Cannot find out"):
         Kube.connect({"kubeconfig": kubeconfig, "context": "none"})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"hunter2",
+        b"- token: hunter2",
+        b"token: hunter2\n  x: {",
+        b"\xff\xfe",
+        b"clusters: 3\ncontexts: [3]\ncurrent-context: x",
+    ],
+)
+def test_a_kubeconfig_that_is_none_is_named_by_its_path_and_not_quoted(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=re.escape(str(path))) as refusal:
+        Kube.connect({"kubeconfig": str(path)})
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("option", ["ca_cert", "client_cert", "client_key"])
+def test_a_missing_certificate_is_named_by_its_option_and_path(option: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^{option}: .* /nowhere/a\.pem"):
+        Kube.connect({"host": "https://127.0.0.1:1", option: "/nowhere/a.pem"})
