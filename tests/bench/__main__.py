@@ -111,7 +111,7 @@ def write_pages(results: Json, docs: Path) -> None:
 
 def pages(results: Json) -> dict[str, str]:
     """File name below docs/ → its content, for every page that there are results for."""
-    found = {"performance.md": page.render(results)}
+    found = {"performance.md": page.render(results, [item.name for item in benches()])}
     if "costs" in results:
         found["scale.md"] = scale.render(results)
     if placement_page.ROW in results:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench.kit.rows import Json, Metric, Row
+from bench.kit.store import is_quiet
 
 INTRODUCTION = """# Performance
 
@@ -20,13 +21,16 @@ worst where that is said.
 """
 
 
-def render(results: Json) -> str:
-    """The page for what `store.read` gives."""
+def render(results: Json, known: Sequence[str] = ()) -> str:
+    """The page for what `store.read` gives; it names the `known` benches that have no result."""
+    missing = [name for name in known if name not in results or not is_quiet(results[name])]
+    results = {name: entry for name, entry in results.items() if is_quiet(entry)}
     rows = {name: Row.from_json(entry["row"]) for name, entry in results.items()}
     ordered = sorted(rows, key=lambda name: (-rows[name].strain, name))
     parts = [INTRODUCTION, *_overview({name: rows[name] for name in ordered})]
     for name in ordered:
         parts += _section(name, rows[name], results[name])
+    parts += _missing(missing)
     parts += _machines(results)
     return "\n".join(parts)
 
@@ -63,6 +67,17 @@ def _section(name: str, row: Row, entry: Json) -> Iterator[str]:
         f"Repeat it with `make bench ARGS={name}`. Measured {entry['measured']}; load of the "
         f"machine before: {entry['load']}.\n"
     )
+
+
+def _missing(names: Sequence[str]) -> Iterator[str]:
+    if names:
+        yield "## Not measured\n"
+        yield (
+            "These rows have no result of this code on a quiet machine, which is one whose load "
+            "before is below the number of its processors:\n"
+        )
+        yield from (f"- `{name}`" for name in names)
+        yield ""
 
 
 def _machines(results: Json) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from bench.kit.page import number
 from bench.kit.rows import Json, Row
+from bench.kit.store import is_quiet
 
 NODES, PODS = "nodes", "pods"
 SECONDS = "whole run"
@@ -32,8 +33,12 @@ UNIT_COSTS = (
     (SNAPSHOT, "MiB"),
 )
 
+# They depend on what else the machine does.
+TIMES = (SECONDS, CPU)
+
 SIZES = (1_000, 10_000, 100_000)
-INTERVAL = 60.0
+INTERVAL = 300.0
+# As observation_status writes a reading that has not moved: at the first run after this time.
 REWRITTEN_AFTER = 300.0
 POINTS = 21
 
@@ -46,14 +51,18 @@ beside each other, because nothing in a run needs another fleet's nodes. This pa
 costs, from a fleet that was [measured](performance.md).
 """
 
+BUSY = """
+Times and processors are not in the tables: the fleet was measured on a machine that did other work
+beside, so its times say nothing. `make bench ARGS=costs` on a quiet machine fills them in.
+"""
+
 END = """
 ## What follows
 
-- **Processors, not memory, are what a fleet needs.** A run is over before the next one begins, so a
-  controller serves several fleets in turn; the table says how many runs go on at once.
-- **The API server gets few requests.** Lists are read page by page; a reading is written to a
-  status when it moved by 0.5 °C, 1 Pa or 2 % of the watts, or when it is older than 5 minutes. The
-  table's most writes are those of a fleet in which each reading does so once in 5 minutes.
+- **The API server gets few requests.** Lists are read page by page. A status is written at most
+  once a run: when a reading moved by 0.5 °C, 1 Pa or 2 % of the watts since it was written, or when
+  the written one is older than 5 minutes. The table has both ends: no reading moves, and each
+  status has one that moved in every run. Real fleets lie between them.
 - **The bytes grow with the pods**: each run reads every pod.
 - **A BMC gets the same few requests whatever the size of the fleet**, one at a time.
 - **Kubernetes ends first.** Its own limit is 5,000 nodes a cluster, so 10,000 nodes are two
@@ -66,16 +75,18 @@ END = """
   one. The part that is the same for any fleet (Ansible's start, imports) is counted once a fleet.
 - The figures for more than one fleet are arithmetic. They were not measured: the lab has one
   machine.
-- Waiting pods are not in it. Placing and binding them costs what the row of the main job says, once
-  for each pod.
+- Waiting pods are not in it. Placing and binding them costs more, once for each pod.
 """
 
 
 def render(results: Json) -> str:
     """The page for what `store.read` gives; it must have the row `costs`."""
-    row = Row.from_json(results["costs"]["row"])
-    unit = {item.name: item.median for item in row.metrics}
-    parts = [BEGINNING, *_measured(row, unit), *_table(unit), END]
+    entry = results["costs"]
+    row = Row.from_json(entry["row"])
+    quiet = is_quiet(entry)
+    unit = {item.name: item.median for item in row.metrics if quiet or item.name not in TIMES}
+    parts = [BEGINNING, *_measured(row, unit), *_table(unit)]
+    parts += [END] if quiet else [BUSY.rstrip("\n"), END]
     return "\n".join(parts)
 
 
@@ -88,9 +99,9 @@ def _measured(row: Row, unit: dict[str, float]) -> Iterator[str]:
     yield "| | a run | a node |"
     yield "| --- | --- | --- |"
     for name, kind in UNIT_COSTS:
-        each = unit[name] / unit[NODES]
-        shown, small = number(unit[name], kind), number(*_small(each, kind))
-        yield f"| {name} | {shown} | {small} |"
+        if name in unit:
+            shown = number(unit[name], kind)
+            yield f"| {name} | {shown} | {number(*_small(unit[name] / unit[NODES], kind))} |"
     yield ""
 
 
@@ -114,18 +125,27 @@ def reckon(size: int, unit: dict[str, float]) -> dict[str, str]:
     """What a fleet of fleets of this many nodes costs; `unit` has the costs of the measured one."""
     fleets = math.ceil(size / unit[NODES])
     a_second = fleets / INTERVAL
-    at_once = math.ceil(fleets * unit[SECONDS] / INTERVAL)
-    most_writes = size / REWRITTEN_AFTER
+    runs_until_old = math.floor(REWRITTEN_AFTER / INTERVAL) + 1
     return {
         "fleets": f"{fleets:,}",
-        "runs at once": f"{at_once:,}",
-        "processors busy": number(unit[CPU] * a_second, ""),
-        "memory of the largest processes at once": number(unit[MEMORY] * at_once, "MiB"),
+        **_of_times(fleets, unit),
         "requests to BMCs": number(unit[BMC_REQUESTS] * a_second, "/s"),
         "reads of API servers": number(unit[READS] * a_second, "/s"),
-        "writes to API servers": number(unit[WRITES] * a_second, "/s"),
-        "writes to API servers, at most": number(max(most_writes, unit[WRITES] * a_second), "/s"),
+        "writes to API servers, no reading moves": number(size / INTERVAL / runs_until_old, "/s"),
+        "writes to API servers, readings move": number(size / INTERVAL, "/s"),
         "answers of API servers": number(unit[BYTES] * a_second, "MiB/s"),
         f"points predicted ({POINTS} a node)": number(size * POINTS / INTERVAL, "/s"),
         "snapshots on disk": number(unit[SNAPSHOT] * fleets, "MiB"),
+    }
+
+
+def _of_times(fleets: int, unit: dict[str, float]) -> dict[str, str]:
+    """What needs the times of a run; nothing where these are not known."""
+    if SECONDS not in unit:
+        return {}
+    at_once = math.ceil(fleets * unit[SECONDS] / INTERVAL)
+    return {
+        "runs at once": f"{at_once:,}",
+        "processors busy": number(unit[CPU] * fleets / INTERVAL, ""),
+        "memory of the largest processes at once": number(unit[MEMORY] * at_once, "MiB"),
     }

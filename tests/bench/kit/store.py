@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from pathlib import Path
 
 from bench.kit import machine
@@ -19,6 +20,12 @@ def read(path: Path) -> Json:
         return {}
     rows: Json = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return rows
+
+
+def is_quiet(entry: Json) -> bool:
+    """Whether a processor was free before the row was measured; if not, its times say nothing."""
+    processors = re.search(r"(\d+) logical processors", entry["machine"]["processor"])
+    return float(entry["load"]) < (int(processors[1]) if processors else 1)
 
 
 def merge(path: Path, name: str, row: Row, load: float) -> Json:

@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import re
 import signal
 import subprocess
 import sys
+import typing as t
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils import observation_status
 from bench.__main__ import DOCS, RESULTS, benches, main, pages
 from bench.kit import launcher, placement_page, scale, store
 from bench.kit.forwarder import Traffic
@@ -142,12 +147,51 @@ def test_time_with_a_server_counts_once_where_requests_overlap() -> None:
 
 
 def test_ten_fleets_cost_ten_times_what_one_does() -> None:
-    unit = {name: 1.0 for name, _unit in scale.UNIT_COSTS} | {scale.NODES: 1000, scale.SECONDS: 20}
-    one, ten, hundred = (scale.reckon(size, unit | {scale.CPU: 15.0}) for size in scale.SIZES)
+    unit = {name: 1.0 for name, _unit in scale.UNIT_COSTS} | {scale.NODES: 1000, scale.SECONDS: 100}
+    one, ten, hundred = (scale.reckon(size, unit | {scale.CPU: 75.0}) for size in scale.SIZES)
     assert (one["fleets"], ten["fleets"], hundred["fleets"]) == ("1", "10", "100")
     assert (one["runs at once"], ten["runs at once"], hundred["runs at once"]) == ("1", "4", "34")
     assert (one["processors busy"], ten["processors busy"]) == ("0.25", "2.50")
-    assert hundred["writes to API servers, at most"] == "333 /s"
+    assert hundred["writes to API servers, readings move"] == "333 /s"
+    assert hundred["writes to API servers, no reading moves"] == "167 /s"
+
+
+def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
+    config: dict[str, t.Any] = {"apiVersion": "v1", "kind": "NodeConfig", "metadata": {"name": "n"}}
+    begun, statuses = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), []
+    for run in range(10):
+        now = begun + datetime.timedelta(seconds=run * scale.INTERVAL)
+        reading = SimpleNamespace(
+            values={"inlet_celsius": 20.0},
+            times={"inlet_celsius": now},
+            sources={"inlet_celsius": "read"},
+            errors=[],
+            is_fresh=True,
+        )
+        manifest = observation_status.status_of(config, t.cast("t.Any", reading), {}, now)
+        if manifest:
+            statuses.append(manifest)
+            config = {**config, "status": manifest["status"]}
+    unit = {name: 1.0 for name, _unit in scale.UNIT_COSTS} | {scale.NODES: 1000}
+    reckoned = scale.reckon(1000, unit)["writes to API servers, no reading moves"]
+    assert reckoned == f"{1000 * len(statuses) / 10 / scale.INTERVAL:.2f} /s"
+
+
+def test_times_of_a_busy_machine_are_on_no_page(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    busy = 1.0 + (os.cpu_count() or 1)
+    names = [(name, kind) for name, kind in scale.UNIT_COSTS]
+    names += [(scale.NODES, ""), (scale.PODS, "")]
+    costs = row("Costs", *(metric(name, kind, [1000.0]) for name, kind in names))
+    store.merge(path, "quiet", row("Quiet", metric("time", "s", [1.0])), 0.0)
+    results = store.merge(path, "costs", costs, busy)
+    page = render(results, ["costs", "never", "quiet"])
+    assert "## Costs" not in page
+    assert "- `costs`\n- `never`\n\n" in page
+    scaled = scale.render(results)
+    assert "whole run" not in scaled
+    assert "runs at once" not in scaled
+    assert "make bench ARGS=costs" in scaled
 
 
 def test_labs_are_made_once_and_go_at_the_end() -> None:
