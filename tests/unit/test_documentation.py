@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import VOLUME
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
 from support import ansible_yaml, pages
@@ -322,3 +323,20 @@ def test_templates_in_examples_render() -> None:
         result = render({"templates": [manifest], "nodes": [node("n1", "10.0.0.7", labels=wanted)]})
         assert result["errors"] == [], template["name"]
         assert len(result["node_configs"]) == 1, template["name"]
+
+
+def test_the_first_screen_of_the_readme_has_the_picture_and_two_commands_each_once() -> None:
+    readme = text_of("README.md")
+    commands = re.findall(r"\bmake [a-z]+", readme)
+    assert commands == ["make demo", "make test"]
+    picture, demo, title = (readme.index(part) for part in ("<picture>", "make demo", "\n## "))
+    assert picture < demo < title
+    assert readme[: readme.index("make test")].count("\n") < 25
+
+
+def test_the_readme_says_which_volumes_keep_a_pod_waiting() -> None:
+    section_text = section("README.md", "### Which pods are placed")
+    assert VOLUME.harmless - {"name", "gitRepo"} <= set(re.findall(r"`(\w+)`", section_text))
+    for volume in ("persistentVolumeClaim", "ephemeral", "csi"):
+        assert volume in VOLUME.refused
+        assert f"`{volume}`" in section_text
