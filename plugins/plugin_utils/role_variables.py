@@ -126,12 +126,24 @@ def variables_of(roles: t.Iterable[str], entry_point: str = "main") -> dict[str,
                 f"There is no role {role} with an entry point {entry_point}; the roles are "
                 f"{', '.join(role_names())}"
             )
-        limits = _document(role, "meta/limits").get("limits", {})
-        for name, spec in entry.get("options", {}).items():
+        own = {name: (role, spec) for name, spec in entry.get("options", {}).items()}
+        for name, (owner, spec) in {**own, **_shared(role, entry_point)}.items():
             before = found.get(name, Variable(name, (), spec, {}))
-            together = {**before.limits, **limits.get(name, {})}
+            limits = _document(owner, "meta/limits").get("limits", {}).get(name, {})
+            together = {**before.limits, **limits}
             found[name] = Variable(name, (*before.roles, role), spec, together)
     return found
+
+
+def _shared(role: str, entry_point: str) -> dict[str, tuple[str, Spec]]:
+    """Variables of other roles that this one reads too, each with that role."""
+    shared = _document(role, "meta/limits").get("shared", {}) if entry_point == "main" else {}
+    specs = {owner: _document(owner, "meta/argument_specs")["argument_specs"] for owner in shared}
+    return {
+        name: (owner, specs[owner]["main"]["options"][name])
+        for owner, names in shared.items()
+        for name in names
+    }
 
 
 def misspelt(names: t.Collection[str]) -> dict[str, str]:

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
+from jinja2 import nodes
+
+from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
+    Given,
+    problems_of,
+    role_names,
+    variables_of,
+)
 
 Json = dict[str, t.Any]
 
@@ -19,6 +27,8 @@ SURVEYS: dict[str, Json] = {
     path.stem: yaml.safe_load(path.read_text())
     for path in (ROOT / "extensions" / "awx" / "surveys").glob("*.yml")
 }
+VARIABLES = variables_of(role_names())
+BOOLEANS = {name for name, variable in VARIABLES.items() if variable.spec["type"] == "bool"}
 QUESTIONS = [
     pytest.param(playbook, question, id=f"{playbook}-{question['variable']}")
     for playbook, survey in SURVEYS.items()
@@ -109,13 +119,86 @@ def test_the_same_question_is_asked_in_the_same_words_everywhere() -> None:
             assert asked.setdefault(question["variable"], question) == question
 
 
-@pytest.mark.parametrize("role", sorted(path.name for path in (ROOT / "roles").iterdir()))
+@pytest.mark.parametrize(("playbook", "question"), QUESTIONS)
+def test_roles_take_every_answer_that_a_question_allows(playbook: str, question: Json) -> None:
+    """AWX gives choices as texts, those of a multiselect as a list, and numbers within limits."""
+    answers: list[t.Any] = [question["default"], *question.get("choices", [])]
+    if question["type"] == "multiselect":
+        answers = [[choice] for choice in question["choices"]] + [question["default"].splitlines()]
+    elif question["type"] in DEFAULT_TYPES:
+        answers += [question["min"], question["max"]]
+    variable = VARIABLES[question["variable"]]
+    assert [problems_of(variable, Given(answer)) for answer in answers] == [[]] * len(answers)
+
+
+@pytest.mark.parametrize(("playbook", "question"), QUESTIONS)
+def test_a_number_has_the_limits_of_its_argument(playbook: str, question: Json) -> None:
+    """One beyond the limits of the question is refused by the role too, where the role has any."""
+    limits = VARIABLES[question["variable"]].limits
+    if question["type"] in DEFAULT_TYPES:
+        assert question["min"] >= limits.get("min", limits.get("above"))
+        assert question["min"] > limits.get("above", -1)
+        assert question["max"] <= limits.get("max", question["max"])
+        # A share from 0 to 1 is asked for as one.
+        assert "max" not in limits or question["max"] == limits["max"]
+
+
+def names_without_conversion(template: str, names: set[str]) -> set[str]:
+    """Names whose value is used as it came, not as that of the filter bool, in this template.
+
+    Alone in their braces they go to an option of a module, which converts them.
+    """
+    tree = jinja2.Environment().parse(template)
+    outputs = [output.nodes for output in tree.find_all(nodes.Output)]
+    alone = {
+        part[0].name
+        for part in outputs
+        if len(tree.body) == len(part) == 1 and isinstance(part[0], nodes.Name)
+    }
+    converted = {id(item.node) for item in tree.find_all(nodes.Filter) if item.name == "bool"}
+    return {
+        item.name
+        for item in tree.find_all(nodes.Name)
+        if item.name in names and id(item) not in converted and item.name not in alone
+    }
+
+
+def templates(value: t.Any, key: str = "") -> t.Iterator[str]:
+    """Every template in a task; a condition is one without its braces."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from templates(member, name)
+    elif isinstance(value, list):
+        for member in value:
+            yield from templates(member, key)
+    elif isinstance(value, str) and key in ("when", "that", "until", "failed_when", "changed_when"):
+        yield f"{{{{ true and ({value}) }}}}"
+    elif isinstance(value, str) and "{{" in value:
+        yield value
+
+
+def test_unconverted_booleans_are_recognised() -> None:
+    found = {
+        "{{ a }}": set(),
+        "{{ a | bool and b | bool }}": set(),
+        "{{ true and (a) }}": {"a"},
+        "{{ 'x' if a else 'y' }}": {"a"},
+        "{{ a | ternary(1, 2) }}": {"a"},
+        "{{ a | bool | ternary(1, b) }}": {"b"},
+        "text {{ a }}": {"a"},
+    }
+    for template, names in found.items():
+        assert names_without_conversion(template, {"a", "b"}) == names, template
+
+
+@pytest.mark.parametrize("role", role_names())
 def test_roles_take_the_texts_true_and_false(role: str) -> None:
-    """AWX has no yes-or-no question, and ``-e`` gives texts: a condition converts them."""
-    tasks = "\n".join(path.read_text() for path in (ROOT / "roles" / role / "tasks").glob("*.yml"))
-    conditions = re.findall(r"^ *(?:- )?(?:when|that): (.*)$", tasks, re.MULTILINE)
-    options = role_options(role) if (ROOT / "roles" / role / "meta").exists() else {}
-    for name in (name for name, option in options.items() if option["type"] == "bool"):
-        for condition in conditions:
-            used = re.findall(rf"\b{name}\b(?! \| bool\b)", condition)
-            assert not used, condition
+    """AWX has no yes-or-no question, and ``-e`` gives texts: who decides by one converts it."""
+    unconverted = {
+        f"{path.name}: {template}"
+        for folder in ("tasks", "vars")
+        for path in (ROOT / "roles" / role / folder).glob("*.yml")
+        for template in templates(yaml.safe_load(path.read_text()))
+        if names_without_conversion(template, BOOLEANS)
+    }
+    assert not unconverted

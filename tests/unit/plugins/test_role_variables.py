@@ -182,6 +182,17 @@ def test_limits_are_of_variables_that_the_role_takes(role: str) -> None:
     assert limits.keys() <= set().union(*options)
 
 
+@pytest.mark.parametrize("role", role_names())
+def test_a_role_checks_variables_of_other_roles_that_it_reads(role: str) -> None:
+    texts = [
+        path.read_text() for path in (ROLES / role).glob("*/*.yml") if "meta" not in path.parts
+    ]
+    read = set(re.findall(r"\b[a-z]\w+\b", "\n".join(texts))) & EVERYTHING.keys()
+    # The play reads these for all roles.
+    read -= {"wattwise_run_dir", "wattwise_kubeconfig", "wattwise_context"}
+    assert read <= variables_of([role]).keys()
+
+
 def test_a_role_or_entry_point_that_is_not_there_is_named() -> None:
     with pytest.raises(InvalidInput, match="no role observer"):
         variables_of(["observer"])
