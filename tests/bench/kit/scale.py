@@ -94,7 +94,7 @@ def _measured(row: Row, unit: dict[str, float]) -> Iterator[str]:
     yield "## One fleet, measured\n"
     yield (
         f"`{row.command}` on {unit[NODES]:,.0f} nodes with {unit[PODS]:,.0f} pods, nothing to "
-        "place, medians:\n"
+        "place, a minute after the run before, medians:\n"
     )
     yield "| | a run | a node |"
     yield "| --- | --- | --- |"
