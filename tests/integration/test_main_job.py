@@ -17,7 +17,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from lab import workload
 from lab.api import Api
-from lab.comparison import compare
+from lab.comparison import Comparison, compare
 from lab.demo import PODS_PER_NODE
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
@@ -151,11 +151,32 @@ def test_the_fleet_draws_fewer_watts_than_under_the_default_scheduler(
     whole_lab: RunningLab,
 ) -> None:
     result = compare(whole_lab.state, pods=150, seed=1, say=print)
-    assert result.wattwise_watts < result.default_watts
+    assert_saves_as_promised(whole_lab, result)
     assert abs(result.fleet_error_percent) < 5
     assert result.changed_again == 0
     assert result.lines[0].startswith("150 pods placed on ")
     assert_report_is_whole(whole_lab)
+
+
+def assert_saves_as_promised(lab: RunningLab, result: Comparison) -> None:
+    """The plan is as good as its bound says any could be, and the BMCs measure what it predicts.
+
+    The default scheduler spreads pods, so strategy spread predicts what is saved against it. Models
+    have an error for each machine, which the measured saving may lack: here a quarter of it.
+    """
+    report = document(lab.state.root / "runs", "report")
+    added = {
+        entry["strategy"]: entry["watts_added"]
+        for entry in report["sections"]["strategies"]["strategies"]
+    }
+    # The run after the one that placed has left a plan without pods.
+    kept = sorted((lab.state.root / "runs" / CLUSTER).glob("plan*.json"))
+    plan = max(map(json.loads, map(Path.read_text, kept)), key=lambda made: len(made["placements"]))
+    assert len(plan["placements"]) >= 150
+    assert plan["gap"] <= 0.003
+    predicted = added["spread"] - added["this plan"]
+    saved = result.default_watts - result.wattwise_watts
+    assert saved >= 0.75 * predicted > 0.2 * added["spread"]
 
 
 def assert_report_is_whole(lab: RunningLab) -> None:
@@ -191,7 +212,7 @@ def test_it_does_so_for_other_workloads(whole_lab: RunningLab, seed: int) -> Non
         f"seed {seed}: {result.default_watts:.0f} W under the default scheduler, "
         f"{result.wattwise_watts:.0f} W under wattwise, predicted {result.predicted_watts:.0f} W\n"
     )
-    assert result.wattwise_watts < result.default_watts
+    assert_saves_as_promised(whole_lab, result)
     report = document(whole_lab.state.root / "runs", "report")
     ours, *others = report["sections"]["strategies"]["strategies"]
     assert ours["strategy"] == "this plan"
