@@ -36,9 +36,10 @@ REASONS: dict[str, dict[str, str]] = {
         ),
         OWN_OBJECTS,
     ),
-    "fleet_snapshot_info": dict.fromkeys(
-        ("selectors", "node_configs"), "the role knows what it reads"
-    ),
+    "fleet_snapshot_info": {
+        **dict.fromkeys(("selectors", "node_configs"), "the role knows what it reads"),
+        "run_process": "the action plugin fills it in",
+    },
     "node_config_template": {"nodes": DOCUMENT},
     "redfish_thermal_info": {
         "targets": DOCUMENT,
@@ -77,7 +78,6 @@ REASONS: dict[str, dict[str, str]] = {
     "pod_binding": {"placements": DOCUMENT, "unplaced": DOCUMENT},
     "pod_eviction": {"steps": DOCUMENT},
     "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
-    "device_reconciliation": {"lease_timeout": "the default outlasts a run"},
     "rmd_certificate": {
         "authority_secret": "the role keeps one authority",
         **dict.fromkeys(
