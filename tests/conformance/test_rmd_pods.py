@@ -124,7 +124,7 @@ def test_one_that_is_refused_does_not_stop_the_others() -> None:
     workloads, [refusal] = workloads_of_pod(given, {"nginx1": [1], "second": [2]})
     assert [each["spec"]["coreIds"] for each in workloads] == [["2"]]
     assert refusal.message == (
-        "container nginx1: annotation cache_min is 'three', which is not a whole number"
+        "container nginx1: annotation nginx1_cache_min: 'three' is not a whole number such as 2"
     )
 
 

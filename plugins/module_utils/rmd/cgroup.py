@@ -18,12 +18,15 @@ containerd (``cri-containerd-``), CRI-O (``crio-``) and docker (``docker-``).
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import ExclusiveContainer
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node_files import read_bounded
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
 
 _HIERARCHIES = ("sys/fs/cgroup", "sys/fs/cgroup/cpuset", "sys/fs/cgroup/unified")
@@ -34,6 +37,9 @@ _MONITOR = "conmon"
 _INNER_GROUP = "container"
 # Newest first: v2 leaves cpuset.cpus empty where the CPUs are those of the group above.
 _FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus")
+_LONGEST_FILE = 64 * 1024
+# Runtimes give ids of 64 digits; a short one would be in the names of others' groups.
+_CONTAINER_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{11,127}")
 
 
 class ControlGroups:
@@ -44,7 +50,9 @@ class ControlGroups:
         self._pods: dict[str, list[Path]] | None = None
 
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
-        """CPUs of the container. Raises TargetFailure."""
+        """CPUs of the container. Raises TargetFailure, and InvalidField for a list that is none."""
+        if _CONTAINER_ID.fullmatch(container.id) is None:
+            raise TargetFailure("malformed", f"{shown(container.id)} is no container's id")
         folders = self._pod_folders().get(_plain(container.pod_uid), [])
         if not folders:
             raise TargetFailure(
@@ -53,9 +61,9 @@ class ControlGroups:
                 " this node, and is root the node's file system?",
             )
         for folder in _container_folders(folders, container.id):
-            text = _cpu_list(folder)
-            if text:
-                return parse_cpu_list(text, str(folder))
+            cpus = _cpus_of(folder)
+            if cpus:
+                return cpus
         raise TargetFailure(
             "not_found",
             f"no control group with CPUs of container {container.id} in {folders[0]}; it may have"
@@ -95,16 +103,33 @@ def _pod_candidates(kubepods: Path) -> t.Iterator[Path]:
 
 
 def _container_folders(pods: t.Iterable[Path], container_id: str) -> t.Iterator[Path]:
+    """Groups of that container alone: the id, after the runtime's prefix and before a suffix."""
+    names = re.compile(rf"(?:[a-z-]+-)?{re.escape(container_id)}(?:\.scope|\.slice)?")
     for pod in pods:
         for folder in _folders(pod):
-            if container_id in folder.name and _MONITOR not in folder.name:
-                yield folder / _INNER_GROUP
+            if names.fullmatch(folder.name) and _MONITOR not in folder.name:
                 yield folder
+
+
+def _cpus_of(folder: Path) -> tuple[int, ...]:
+    """CPUs of a container: those of the group that the runtime made in its group, if it has one.
+
+    The container's own processes may be able to make such a group, and then to write any CPUs into
+    it, so it counts only within those of the group around it.
+    """
+    around = parse_cpu_list(_cpu_list(folder), str(folder))
+    inner = parse_cpu_list(_cpu_list(folder / _INNER_GROUP), str(folder / _INNER_GROUP))
+    if around and not set(inner) <= set(around):
+        raise TargetFailure(
+            "implausible", f"{folder / _INNER_GROUP} has CPUs that {folder} does not have"
+        )
+    return inner or around
 
 
 def _folders(parent: Path) -> list[Path]:
     try:
-        return sorted(path for path in parent.iterdir() if path.is_dir())
+        with os.scandir(parent) as entries:
+            return sorted(Path(each) for each in entries if each.is_dir(follow_symlinks=False))
     except OSError:
         return []
 
@@ -112,7 +137,7 @@ def _folders(parent: Path) -> list[Path]:
 def _cpu_list(folder: Path) -> str:
     for name in _FILES:
         try:
-            text = (folder / name).read_text(encoding="ascii").strip()
+            text = str(read_bounded(folder / name, _LONGEST_FILE), "ascii", "replace").strip()
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -8,44 +8,62 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 
-_MOST_NAMED = 1 << 17
-_TOKEN = re.compile(r"(\^?)(\d{1,6})(?:-(\d{1,6}))?")
+_TOKEN = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_GROUP = re.compile(r"[0-9a-f]{1,8}")
+LARGEST_CPU = 65_535
+_MOST_CPUS_NAMED = 4 * LARGEST_CPU
+# Each CPU by itself, with a comma behind it.
+_LONGEST_LIST = 512 * 1024
+_MOST_GROUPS = (LARGEST_CPU + 1) // 32
 
 
 def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> frozenset[int]:
     """The CPUs of all lists together; exclusions count in the order in which they stand.
 
-    Stricter than the daemon, which dies of a list without a number. Raises InvalidInput.
+    Stricter than the daemon, which dies of a list without a number. Raises InvalidField.
     """
+    if not isinstance(core_ids, (list, tuple)):
+        raise InvalidField(where, f"{shown(core_ids)} is not a list; write it like [0-3, 8]")
+    texts = [str(item) for item in core_ids if isinstance(item, (str, int))]
+    if len(texts) < len(core_ids) or sum(map(len, texts)) > _LONGEST_LIST:
+        raise InvalidField(where, f"{shown(core_ids)} is too long, or holds other than CPUs")
     cpus: set[int] = set()
     named = 0
-    for item in core_ids:
-        for token in str(item).split(","):
-            match = _TOKEN.fullmatch(token.strip())
-            if match is None:
-                raise InvalidInput(
-                    f"{where}: {shown(item)} is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
-                )
-            first, last = int(match.group(2)), int(match.group(3) or match.group(2))
-            if last < first:
-                raise InvalidInput(f"{where}: the range {token!r} ends before it begins")
-            named += last - first + 1
-            if named > _MOST_NAMED:
-                raise InvalidInput(f"{where}: names CPUs far more often than any machine has them")
-            if match.group(1):
-                cpus.difference_update(range(first, last + 1))
-            else:
-                cpus.update(range(first, last + 1))
+    for token in (token.strip() for item in texts for token in item.split(",")):
+        first, last = _range(token, where)
+        named += last - first + 1
+        if named > _MOST_CPUS_NAMED:
+            raise InvalidField(where, f"{shown(core_ids)} names CPUs far more often than once each")
+        if token.startswith("^"):
+            cpus.difference_update(range(first, last + 1))
+        else:
+            cpus.update(range(first, last + 1))
     return frozenset(cpus)
+
+
+def _range(token: str, where: str) -> tuple[int, int]:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        problem = f"{shown(token)} is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
+        raise InvalidField(where, problem)
+    first, last = int(match.group(2)), int(match.group(3) or match.group(2))
+    if last < first:
+        raise InvalidField(where, f"the range {shown(token)} ends before it begins")
+    if last > LARGEST_CPU:
+        raise InvalidField(where, f"there is no CPU {last}; the largest is {LARGEST_CPU}")
+    return first, last
 
 
 def cpus_of_hex_mask(text: str) -> frozenset[int] | None:
     """The CPUs of a mask like ``6`` or ``20000,00000000`` (32 bits a group); None if it is none."""
-    groups = text.split(",")
-    if not all(re.fullmatch(r"[0-9a-f]{1,8}", group) for group in groups):
+    groups = text.split(",", _MOST_GROUPS)
+    if len(groups) > _MOST_GROUPS or not all(map(_GROUP.fullmatch, groups)):
         return None
-    bits = int("".join(group.zfill(8) for group in groups), 16)
-    return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
+    return frozenset(
+        32 * place + bit
+        for place, group in enumerate(reversed(groups))
+        for bit in range(32)
+        if int(group, 16) >> bit & 1
+    )

@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    subject_of,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -53,37 +61,60 @@ class Source(t.Protocol):
         """CPUs of the container. Raises TargetFailure."""
 
 
-def read_cpusets(parameters: Parameters, _context: Context = Context()) -> Result:
+def read_cpusets(parameters: Parameters, context: Context = Context()) -> Result:
     """``containers`` with their CPUs, and ``errors`` for those whose CPUs could not be told.
 
-    Raises InvalidInput for a pod without name or UID.
+    Pods that cannot be read are in ``findings``. Raises InvalidInput where there is no root.
     """
     options = SPEC.complete(parameters)
     sources = _sources(options)
-    wanted = [each for pod in _running(options) for each in exclusive_containers(pod)]
     containers: list[dict[str, t.Any]] = []
     errors: list[dict[str, t.Any]] = []
-    for container in wanted:
-        identity = {
-            "pod_uid": container.pod_uid,
-            "namespace": container.namespace,
-            "pod": container.pod,
-            "container": container.name,
-        }
+    findings: list[Finding] = []
+    for index, pod in enumerate(options["pods"]):
+        subject = subject_of(pod, "Pod", f"pods[{index}]")
+        wanted = guarded(subject, functools.partial(_wanted, pod, options["node_name"]))
+        if isinstance(wanted, Finding):
+            findings.append(wanted)
+            continue
+        for container in wanted:
+            identity = {
+                "pod_uid": container.pod_uid,
+                "namespace": container.namespace,
+                "pod": container.pod,
+                "container": container.name,
+            }
+            found = _read(container, sources)
+            if isinstance(found, TargetFailure):
+                errors.append({**identity, "reason": found.reason, "detail": found.detail})
+            else:
+                containers.append({**identity, "cpus": list(found)})
+    warn_of(findings, context)
+    told = [finding.as_dict() for finding in findings]
+    return {"changed": False, "containers": containers, "errors": errors, "findings": told}
+
+
+def _wanted(pod: t.Mapping[str, t.Any], node: str | None) -> list[ExclusiveContainer]:
+    """Containers of a pod that is on the node, as far as it is named, and has not ended."""
+    on_node = not node or (pod.get("spec") or {}).get("nodeName") == node
+    has_ended = (pod.get("status") or {}).get("phase") in _ENDED
+    return exclusive_containers(pod) if on_node and not has_ended else []
+
+
+def _read(
+    container: ExclusiveContainer, sources: t.Sequence[Source]
+) -> tuple[int, ...] | TargetFailure:
+    """The CPUs, or why they cannot be told: whatever a node's files hold is this container's."""
+    subject = Subject("container", container.name)
+
+    def read() -> tuple[int, ...] | TargetFailure:
         try:
-            containers.append({**identity, "cpus": list(_cpus(container, sources))})
+            return _cpus(container, sources)
         except TargetFailure as failure:
-            errors.append({**identity, "reason": failure.reason, "detail": failure.detail})
-    return {"changed": False, "containers": containers, "errors": errors}
+            return failure
 
-
-def _running(options: t.Mapping[str, t.Any]) -> t.Iterator[t.Mapping[str, t.Any]]:
-    """The pods that are on the node, as far as it is named, and have not ended."""
-    node = options["node_name"]
-    for pod in options["pods"]:
-        on_node = not node or (pod.get("spec") or {}).get("nodeName") == node
-        if on_node and (pod.get("status") or {}).get("phase") not in _ENDED:
-            yield pod
+    found = guarded(subject, read)
+    return TargetFailure("malformed", found.problem) if isinstance(found, Finding) else found
 
 
 def _sources(options: t.Mapping[str, t.Any]) -> list[Source]:

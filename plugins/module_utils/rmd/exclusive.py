@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
 
 Object = t.Mapping[str, t.Any]
@@ -33,19 +33,19 @@ class ExclusiveContainer:
 def exclusive_containers(pod: Object) -> list[ExclusiveContainer]:
     """The containers of a pod that get CPUs of their own; sidecars among them.
 
-    Raises InvalidInput where the pod has no name or UID, or a quantity is none.
+    Raises InvalidField where the pod has no name or UID, or a quantity is none.
     """
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     namespace, name = metadata.get("namespace") or "default", metadata.get("name")
-    where = f"pod {namespace}/{name}"
-    if not name or not metadata.get("uid"):
-        raise InvalidInput(
-            f"{where} has no metadata.name or no metadata.uid; give pods as the API returns them"
+    texts = (namespace, name, metadata.get("uid"))
+    if not all(isinstance(text, str) and text for text in texts):
+        raise InvalidField(
+            "metadata", "it has no name or no uid; give pods as the API returns them"
         )
-    if not _is_guaranteed(pod, where):
+    if not _is_guaranteed(pod):
         return []
     ids = _container_ids(pod.get("status") or {})
-    counts = {each["name"]: _whole_cpus(each, where) for each in _long_running(spec)}
+    counts = {each["name"]: _whole_cpus(each) for each in _long_running(spec)}
     return [
         ExclusiveContainer(metadata["uid"], namespace, name, each, ids.get(each, ""), count)
         for each, count in counts.items()
@@ -70,12 +70,12 @@ def _container_ids(status: Object) -> dict[str, str]:
     }
 
 
-def _whole_cpus(container: Object, where: str) -> int:
+def _whole_cpus(container: Object) -> int:
     """How many CPUs the container asks for; 0 where it asks for a part of one or for none."""
     requested = _requested(container, "cpu")
     if requested is None:
         return 0
-    cpus = parse_quantity(requested, f"{where}: cpu of container {container['name']}")
+    cpus = parse_quantity(requested, f"cpu of container {container['name']}")
     return int(cpus) if cpus == int(cpus) else 0
 
 
@@ -86,22 +86,22 @@ def _requested(container: Object, resource: str) -> t.Any:
     return (resources.get("requests") or {}).get(resource, limit)
 
 
-def _is_guaranteed(pod: Object, where: str) -> bool:
+def _is_guaranteed(pod: Object) -> bool:
     known = (pod.get("status") or {}).get("qosClass")
     if known:
         return bool(known == "Guaranteed")
     spec = pod.get("spec") or {}
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return bool(containers) and all(
-        _is_limited_to_its_request(container, resource, where)
+        _is_limited_to_its_request(container, resource)
         for container in containers
         for resource in ("cpu", "memory")
     )
 
 
-def _is_limited_to_its_request(container: Object, resource: str, where: str) -> bool:
+def _is_limited_to_its_request(container: Object, resource: str) -> bool:
     limit = ((container.get("resources") or {}).get("limits") or {}).get(resource)
     if limit is None:
         return False
-    place = f"{where}: {resource} of container {container.get('name')}"
+    place = f"{resource} of container {container.get('name')}"
     return parse_quantity(limit, place) == parse_quantity(_requested(container, resource), place)

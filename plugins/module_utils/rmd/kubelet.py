@@ -15,11 +15,17 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure, require
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, text
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import ExclusiveContainer
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node_files import read_bounded
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2
+_LONGEST_VARINT = 10  # bytes of 64 bits
+_LARGEST_CPU = 65_535
+# A node has a few hundred containers at the most; some of 100 bytes each.
+_LIMITS = strict_json.JsonLimits(size=4 * 1024 * 1024, members=100_000)
 Message = dict[int, list[t.Any]]
 
 
@@ -33,19 +39,19 @@ class CpuManagerState:
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
         """CPUs of the container. Raises TargetFailure."""
         state = self._read()
-        entry = ((state.get("entries") or {}).get(container.pod_uid) or {}).get(container.name)
+        entry = member(state, "entries", container.pod_uid, container.name)
         if entry is None:
             raise TargetFailure(
                 "not_found",
                 f"{self._path} has no CPUs for it; kubelet's CPU manager policy is"
-                f" {state.get('policyName') or 'unknown'}, and only static gives any",
+                f" {text(state.get('policyName')) or 'unknown'}, and only static gives any",
             )
         return parse_cpu_list(entry, str(self._path))
 
     def _read(self) -> t.Mapping[str, t.Any]:
         if self._state is None:
             try:
-                state = strict_json.parse(self._path.read_bytes())
+                state = strict_json.parse(read_bounded(self._path, _LIMITS.size), _LIMITS)
             except OSError as error:
                 raise TargetFailure(
                     "not_found", f"{self._path} cannot be read: {error.strerror}"
@@ -95,12 +101,15 @@ def _container_cpus(answer: bytes) -> t.Iterator[tuple[tuple[str, str, str], tup
     for pod in map(_decode, _decode(answer).get(1, ())):
         name, namespace = _text(pod, 1), _text(pod, 2)
         for container in map(_decode, pod.get(3, ())):
-            cpus = tuple(sorted(_integers(container.get(3, ()))))
+            cpus = tuple(sorted(set(_integers(container.get(3, ())))))
+            if cpus and cpus[-1] > _LARGEST_CPU:
+                raise TargetFailure("malformed", f"the answer names CPU {cpus[-1]}")
             yield (namespace, name, _text(container, 1)), cpus
 
 
 def _text(message: Message, number: int) -> str:
-    return str(message[number][-1], "utf-8") if number in message else ""
+    value = message[number][-1] if number in message else b""
+    return str(value, "utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _integers(values: t.Iterable[t.Any]) -> t.Iterator[int]:
@@ -140,7 +149,7 @@ def _decode(data: bytes) -> Message:
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    for _byte in range(_LONGEST_VARINT):
         if position >= len(data):
             raise TargetFailure("malformed", "the answer ends in the middle of a number")
         byte = data[position]
@@ -149,3 +158,4 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if not byte & 0x80:
             return value, position
         shift += 7
+    raise TargetFailure("malformed", "the answer has a number of more than 64 bits")

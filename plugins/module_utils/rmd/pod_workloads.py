@@ -9,12 +9,20 @@ a pod that has ended goes at once: kubelet gives its CPUs to others while the po
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES, ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    shown_text,
+    subject_of,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -36,6 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     API_VERSION,
     Refusal,
     asks_for_ways,
+    said,
     workload_names,
     workloads_of_pod,
 )
@@ -58,37 +67,44 @@ _GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
 _LIST_FROM = 20
 _ENDED = ("Succeeded", "Failed")
 PodKey = tuple[str, str]
+T = t.TypeVar("T")
 
 
-def read_pods(parameters: Parameters, _context: Context = Context()) -> Result:
-    """``pods`` by node, those that run and ask for cache ways, cut down to what a node needs."""
+def read_pods(parameters: Parameters, context: Context = Context()) -> Result:
+    """``pods`` by node, those that run and ask for cache ways, cut down to what a node needs.
+
+    A pod that cannot be read is in ``findings`` and stops no other.
+    """
     options = INFO_SPEC.complete(parameters)
+    asking = _Asking.of(Kube.connect(options), options["node_names"], "status.phase=Running")
     nodes: dict[str, list[Object]] = defaultdict(list)
-    for pod in _asking_pods(Kube.connect(options), options["node_names"], "status.phase=Running"):
-        nodes[pod["spec"]["nodeName"]].append(_cut_down(pod))
-    return {"changed": False, "pods": dict(nodes)}
+    for pod, cut in asking.each(asking.pods, _cut_down):
+        nodes[pod["spec"]["nodeName"]].append(cut)
+    warn_of(asking.findings, context)
+    found = [each.as_dict() for each in asking.findings]
+    return {"changed": False, "pods": dict(nodes), "findings": found}
 
 
 def configure_pods(parameters: Parameters, context: Context = Context()) -> Result:
     """Create, change and end the RmdWorkloads of pods; tell the pods that get no cache ways.
 
-    Raises WattwiseError where the API refuses a request for another reason than the workload.
+    A pod that cannot be read is in ``findings`` and stops no other. Raises WattwiseError where the
+    API refuses a request for another reason than the workload.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
-    found = _asking_pods(kube, options["node_names"], "status.phase!=Pending")
-    pods = [pod for pod in found if pod["status"]["phase"] == "Running"]
-    ended = [pod for pod in found if pod["status"]["phase"] in _ENDED]
-    removed = _remove_workloads(kube, ended, context)
-    wanted, refusals = _desired(pods, options["cpusets"])
+    asking = _Asking.of(kube, options["node_names"], "status.phase!=Pending")
+    removed = _remove_workloads(kube, asking, context)
+    wanted, refusals = _desired(asking, options["cpusets"])
     existing = _existing_workloads(kube, wanted)
     workloads, taken = _without_those_of_others(wanted, existing)
     applied, refused_by_api = _apply(options, workloads, context)
     refusals += taken + refused_by_api
-    told = _Teller(kube, context, pods)
+    told = _Teller(kube, context, asking.running)
     by_daemon = _refused_by_daemons(workloads, existing)
     conditions = told.refusals([*refusals, *by_daemon]) + told.granted(workloads, existing)
     terminated = told.end(by_daemon) if options["terminate_refused"] else []
+    warn_of(asking.findings, context)
     return {
         "changed": bool(removed or applied["changed"] or conditions or terminated),
         "diff": applied["diff"],
@@ -96,18 +112,49 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
         "removed": removed,
         "refused": [_shown(each) for each in [*refusals, *by_daemon]],
         "terminated": terminated,
+        "findings": [each.as_dict() for each in asking.findings],
     }
 
 
-def _asking_pods(kube: Kube, node_names: t.Sequence[str] | None, selector: str) -> list[Object]:
-    """Pods that ask for ways; of one node the API server itself gives no others."""
-    if node_names is not None and len(node_names) == 1:
-        selector += f",spec.nodeName={node_names[0]}"
-    return [
-        pod
-        for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
-        if asks_for_ways(pod) and (node_names is None or pod["spec"].get("nodeName") in node_names)
-    ]
+@dataclass
+class _Asking:
+    """Pods that ask for cache ways; each is read within a boundary of its own."""
+
+    pods: list[Object]
+    findings: list[Finding] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, kube: Kube, node_names: t.Sequence[str] | None, selector: str) -> _Asking:
+        """Those on the nodes; of one node the API server itself gives no others."""
+        if node_names is not None and len(node_names) == 1:
+            selector += f",spec.nodeName={node_names[0]}"
+
+        def is_meant(pod: Object) -> bool:
+            on_node = node_names is None or pod["spec"].get("nodeName") in node_names
+            return on_node and asks_for_ways(pod)
+
+        found = cls(kube.list("/api/v1/pods", {"fieldSelector": selector}))
+        found.pods = [pod for pod, meant in found.each(found.pods, is_meant) if meant]
+        return found
+
+    @property
+    def running(self) -> list[Object]:
+        return [pod for pod in self.pods if pod["status"]["phase"] == "Running"]
+
+    @property
+    def ended(self) -> list[Object]:
+        return [pod for pod in self.pods if pod["status"]["phase"] in _ENDED]
+
+    def each(
+        self, pods: t.Sequence[Object], read: t.Callable[[Object], T]
+    ) -> t.Iterator[tuple[Object, T]]:
+        """The pods that can be read, with what was read of them; the others are findings."""
+        for pod in pods:
+            found = guarded(subject_of(pod, "Pod"), functools.partial(read, pod))
+            if isinstance(found, Finding):
+                self.findings.append(found)
+            else:
+                yield pod, found
 
 
 def _cut_down(pod: Object) -> Object:
@@ -134,7 +181,44 @@ def _cut_down(pod: Object) -> Object:
     }
 
 
-def _existing_workloads(kube: Kube, workloads: t.Sequence[Object]) -> dict[PodKey, Object]:
+@dataclass(frozen=True)
+class _Existing:
+    """A stored RmdWorkload: its owner (None where people made it), and what daemons said of it."""
+
+    owner: Object | None
+    spec: Object
+    responses: Object
+    said: str
+
+    def response(self, workload: Object) -> str:
+        """The daemon's answer to what is wanted now; empty where that has changed since."""
+        if any(self.spec.get(key) != value for key, value in workload["spec"].items()):
+            return ""
+        [node] = workload["spec"]["nodes"]
+        return str((self.responses.get(node) or {}).get("response") or "")
+
+    def explained(self, node: str) -> str:
+        """What the refusal means, as role rmd_workloads says it of the workload's only node."""
+        return self.said.partition(f"{node}: ")[2]
+
+
+def _read_existing(workload: Object) -> _Existing:
+    metadata, status = workload["metadata"], workload.get("status") or {}
+    references = metadata.get("ownerReferences") or []
+    is_of_now = status.get("observedGeneration") == metadata["generation"]
+    conditions = {each["type"]: each for each in status.get("conditions") or []}
+    ready: Object = conditions.get("Ready", {})
+    return _Existing(
+        owner=next((each for each in references if each.get("controller")), None),
+        spec={**(workload.get("spec") or {})},
+        responses={**(status.get("workloadStates") or {})} if is_of_now else {},
+        said=str(ready.get("message") or "") if ready.get("status") == "False" else "",
+    )
+
+
+def _existing_workloads(
+    kube: Kube, workloads: t.Sequence[Object]
+) -> dict[PodKey, _Existing | Finding]:
     """Those of the workloads that are there; a few are asked for one by one, many as one list."""
     resource = kube.resource(API_VERSION, "RmdWorkload")
     if len(workloads) >= _LIST_FROM:
@@ -143,25 +227,36 @@ def _existing_workloads(kube: Kube, workloads: t.Sequence[Object]) -> dict[PodKe
         keys = map(_key, workloads)
         paths = [resource.path(name, namespace) for namespace, name in keys]
         found = kube.in_parallel(kube.find, paths)
-    return {_key(each): each for each in found if each is not None}
+    return {
+        _key(each): guarded(
+            subject_of(each, "RmdWorkload"), functools.partial(_read_existing, each)
+        )
+        for each in found
+        if each is not None
+    }
 
 
-def _remove_workloads(
-    kube: Kube, ended: t.Sequence[Object], context: Context
-) -> list[dict[str, str]]:
+def _remove_workloads(kube: Kube, asking: _Asking, context: Context) -> list[dict[str, str]]:
     """Delete the RmdWorkloads that pods own that have ended; returns which these were."""
+    ended = asking.ended
     if not ended:
         return []
     resource = kube.resource(API_VERSION, "RmdWorkload")
     owners = {
         resource.path(name, pod["metadata"]["namespace"]): pod["metadata"]["uid"]
-        for pod in ended
-        for name in workload_names(pod)
+        for pod, names in asking.each(ended, workload_names)
+        for name in names
     }
     removed = []
     for path, workload in zip(owners, kube.in_parallel(kube.find, list(owners))):
-        owner = _controller(workload)
-        if workload is not None and owner is not None and owner.get("uid") == owners[path]:
+        if workload is None:
+            continue
+        existing = guarded(
+            subject_of(workload, "RmdWorkload"), functools.partial(_read_existing, workload)
+        )
+        if isinstance(existing, Finding):
+            asking.findings.append(existing)
+        elif existing.owner is not None and existing.owner.get("uid") == owners[path]:
             delete_object(kube, path, workload, context.check_mode)
             namespace, name = _key(workload)
             removed.append({"namespace": namespace, "name": name})
@@ -173,16 +268,25 @@ def _key(obj: Object) -> PodKey:
 
 
 def _desired(
-    pods: t.Sequence[Object], cpusets: t.Sequence[t.Mapping[str, t.Any]]
+    asking: _Asking, cpusets: t.Sequence[t.Mapping[str, t.Any]]
 ) -> tuple[list[Object], list[Refusal]]:
     """The workloads of all pods, and the containers that can have none."""
     cpus = _by_pod(cpusets)
     wanted: list[Object] = []
     refusals: list[Refusal] = []
-    for pod in pods:
-        workloads, refused = workloads_of_pod(pod, cpus.get(pod["metadata"]["uid"], {}))
-        wanted += workloads
-        refusals += refused
+    for pod in asking.running:
+        metadata = pod["metadata"]
+        own = cpus.get(metadata["uid"], {})
+        found = guarded(
+            subject_of(pod, "Pod"), functools.partial(workloads_of_pod, pod, own)
+        )
+        if isinstance(found, Finding):
+            asking.findings.append(found)
+            key = metadata["namespace"], metadata["name"], metadata["uid"]
+            refusals.append(Refusal(*key, "", f"the pod cannot be read: {said(found)}"))
+        else:
+            wanted += found[0]
+            refusals += found[1]
     return wanted, refusals
 
 
@@ -202,30 +306,25 @@ def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, l
 
 
 def _without_those_of_others(
-    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]
+    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, _Existing | Finding]
 ) -> tuple[list[Object], list[Refusal]]:
     """The workloads that may be written, and refusals of those whose names people have taken."""
     ours: list[Object] = []
     refusals: list[Refusal] = []
     for workload in workloads:
         [own] = workload["metadata"]["ownerReferences"]
-        owner = _controller(existing.get(_key(workload)))
-        if owner is None or owner.get("uid") == own["uid"]:
+        stored = existing.get(_key(workload))
+        name = workload["metadata"]["name"]
+        if isinstance(stored, Finding):
+            message = f"RmdWorkload {name} cannot be read: {said(stored)}; delete it"
+            refusals.append(_refusal_of(workload, message))
+        elif stored is None or (stored.owner or {}).get("uid") == own["uid"]:
             ours.append(workload)
-        elif owner.get("kind") != "Pod":
-            name = workload["metadata"]["name"]
+        elif (stored.owner or {}).get("kind") != "Pod":
             message = f"RmdWorkload {name} exists and is not this pod's; rename or delete it"
             refusals.append(_refusal_of(workload, message))
         # Else a pod of this name was replaced; the garbage collector ends its workload soon.
     return ours, refusals
-
-
-def _controller(workload: Object | None) -> Object | None:
-    """Who owns a workload: nobody owns one that is not there, people one without an owner."""
-    if workload is None:
-        return None
-    references = workload["metadata"].get("ownerReferences") or []
-    return next((each for each in references if each.get("controller")), {"kind": "nobody"})
 
 
 def _apply(
@@ -249,45 +348,27 @@ def _apply(
 
 def _refusal_of(workload: Object, message: str) -> Refusal:
     [owner] = workload["metadata"]["ownerReferences"]
-    return Refusal(workload["metadata"]["namespace"], owner["name"], owner["uid"], "", message)
+    namespace = workload["metadata"]["namespace"]
+    return Refusal(namespace, owner["name"], owner["uid"], "", shown_text(message))
 
 
 def _refused_by_daemons(
-    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]
+    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, _Existing | Finding]
 ) -> list[Refusal]:
     """What came of workloads that are as they were when the daemons were asked."""
     refusals = []
     for workload in workloads:
         stored = existing.get(_key(workload))
         response = _response(workload, stored)
-        if stored and response.startswith(REFUSED_RESPONSE):
-            said = _explained(stored) or response[len(REFUSED_RESPONSE) :].strip()
-            message = f"RMD on node {workload['spec']['nodes'][0]} refused: {said}"
-            refusals.append(_refusal_of(workload, message))
+        if isinstance(stored, _Existing) and response.startswith(REFUSED_RESPONSE):
+            [node] = workload["spec"]["nodes"]
+            answer = stored.explained(node) or response[len(REFUSED_RESPONSE) :].strip()
+            refusals.append(_refusal_of(workload, f"RMD on node {node} refused: {answer}"))
     return refusals
 
 
-def _explained(workload: Object) -> str:
-    """What the refusal means, as role rmd_workloads says it of the workload's only node."""
-    conditions = (workload.get("status") or {}).get("conditions") or []
-    [node] = workload["spec"]["nodes"]
-    ready: Object = next((each for each in conditions if each["type"] == "Ready"), {})
-    said: str = ready.get("message") or ""
-    return said.partition(f"{node}: ")[2] if ready.get("status") == "False" else ""
-
-
-def _response(workload: Object, stored: Object | None) -> str:
-    """The daemon's answer to what is wanted now; empty where that has changed since."""
-    if stored is None or any(
-        stored["spec"].get(key) != value for key, value in workload["spec"].items()
-    ):
-        return ""
-    status = stored.get("status") or {}
-    if status.get("observedGeneration") != stored["metadata"]["generation"]:
-        return ""
-    states = status.get("workloadStates") or {}
-    [node] = workload["spec"]["nodes"]
-    return str((states.get(node) or {}).get("response") or "")
+def _response(workload: Object, stored: _Existing | Finding | None) -> str:
+    return stored.response(workload) if isinstance(stored, _Existing) else ""
 
 
 def _shown(refusal: Refusal) -> dict[str, str]:
@@ -320,7 +401,11 @@ class _Teller:
                 told += bool(tell(self.kube, self.context, pod, condition, _REFUSED))
         return told
 
-    def granted(self, workloads: t.Sequence[Object], existing: t.Mapping[PodKey, Object]) -> int:
+    def granted(
+        self,
+        workloads: t.Sequence[Object],
+        existing: t.Mapping[PodKey, _Existing | Finding],
+    ) -> int:
         """Take a refusal back from pods whose workloads all succeeded."""
         owned: dict[str, list[str]] = defaultdict(list)
         for workload in workloads:

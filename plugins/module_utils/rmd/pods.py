@@ -12,9 +12,18 @@ containers).
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    shown_text,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import (
     ExclusiveContainer,
@@ -29,6 +38,7 @@ CACHE_WAYS = "intel.com/l3_cache_ways"
 API_VERSION = "intel.com/v1alpha1"
 _SEPARATOR = "-rmd-workload-"
 _LONGEST_NAME = 253
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -65,22 +75,33 @@ def workloads_of_pod(
     """
     asking = _asking(pod)
     exclusive = {each.name: each for each in exclusive_containers(pod)}
+    subject = subject_of(pod, "Pod")
     workloads: list[Object] = []
     refusals: list[Refusal] = []
-    for container in asking:
+
+    def read(container: Json) -> Object | None:
         name = container["name"]
-        try:
-            if name not in exclusive:
-                raise InvalidInput(
-                    "it asks for cache ways, which only containers of Guaranteed pods with whole"
-                    " CPUs get; make requests equal limits, and CPUs a whole number"
-                )
-            if name in cpus:
-                alone = len(asking) == 1
-                workloads.append(_workload(pod, container, exclusive[name], cpus[name], alone))
-        except InvalidInput as error:
-            refusals.append(_refusal(pod, name, str(error)))
+        if name not in exclusive:
+            raise InvalidInput(
+                "it asks for cache ways, which only containers of Guaranteed pods with whole"
+                " CPUs get; make requests equal limits, and CPUs a whole number"
+            )
+        alone = len(asking) == 1
+        own = cpus.get(name)
+        return None if own is None else _workload(pod, container, exclusive[name], own, alone)
+
+    for container in asking:
+        found = guarded(subject, lambda container=container: read(container))  # type: ignore[misc]
+        if isinstance(found, Finding):
+            refusals.append(_refusal(pod, container["name"], said(found)))
+        elif found is not None:
+            workloads.append(found)
     return workloads, refusals
+
+
+def said(finding: Finding) -> str:
+    """A finding for those who know the object: its field and its problem."""
+    return f"{finding.field}: {finding.problem}" if finding.field else finding.problem
 
 
 def _workload(
@@ -91,7 +112,7 @@ def _workload(
     alone: bool,
 ) -> Object:
     annotations = _annotations(pod, exclusive.name)
-    cache = _cache(_ways(container), annotations)
+    cache = _cache(exclusive.name, _ways(container), annotations)
     spec: Object = {
         "coreIds": [str(cpu) for cpu in sorted(cpus)],
         "nodes": [pod["spec"]["nodeName"]],
@@ -125,10 +146,10 @@ def _workload(
 
 def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
     if not alone and _SEPARATOR in container.name:
-        raise InvalidInput(f"its name must not contain {_SEPARATOR}; rename it")
+        raise InvalidField("name", f"it must not contain {_SEPARATOR}; rename the container")
     name = workload_name(container.pod, container.name, alone)
     if len(name) > _LONGEST_NAME:
-        raise InvalidInput(f"the name {name} of its RmdWorkload would be too long; rename the pod")
+        raise InvalidField("name", "its RmdWorkload's would be too long; rename the pod")
     return name
 
 
@@ -160,14 +181,13 @@ def _annotations(pod: Json, container: str) -> dict[str, str]:
     return found
 
 
-def _cache(ways: int, annotations: t.Mapping[str, str]) -> Object:
+def _cache(container: str, ways: int, annotations: t.Mapping[str, str]) -> Object:
     least = ways
     if "cache_min" in annotations:
-        least = _whole(annotations["cache_min"], "annotation cache_min")
+        where = f"annotation {container}_cache_min"
+        least = _whole(annotations["cache_min"], where)
         if not 1 <= least <= ways:
-            raise InvalidInput(
-                f"annotation cache_min is {least}, which is not between 1 and its {ways} ways"
-            )
+            raise InvalidField(where, f"{least} is not between 1 and its {ways} ways")
     return {"max": ways, "min": least}
 
 
@@ -175,15 +195,14 @@ def _ways(container: Json) -> int:
     where = f"its limit of {CACHE_WAYS}"
     quantity = parse_quantity(_limit(container), where)
     if quantity <= 0 or quantity != int(quantity):
-        raise InvalidInput(f"{where} is {_limit(container)}, which is not a whole number above 0")
+        raise InvalidField(where, f"{shown(_limit(container))} is not a whole number above 0")
     return int(quantity)
 
 
 def _whole(text: str, where: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidInput(f"{where} is {text!r}, which is not a whole number") from None
+    if _WHOLE.fullmatch(text) is None:
+        raise InvalidField(where, f"{shown(text)} is not a whole number such as 2")
+    return int(text)
 
 
 def _asking(pod: Json) -> list[Json]:
@@ -203,6 +222,5 @@ def _containers(pod: Json) -> list[Json]:
 def _refusal(pod: Json, container: str, message: str) -> Refusal:
     metadata = pod["metadata"]
     namespace = metadata.get("namespace") or "default"
-    return Refusal(
-        namespace, metadata["name"], metadata["uid"], container, f"container {container}: {message}"
-    )
+    text = shown_text(f"container {container}: {message}")
+    return Refusal(namespace, metadata["name"], metadata["uid"], container, text)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import typing as t
 from collections.abc import Iterator
@@ -107,7 +108,8 @@ def test_only_whole_cpus_of_guaranteed_pods_are_exclusive(tmp_path: Path) -> Non
     del without_memory["spec"]["containers"][0]["resources"]["limits"]["memory"]
     said_by_the_api = pod(name="said", qosClass="BestEffort")
     pods = [pod(".5"), pod("1500m"), burstable, without_memory, said_by_the_api]
-    assert read(tmp_path, *pods) == {"changed": False, "containers": [], "errors": []}
+    nothing: Object = {"containers": [], "errors": [], "findings": []}
+    assert read(tmp_path, *pods) == {"changed": False, **nothing}
 
 
 def test_a_request_in_millicores_may_be_whole(tmp_path: Path) -> None:
@@ -212,11 +214,45 @@ def test_a_checkpoint_that_does_not_help_says_why(tmp_path: Path, case: str) -> 
 
 
 @pytest.mark.parametrize("missing", ["name", "uid"])
-def test_a_pod_without_identity_is_refused(tmp_path: Path, missing: str) -> None:
+def test_a_pod_without_identity_is_a_finding(tmp_path: Path, missing: str) -> None:
     given_pod = pod()
     del given_pod["metadata"][missing]
-    with pytest.raises(InvalidInput, match="give pods as the API returns them"):
-        read(tmp_path, given_pod)
+    [finding] = read(tmp_path, given_pod)["findings"]
+    assert (finding["kind"], finding["field"]) == ("Pod", "metadata")
+    assert "give pods as the API returns them" in finding["problem"]
+
+
+@pytest.mark.parametrize("given_id", ["0", "c", "", "../x", "a" * 300, CONTAINER_ID[:11]])
+def test_an_id_that_is_in_names_of_others_is_refused(tmp_path: Path, given_id: str) -> None:
+    write_cpus(tmp_path, f"{V2}/kubepods/pod{UID}/{CONTAINER_ID}", "2,34")
+    statuses = [{"name": "nginx1", "containerID": f"containerd://{given_id}"}]
+    result = read(tmp_path, pod(containerStatuses=statuses), source="cgroup")
+    assert (result["containers"], len(result["errors"])) == ([], 1)
+
+
+def test_a_container_cannot_claim_cpus_of_others_by_a_group_of_its_own(tmp_path: Path) -> None:
+    folder = f"{V2}/{SYSTEMD}/crio-{CONTAINER_ID}.scope"
+    write_cpus(tmp_path, folder, "2,34")
+    write_cpus(tmp_path, f"{folder}/container", "3,35")
+    reason, detail = error_of(tmp_path, pod(runtime="cri-o"), source="cgroup")
+    assert (reason, "does not have" in detail) == ("implausible", True)
+
+
+def test_a_pipe_and_an_endless_file_are_not_read(tmp_path: Path) -> None:
+    other, second = "11111111-2222-3333-4444-555555555555", "2" * 36
+    for uid in (UID, other, second):
+        write_cpus(tmp_path, f"{V2}/kubepods/pod{uid}/{CONTAINER_ID}", "0,1")
+    pipe = tmp_path / f"{V2}/kubepods/pod{UID}/{CONTAINER_ID}/cpuset.cpus"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    write_cpus(tmp_path, f"{V2}/kubepods/pod{other}/{CONTAINER_ID}", "1," * 40_000)
+    pods = [pod(), pod(uid=other, name="pod-2"), pod(uid=second, name="pod-3")]
+    result = read(tmp_path, *pods, source="cgroup")
+    assert [each["pod"] for each in result["containers"]] == ["pod-3"]
+    assert [(each["pod"], each["reason"]) for each in result["errors"]] == [
+        ("pod-1", "malformed"),
+        ("pod-2", "malformed"),
+    ]
 
 
 def test_a_root_that_is_not_there_is_refused(tmp_path: Path) -> None:
