@@ -143,6 +143,32 @@ errors:
       sample: >-
         the container runs on 64 CPUs and asked for 2, so they are not its own; set kubelet's
         --cpu-manager-policy to static
+findings:
+  description: Pods that cannot be read. Each is warned of, and stops no other.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      sample: Pod
+    namespace:
+      description: Its namespace; empty for what has none.
+      type: str
+      sample: default
+    name:
+      description: Its name.
+      type: str
+      sample: pod-1
+    field:
+      description: Path of the field; empty where the defect has no single place.
+      type: str
+      sample: metadata
+    problem:
+      description: What is wrong with it.
+      type: str
+      sample: "it has no name or no uid; give pods as the API returns them"
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpuset import SPEC, read_cpusets

@@ -68,6 +68,32 @@ pods:
           containerStatuses:
             - name: nginx1
               containerID: containerd://0123456789abcdef
+findings:
+  description: Pods that cannot be read. Each is warned of, and stops no other.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      sample: Pod
+    namespace:
+      description: Its namespace; empty for what has none.
+      type: str
+      sample: default
+    name:
+      description: Its name.
+      type: str
+      sample: pod-1
+    field:
+      description: Path of the field; empty where the defect has no single place.
+      type: str
+      sample: metadata.name
+    problem:
+      description: What is wrong with it.
+      type: str
+      sample: "'A/B/C' is no name"
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (

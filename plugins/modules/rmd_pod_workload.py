@@ -122,6 +122,32 @@ terminated:
   sample:
     - namespace: default
       pod: pod-1
+findings:
+  description: Pods, and RmdWorkloads of pods, that cannot be read. Each stops no other.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      sample: Pod
+    namespace:
+      description: Its namespace; empty for what has none.
+      type: str
+      sample: default
+    name:
+      description: Its name.
+      type: str
+      sample: pod-1
+    field:
+      description: Path of the field; empty where the defect has no single place.
+      type: str
+      sample: cpu of container c
+    problem:
+      description: What is wrong with it.
+      type: str
+      sample: "'abc' is not a Kubernetes quantity"
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (

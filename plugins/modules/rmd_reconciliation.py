@@ -146,6 +146,34 @@ statuses:
   type: list
   elements: dict
   sample: []
+findings:
+  description:
+    - RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used as they are. Each stops
+      no other.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      sample: RmdWorkload
+    namespace:
+      description: Its namespace; empty for what has none.
+      type: str
+      sample: default
+    name:
+      description: Its name.
+      type: str
+      sample: gold
+    field:
+      description: Path of the field; empty where the defect has no single place.
+      type: str
+      sample: spec.core_ids
+    problem:
+      description: What is wrong with it.
+      type: str
+      sample: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import (

@@ -12,10 +12,11 @@ but have no workload yet. On which cache a pod's CPUs lie, kubelet decides.
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     CachePools,
     CacheRun,
@@ -51,6 +52,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_c
 BEST_EFFORT = "besteffort"
 _POOLS = (GUARANTEED, BEST_EFFORT)
 _MORE_THAN_ENOUGH = 1 << 30
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 Lengths = tuple[int, ...]
 
@@ -94,10 +96,11 @@ def _least(pod: Object, container: Object, ways: int, where: str) -> int:
     text = str(given or "").strip()
     if not text:
         return ways
-    if not text.isdecimal() or not 1 <= int(text) <= ways:
-        raise InvalidInput(
-            f"{where}: annotation {annotation} is {text!r}, which is not a number of ways from 1 "
-            f"to the {ways} that the container asks for"
+    if _WHOLE.fullmatch(text) is None or not 1 <= int(text) <= ways:
+        raise InvalidField(
+            f"{where}: annotation {annotation}",
+            f"{shown(text)} is not a number of ways from 1 to the {ways} that the container asks "
+            "for",
         )
     return int(text)
 
@@ -142,10 +145,19 @@ def _held_ways(workloads: Object, where: str) -> dict[str, int]:
         path = f"{where}.status.workloads.{uuid}"
         rdt = mapping(mapping(workload, path).get("rdt"), f"{path}.rdt")
         cache = mapping(rdt.get("cache"), f"{path}.rdt.cache")
-        most, least = cache.get("max") or 0, cache.get("min") or 0
-        if isinstance(most, int) and least:
+        most, least = (_ways(cache.get(key), f"{path}.rdt.cache.{key}") for key in ("max", "min"))
+        if least:
             held[GUARANTEED if most == least else BEST_EFFORT] += most
     return held
+
+
+def _ways(value: t.Any, where: str) -> int:
+    """A number of ways; 0 where there is none."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MORE_THAN_ENOUGH:
+        raise InvalidField(where, f"{shown(value)} is not a number of ways")
+    return value
 
 
 def _free_runs(caches: t.Sequence[Object], pool: str, where: str, held: int = 0) -> Lengths:
@@ -156,7 +168,8 @@ def _free_runs(caches: t.Sequence[Object], pool: str, where: str, held: int = 0)
         free = given.get("free") or ""
         ways = parse_cpu_list(required_text(free, where)) if free else []
         if held and given:
-            lengths.append(min(len(ways) + held, cache.get("ways") or _MORE_THAN_ENOUGH))
+            there = _ways(cache.get("ways"), f"{where}: ways")
+            lengths.append(min(len(ways) + held, there or _MORE_THAN_ENOUGH))
         else:
             lengths += [len(run) for run in runs(ways)]
     return tuple(sorted(lengths, reverse=True))

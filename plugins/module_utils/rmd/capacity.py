@@ -27,13 +27,15 @@ def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:
     if visit.run is None:
         return 0
     caches = visit.run.caches
+    there = sum(cache.ways for cache in caches)
     ways = sum(len(cache.free.get(GUARANTEED, ())) for cache in caches)
     for stored in visit.run.stored:
         most, least = stored.settings.cache or (0, 0)
         if stored.uuid in of_pods and most == least:
             cpus = stored.cpus or frozenset()
             ways += most * sum(1 for cache in caches if cache.cpus & cpus)
-    return ways
+    # A daemon may say that workloads have more than there is.
+    return min(ways, there)
 
 
 def is_of_pod(workload: Object) -> bool:

@@ -36,7 +36,7 @@ def exclusive_containers(pod: Object) -> list[ExclusiveContainer]:
     Raises InvalidField where the pod has no name or UID, or a quantity is none.
     """
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    namespace, name = metadata.get("namespace") or "default", metadata.get("name")
+    namespace, name = metadata.get("namespace") or "default", metadata.get("name") or ""
     texts = (namespace, name, metadata.get("uid"))
     if not all(isinstance(text, str) and text for text in texts):
         raise InvalidField(

@@ -16,6 +16,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 
 _POOL_NAMES = {"guarantee": "guaranteed"}
+# Longer than a mask of all CPUs that there can be.
+_LONGEST_TEXT = 32 * 1024
 _MEANINGS: tuple[tuple[str, str], ...] = (
     (
         r"not enough CLOS on host, (\d+) used|No free CLOS",
@@ -50,6 +52,8 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
 
 def explained(text: str, wire: Wire, stored: t.Sequence[Stored], caches: t.Sequence[Cache]) -> str:
     """The daemon's text with its meaning behind it; only the text where we know no more."""
+    if len(text) > _LONGEST_TEXT:
+        return text
     meaning = (
         _of_overlap(text, wire, stored)
         or _of_full_cache(text, caches)
@@ -68,7 +72,7 @@ def _of_overlap(text: str, wire: Wire, stored: t.Sequence[Stored]) -> str:
         cpus = cpus_of_hex_mask(shown)
         kind = "a hexadecimal mask"
     else:
-        cpus = frozenset(int(number) for number in re.findall(r"\d+", shown))
+        cpus = frozenset(int(number) for number in re.findall(r"\b[0-9]{1,6}\b", shown))
         kind = "a list, in which CPUs above 31 are missing"
     if cpus is None:
         return ""
@@ -79,7 +83,7 @@ def _of_overlap(text: str, wire: Wire, stored: t.Sequence[Stored]) -> str:
 
 
 def _of_full_cache(text: str, caches: t.Sequence[Cache]) -> str:
-    match = re.search(r"Not enough cache left on cache_id (\d+)", text)
+    match = re.search(r"Not enough cache left on cache_id ([0-9]{1,9})\b", text)
     if match is None:
         return ""
     for cache in caches:

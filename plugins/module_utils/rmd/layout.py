@@ -19,6 +19,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
     GUARANTEED,
     Cache,
@@ -29,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
 BEST_EFFORT, SHARED, SYSTEM = "besteffort", "shared", "os"
 POOLS = (GUARANTEED, BEST_EFFORT, SHARED)
 NO_POOL = ""
+_MOST_WAYS = 1024
 Use = t.Literal["free", "held", "unknown", "system", "unused"]
 
 
@@ -64,7 +66,13 @@ def pool_of(stored: Stored) -> str:
 
 
 def layout(caches: t.Sequence[Cache], stored: t.Sequence[Stored]) -> dict[int, tuple[Share, ...]]:
-    """The ways of each cache of one daemon, from the lowest, by id of the cache."""
+    """The ways of each cache of one daemon, from the lowest, by id of the cache.
+
+    Raises InvalidField for a cache that no processor has.
+    """
+    for cache in caches:
+        if not 0 <= cache.ways <= _MOST_WAYS:
+            raise InvalidField(f"cache {cache.id}", f"it cannot have {cache.ways} ways")
     holders = {cache.id: _holders(cache, stored) for cache in caches}
     sizes = _pool_sizes(caches, holders)
     return {cache.id: tuple(_shares(cache, holders[cache.id], sizes)) for cache in caches}

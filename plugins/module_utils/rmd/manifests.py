@@ -8,11 +8,23 @@ The shapes of v0.1.1 (``cache``, ``pstate``) and of v0.3 (``rdt``, ``plugins``) 
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, number
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    number,
+    objects,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
     Desired,
     Known,
@@ -23,6 +35,7 @@ Object = t.Mapping[str, t.Any]
 
 API_VERSION = "intel.com/v1alpha1"
 TLS_PORT = 8443
+_LARGEST_PORT = 65_535
 STATE_PREFIX = "rmd-node-state-"
 # Node Feature Discovery's label, which upstream's manifests select.
 DEFAULT_SELECTOR = {"feature.node.kubernetes.io/cpu-rdt.RDTL3CA": "true"}
@@ -38,9 +51,11 @@ class Daemon:
 
 
 def desired_of_manifest(workload: Object) -> Desired:
-    """What an RmdWorkload wants. Raises InvalidInput, which names the object."""
+    """What an RmdWorkload wants. Raises InvalidInput, which names the field."""
     metadata, spec = workload["metadata"], workload.get("spec") or {}
-    all_cores = bool(spec.get("allCores"))
+    all_cores = spec.get("allCores") or False
+    if not isinstance(all_cores, bool):
+        raise InvalidField("spec.allCores", f"{shown(all_cores)} is not true or false")
     return desired_of(
         {
             "name": metadata["name"],
@@ -53,7 +68,7 @@ def desired_of_manifest(workload: Object) -> Desired:
             "mba": member(spec, "rdt", "mba"),
             "pstate": member(spec, "plugins", "pstate") or spec.get("pstate"),
         },
-        f"RmdWorkload {metadata.get('namespace') or 'default'}/{metadata['name']}: spec",
+        "spec",
     )
 
 
@@ -65,11 +80,22 @@ def nodes_of(workload: Object, nodes: t.Sequence[Object], configs: t.Sequence[Ob
     spec = workload.get("spec") or {}
     selector = spec.get("nodeSelector") or {}
     if not selector:
-        return list(dict.fromkeys(spec.get("nodes") or ()))
-    wanted = dict(selector)
+        named = spec.get("nodes") or []
+        if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+            raise InvalidField("spec.nodes", f"{shown(named)} is not a list of names of nodes")
+        return list(dict.fromkeys(named))
+    wanted = dict(labels_of(selector, "spec.nodeSelector"))
     for config in configs:
         wanted.update((config.get("spec") or {}).get("rmdNodeSelector") or {})
     return _labelled(nodes, wanted)
+
+
+def labels_of(value: t.Any, where: str) -> t.Mapping[str, str]:
+    """Labels with which nodes are selected; none where there are none. Raises InvalidField."""
+    labels = value or {}
+    if not isinstance(labels, dict) or not all(isinstance(each, str) for each in labels.values()):
+        raise InvalidField(where, f"{shown(value)} does not hold labels")
+    return labels
 
 
 def nodes_of_config(config: Object, nodes: t.Sequence[Object]) -> list[str]:
@@ -95,15 +121,20 @@ def daemons_of(
     """The daemon of each node that has one: as ``endpoints`` say, else by its pod.
 
     Only pods of ``namespace`` count: anybody may give a pod the label, and its owner references.
+    A pod that cannot be read is a daemon that cannot be asked, where its node is known.
     """
     names = {node["metadata"]["name"] for node in nodes}
     found: dict[str, Daemon] = {}
     for pod in pods:
-        node = pod["spec"].get("nodeName")
-        if pod["metadata"].get("namespace") != namespace:
+        node = member(pod, "spec", "nodeName")
+        if not isinstance(node, str) or node not in names:
             continue
-        if node in names and (node not in found or not found[node].endpoint):
-            found[node] = _daemon_of_pod(node, pod)
+        if subject_of(pod, "Pod").namespace != namespace:
+            continue
+        if node not in found or not found[node].endpoint:
+            read = guarded(subject_of(pod, "Pod"), functools.partial(_daemon_of_pod, node, pod))
+            is_lost = isinstance(read, Finding)
+            found[node] = Daemon(node, problem=str(read)) if is_lost else t.cast("Daemon", read)
     for node, endpoint in endpoints.items():
         if node in names:
             found[node] = Daemon(node, endpoint)
@@ -124,23 +155,38 @@ def _daemon_of_pod(node: str, pod: Object) -> Daemon:
     port = member((containers[0].get("ports") or [{}])[0], "containerPort")
     if not address or not port:
         return Daemon(node, problem=f"its pod {name} has no address or no port; give rmd_endpoints")
-    host = f"[{address}]" if ":" in address else address
+    host = _host(address)
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= _LARGEST_PORT:
+        raise InvalidField("spec.containers[0].ports[0]", f"{shown(port)} is no port")
     return Daemon(node, f"{'https' if port == TLS_PORT else 'http'}://{host}:{port}")
+
+
+def _host(address: t.Any) -> str:
+    """The host part of a URL for the address of a pod, which a kubelet reports."""
+    try:
+        parsed = ipaddress.ip_address(address if isinstance(address, str) else "")
+    except ValueError:
+        raise InvalidField("status.podIP", f"{shown(address)} is no IP address") from None
+    if parsed.is_multicast or parsed.is_unspecified or getattr(parsed, "scope_id", None):
+        raise InvalidField("status.podIP", f"{shown(address)} is no address of a pod")
+    return f"[{parsed}]" if parsed.version == 6 else str(parsed)
 
 
 def told_caches(state: Object) -> list[Object]:
     """The caches in an RmdNodeState; none where its daemon did not answer when last asked."""
-    status = state.get("status") or {}
     lost = any(
         item.get("type") == "Reachable" and item.get("status") != "True"
-        for item in status.get("conditions") or []
+        for item in objects(member(state, "status", "conditions"))
     )
-    return [] if lost else list(status.get("caches") or [])
+    return [] if lost else objects(member(state, "status", "caches"))
 
 
 def managed_of(state: Object | None) -> list[str]:
     """The uuids of workloads on a node that were made for RmdWorkloads."""
-    return list(member(state, "status", "managed") or ())
+    managed = member(state, "status", "managed") or []
+    if not isinstance(managed, list) or not all(isinstance(uuid, str) for uuid in managed):
+        raise InvalidField("status.managed", f"{shown(managed)} is not a list of texts")
+    return managed
 
 
 def known_of(state: Object | None) -> list[Known]:
@@ -154,18 +200,6 @@ def known_of(state: Object | None) -> list[Known]:
         if core_ids and most is not None and least is not None:
             found.append(Known(uuid, core_ids, (int(most), int(least))))
     return found
-
-
-def readable(workloads: t.Sequence[Object]) -> tuple[dict[str, Desired], dict[str, str]]:
-    """What RmdWorkloads want, and why some cannot be understood, by ``namespace/name``."""
-    desired: dict[str, Desired] = {}
-    problems: dict[str, str] = {}
-    for workload in workloads:
-        try:
-            desired[key_of(workload)] = desired_of_manifest(workload)
-        except InvalidInput as error:
-            problems[key_of(workload)] = str(error)
-    return desired, problems
 
 
 def key_of(workload: Object) -> str:

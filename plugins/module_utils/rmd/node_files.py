@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import Target
 def read_bounded(path: Path, most: int) -> bytes:
     """The content of a plain file. Raises OSError, and TargetFailure for another kind or size."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise TargetFailure("malformed", f"{path} is no plain file")
         content = file.read(most + 1)

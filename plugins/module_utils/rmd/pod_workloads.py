@@ -10,6 +10,7 @@ a pod that has ended goes at once: kubelet gives its CPUs to others while the po
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES, ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
     Finding,
+    InvalidField,
     guarded,
+    shown,
     shown_text,
     subject_of,
     warn_of,
@@ -44,10 +47,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     API_VERSION,
     Refusal,
     asks_for_ways,
-    said,
     workload_names,
     workloads_of_pod,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import read_each, said
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import REFUSED_RESPONSE
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
@@ -66,6 +69,7 @@ _GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
 # From so many workloads on, one list costs less than a request for each.
 _LIST_FROM = 20
 _ENDED = ("Succeeded", "Failed")
+_NAME = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")
 PodKey = tuple[str, str]
 T = t.TypeVar("T")
 
@@ -131,7 +135,10 @@ class _Asking:
 
         def is_meant(pod: Object) -> bool:
             on_node = node_names is None or pod["spec"].get("nodeName") in node_names
-            return on_node and asks_for_ways(pod)
+            if not on_node or not asks_for_ways(pod):
+                return False
+            _check_identity(pod)
+            return True
 
         found = cls(kube.list("/api/v1/pods", {"fieldSelector": selector}))
         found.pods = [pod for pod, meant in found.each(found.pods, is_meant) if meant]
@@ -149,12 +156,25 @@ class _Asking:
         self, pods: t.Sequence[Object], read: t.Callable[[Object], T]
     ) -> t.Iterator[tuple[Object, T]]:
         """The pods that can be read, with what was read of them; the others are findings."""
-        for pod in pods:
-            found = guarded(subject_of(pod, "Pod"), functools.partial(read, pod))
-            if isinstance(found, Finding):
-                self.findings.append(found)
-            else:
-                yield pod, found
+        return read_each(pods, "Pod", read, self.findings)
+
+
+def _check_identity(pod: Object) -> None:
+    """Raise InvalidField unless the pod can be named to the API, and told something."""
+    for field_name in ("namespace", "name", "uid"):
+        value = pod["metadata"].get(field_name)
+        if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+            raise InvalidField(f"metadata.{field_name}", f"{shown(value)} is no {field_name}")
+    for place, value in (("spec.nodeName", pod["spec"].get("nodeName")), *_phase_of(pod)):
+        if not isinstance(value, str) or not value.isprintable():
+            raise InvalidField(place, f"{shown(value)} is not a text")
+
+
+def _phase_of(pod: Object) -> list[tuple[str, t.Any]]:
+    status = pod["status"]
+    conditions = status.get("conditions") or []
+    types = [("status.conditions", each.get("type")) for each in conditions]
+    return [("status.phase", status.get("phase")), *types]
 
 
 def _cut_down(pod: Object) -> Object:
@@ -246,19 +266,19 @@ def _remove_workloads(kube: Kube, asking: _Asking, context: Context) -> list[dic
         resource.path(name, pod["metadata"]["namespace"]): pod["metadata"]["uid"]
         for pod, names in asking.each(ended, workload_names)
         for name in names
+        if _NAME.fullmatch(name)
     }
+    found = zip(owners, kube.in_parallel(kube.find, list(owners)))
+    there = {path: workload for path, workload in found if workload is not None}
+
+    def owner_of(path: str) -> t.Any:
+        return (_read_existing(there[path]).owner or {}).get("uid")
+
     removed = []
-    for path, workload in zip(owners, kube.in_parallel(kube.find, list(owners))):
-        if workload is None:
-            continue
-        existing = guarded(
-            subject_of(workload, "RmdWorkload"), functools.partial(_read_existing, workload)
-        )
-        if isinstance(existing, Finding):
-            asking.findings.append(existing)
-        elif existing.owner is not None and existing.owner.get("uid") == owners[path]:
-            delete_object(kube, path, workload, context.check_mode)
-            namespace, name = _key(workload)
+    for path, owner in read_each(there, "RmdWorkload", owner_of, asking.findings):
+        if owner == owners[path]:
+            delete_object(kube, path, there[path], context.check_mode)
+            namespace, name = _key(there[path])
             removed.append({"namespace": namespace, "name": name})
     return removed
 
@@ -277,9 +297,7 @@ def _desired(
     for pod in asking.running:
         metadata = pod["metadata"]
         own = cpus.get(metadata["uid"], {})
-        found = guarded(
-            subject_of(pod, "Pod"), functools.partial(workloads_of_pod, pod, own)
-        )
+        found = guarded(subject_of(pod, "Pod"), functools.partial(workloads_of_pod, pod, own))
         if isinstance(found, Finding):
             asking.findings.append(found)
             key = metadata["namespace"], metadata["name"], metadata["uid"]

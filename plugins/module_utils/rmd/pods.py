@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import
     ExclusiveContainer,
     exclusive_containers,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import said
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
 
 Object = dict[str, t.Any]
@@ -38,6 +39,7 @@ CACHE_WAYS = "intel.com/l3_cache_ways"
 API_VERSION = "intel.com/v1alpha1"
 _SEPARATOR = "-rmd-workload-"
 _LONGEST_NAME = 253
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
@@ -99,11 +101,6 @@ def workloads_of_pod(
     return workloads, refusals
 
 
-def said(finding: Finding) -> str:
-    """A finding for those who know the object: its field and its problem."""
-    return f"{finding.field}: {finding.problem}" if finding.field else finding.problem
-
-
 def _workload(
     pod: Json,
     container: Json,
@@ -148,6 +145,8 @@ def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
     if not alone and _SEPARATOR in container.name:
         raise InvalidField("name", f"it must not contain {_SEPARATOR}; rename the container")
     name = workload_name(container.pod, container.name, alone)
+    if _NAME.fullmatch(name) is None:
+        raise InvalidField("name", f"{shown(name)} is no name for an RmdWorkload")
     if len(name) > _LONGEST_NAME:
         raise InvalidField("name", "its RmdWorkload's would be too long; rename the pod")
     return name

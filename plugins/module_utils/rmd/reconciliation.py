@@ -16,6 +16,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     RMD,
     ArgumentSpec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -44,14 +52,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
     Daemon,
     Object,
     daemons_of,
+    desired_of_manifest,
     key_of,
     known_of,
+    labels_of,
     managed_of,
     nodes_of,
     nodes_of_config,
-    readable,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Wanted
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import read_each, said
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Outcome, Wanted
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import (
     Report,
     config_status,
@@ -64,8 +74,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
     Desired,
+    Known,
     uuid_of,
 )
+
+T = t.TypeVar("T")
 
 SPEC = ArgumentSpec(
     {
@@ -110,6 +123,8 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     result |= _handed_over(
         options["path"], manifests, cluster.inventories(visits), errors, made_from
     )
+    result["findings"] = [finding.as_dict() for finding in cluster.findings]
+    warn_of(cluster.findings, context)
     # What somebody asks for in vain is told on that RmdWorkload, and is no failure of the daemon.
     return conclude(
         options,
@@ -136,61 +151,117 @@ def _handed_over(
     return {"path": path}
 
 
+@dataclass(frozen=True)
+class _Workload:
+    """An RmdWorkload as it was read; without ``desired`` ``problem`` says why.
+
+    ``nodes`` is None where it cannot be told for which nodes it is.
+    """
+
+    manifest: Object
+    uuid: str
+    is_of_pod: bool
+    nodes: t.Sequence[str] | None = None
+    desired: Desired | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _State:
+    """A stored RmdNodeState, and the workloads that were ours on its node."""
+
+    manifest: Object | None = None
+    managed: t.Sequence[str] = ()
+    known: t.Sequence[Known] = ()
+
+
+def _read_node(node: Object) -> str:
+    labels = node["metadata"].get("labels") or {}
+    if not isinstance(labels, dict):
+        raise InvalidField("metadata.labels", f"{shown(labels)} is not an object")
+    return _text(node["metadata"]["name"])
+
+
+def _read_config(config: Object) -> str:
+    """Its key; its selector is one that can be compared with labels."""
+    labels_of((config.get("spec") or {}).get("rmdNodeSelector"), "spec.rmdNodeSelector")
+    return _text(key_of(config))
+
+
+def _read_state(state: Object) -> tuple[str, _State]:
+    name = _text(state["metadata"]["name"])[len(STATE_PREFIX) :]
+    return name, _State(state, managed_of(state), known_of(state))
+
+
+def _text(value: t.Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidField("metadata.name", f"{shown(value)} is no name")
+    return value
+
+
 @dataclass
 class _Cluster:
     """What the snapshot says, joined: which workloads go to which daemons."""
 
     namespace: str
     nodes: t.Mapping[str, Object]
-    workloads: t.Mapping[str, Object]
-    states: t.Mapping[str, Object]
+    workloads: t.Mapping[str, _Workload]
+    states: t.Mapping[str, _State]
     configs: t.Sequence[Object]
     daemons: t.Mapping[str, Daemon]
-    desired: t.Mapping[str, Desired]
-    invalid: t.Mapping[str, str]
-    placed: t.Mapping[str, t.Sequence[str]]
     on_node: t.Mapping[str, t.Sequence[Desired]]
+    findings: list[Finding]
     problems: list[TargetError] = field(default_factory=list)
 
     @functools.cached_property
     def uuids(self) -> frozenset[str]:
         """Under which the RmdWorkloads stand in daemons, wherever they are for."""
-        return frozenset(map(_uuid, self.workloads.values()))
+        return frozenset(workload.uuid for workload in self.workloads.values())
 
     @classmethod
     def of(cls, snapshot: Object, options: Parameters) -> _Cluster:
-        nodes = {node["metadata"]["name"]: node for node in snapshot["nodes"]}
-        workloads = {key_of(item): item for item in snapshot.get("rmd_workloads") or []}
-        desired, invalid = readable(list(workloads.values()))
-        configs = snapshot.get("rmd_configs") or []
-        everything = list(nodes.values())
+        namespace, findings = options["namespace"], list[Finding]()
+        given = functools.partial(_given, snapshot)
+        nodes = {
+            name: node for node, name in read_each(given("nodes"), "Node", _read_node, findings)
+        }
+        configs = [
+            config
+            for config, _key in read_each(given("rmd_configs"), "RmdConfig", _read_config, findings)
+        ]
         daemons = daemons_of(
-            everything,
-            snapshot.get("rmd_pods") or [],
-            options["endpoints"] or {},
-            options["namespace"],
+            list(nodes.values()), given("rmd_pods"), options["endpoints"] or {}, namespace
         )
-        placed = {
-            key: _with_daemons(item, nodes_of(item, everything, configs), daemons)
-            for key, item in workloads.items()
+        read = functools.partial(_read_workload, nodes, configs, daemons, findings)
+        workloads = {
+            key_of(item): workload
+            for item, workload in read_each(given("rmd_workloads"), "RmdWorkload", read, findings)
         }
         on_node: dict[str, list[Desired]] = collections.defaultdict(list)
-        for key, names in placed.items():
-            for name in names if key in desired else ():
-                on_node[name].append(desired[key])
-        states = {
-            state["metadata"]["name"][len(STATE_PREFIX) :]: state
-            for state in snapshot.get("rmd_node_states") or []
-            if state["metadata"].get("namespace") == options["namespace"]
-        }
+        for workload in workloads.values():
+            for name in workload.nodes or () if workload.desired else ():
+                on_node[name].append(t.cast("Desired", workload.desired))
+        states = [
+            item
+            for _state, item in read_each(
+                [
+                    state
+                    for state in given("rmd_node_states")
+                    if subject_of(state, "RmdNodeState").namespace == namespace
+                ],
+                "RmdNodeState",
+                _read_state,
+                findings,
+            )
+        ]
         problems = [
             TargetError(daemon.node, "", "unreachable", daemon.problem)
             for daemon in daemons.values()
             if daemon.problem
         ]
         return cls(
-            options["namespace"], nodes, workloads, states, configs, daemons, desired, invalid,
-            placed, on_node, problems,
+            namespace, nodes, workloads, dict(states), configs, daemons, on_node, findings,
+            problems,
         )  # fmt: skip
 
     def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
@@ -200,13 +271,17 @@ class _Cluster:
         """
         desired = self.on_node.get(node, ())
         here = {item.uuid for item in desired}
-        kept = {_uuid(self.workloads[key]) for key in self.invalid if node in self.placed[key]}
-        state = self.states.get(node)
-        absent = sorted(self.uuids.union(managed_of(state)) - here - kept)
+        kept = {
+            workload.uuid
+            for workload in self.workloads.values()
+            if workload.problem and (workload.nodes is None or node in workload.nodes)
+        }
+        state = self.states.get(node, _State())
+        absent = sorted(self.uuids.union(state.managed) - here - kept)
         return Wanted(
             desired,
             absent,
-            known=known_of(state),
+            known=state.known,
             shows_caches=True,
             wire=wire_of(options),
             require_capacity=options["require_capacity"],
@@ -222,42 +297,71 @@ class _Cluster:
             for name, visit in visits.items()
             for outcome in visit.outcomes
         }
-        statuses: list[dict[str, t.Any] | None] = []
-        for key, workload in self.workloads.items():
-            report = Report(workload)
-            for name in self.placed[key] if key not in self.invalid else ():
-                if name in visits:
-                    report.note(name, visits[name], outcomes.get((name, _uuid(workload))))
-                else:
-                    report.fail(name, *self._why_not(name))
-            statuses.append(report.manifest(self.invalid.get(key, "")))
-        states = []
-        for name, daemon in self.daemons.items():
-            state = node_state(self.nodes[name], self.namespace)
-            error = TargetError(name, "", "unreachable", daemon.problem)
-            visit = visits.get(name) or Visit.lost(name, error)
-            wanted = {item.uuid for item in self.on_node.get(name, ())}
-            statuses.append(node_status(state, self.states.get(name), visit, wanted))
-            states.append(state)
-        statuses += self._capacities(visits)
-        statuses += [self._config(config, visits) for config in self.configs]
+        statuses = list(
+            self._each(
+                [item.manifest for item in self.workloads.values()],
+                "RmdWorkload",
+                lambda manifest: self._status_of(key_of(manifest), visits, outcomes),
+            )
+        )
+        states = [node_state(self.nodes[name], self.namespace) for name in self.daemons]
+        statuses += self._each(
+            states, "RmdNodeState", lambda state: self._node_status(state, visits)
+        )
+        of_pods = {item.uuid for item in self.workloads.values() if item.is_of_pod}
+
+        def capacity(node: Object) -> dict[str, t.Any] | None:
+            """Its status where the number of ways is another now; 0 where no daemon is."""
+            visit = visits.get(node["metadata"]["name"])
+            return node_capacity(node, ways_for_pods(visit, of_pods) if visit else 0)
+
+        statuses += self._each(list(self.nodes.values()), "Node", capacity)
+        statuses += self._each(
+            self.configs, "RmdConfig", lambda config: self._config(config, visits)
+        )
         return [status for status in statuses if status is not None], states
+
+    def _each(
+        self, objects: t.Sequence[Object], kind: str, read: t.Callable[[t.Any], T]
+    ) -> t.Iterator[T]:
+        return (found for _object, found in read_each(objects, kind, read, self.findings))
+
+    def _status_of(
+        self,
+        key: str,
+        visits: t.Mapping[str, Visit],
+        outcomes: t.Mapping[tuple[str, str], Outcome],
+    ) -> dict[str, t.Any] | None:
+        workload = self.workloads[key]
+        report = Report(workload.manifest)
+        for name in () if workload.problem else workload.nodes or ():
+            if name in visits:
+                report.note(name, visits[name], outcomes.get((name, workload.uuid)))
+            else:
+                report.fail(name, *self._why_not(name))
+        return report.manifest(workload.problem)
+
+    def _node_status(self, state: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
+        name = state["spec"]["node"]
+        error = TargetError(name, "", "unreachable", self.daemons[name].problem)
+        visit = visits.get(name) or Visit.lost(name, error)
+        wanted = {item.uuid for item in self.on_node.get(name, ())}
+        return node_status(state, self.states.get(name, _State()).manifest, visit, wanted)
 
     def inventories(self, visits: t.Sequence[Visit]) -> dict[str, t.Any]:
         """What each daemon that answered holds, by node."""
-        by_uuid = {_uuid(workload): workload for workload in self.workloads.values()}
-        return {
-            visit.target.name: inventory(visit.run.caches, visit.run.stored, by_uuid)
-            for visit in visits
-            if visit.run is not None
-        }
+        by_uuid = {item.uuid: item.manifest for item in self.workloads.values()}
+        of_node = {visit.target.name: visit.run for visit in visits if visit.run is not None}
 
-    def _capacities(self, visits: t.Mapping[str, Visit]) -> t.Iterator[dict[str, t.Any] | None]:
-        """Statuses of Nodes whose number of cache ways is another now; 0 where no daemon is."""
-        of_pods = {_uuid(item) for item in self.workloads.values() if is_of_pod(item)}
-        for name, node in self.nodes.items():
-            ways = ways_for_pods(visits[name], of_pods) if name in visits else 0
-            yield node_capacity(node, ways)
+        def held(node: Object) -> dict[str, t.Any]:
+            run = of_node[node["metadata"]["name"]]
+            return inventory(run.caches, run.stored, by_uuid)
+
+        nodes = [self.nodes[name] for name in of_node]
+        return {
+            node["metadata"]["name"]: found
+            for node, found in read_each(nodes, "Node", held, self.findings)
+        }
 
     def _config(self, config: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
         """The status of an RmdConfig: which nodes it selects, and which of them lack a daemon."""
@@ -279,6 +383,36 @@ class _Cluster:
         return "unreachable", daemon.problem
 
 
+def _given(snapshot: Object, name: str) -> list[t.Any]:
+    found = snapshot.get(name) or []
+    return found if isinstance(found, list) else []
+
+
+def _read_workload(
+    nodes: t.Mapping[str, Object],
+    configs: t.Sequence[Object],
+    daemons: t.Mapping[str, Daemon],
+    findings: list[Finding],
+    item: Object,
+) -> _Workload:
+    """An RmdWorkload; where only its spec cannot be read, it keeps its place and says why."""
+    uuid = _uuid(item)
+    of_pod = is_of_pod(item)
+
+    def placed() -> list[str]:
+        return _with_daemons(item, nodes_of(item, list(nodes.values()), configs), daemons)
+
+    subject = subject_of(item, "RmdWorkload")
+    names = guarded(subject, placed)
+    desired = guarded(subject, functools.partial(desired_of_manifest, item))
+    bad = next((each for each in (desired, names) if isinstance(each, Finding)), None)
+    where = None if isinstance(names, Finding) else names
+    if bad is not None:
+        findings.append(bad)
+        return _Workload(item, uuid, of_pod, where, problem=said(bad))
+    return _Workload(item, uuid, of_pod, where, t.cast("Desired", desired))
+
+
 def _with_daemons(
     workload: Object, names: t.Sequence[str], daemons: t.Mapping[str, Daemon]
 ) -> list[str]:
@@ -289,4 +423,4 @@ def _with_daemons(
 
 def _uuid(workload: Object) -> str:
     metadata = workload["metadata"]
-    return uuid_of(metadata.get("namespace") or "", metadata["name"])
+    return uuid_of(metadata.get("namespace") or "", _text(metadata["name"]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     InvalidInput,
     TargetFailure,
@@ -31,6 +32,8 @@ REST = "REST"
 _MOST_ITEMS = 5000
 _ALL_PERCENT = 100
 _ALL_MBPS = 4294967290
+_LARGEST_NUMBER = 2**32 - 1  # RMD's numbers have 32 bits
+_LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True)
@@ -152,19 +155,19 @@ def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired
     policy = given.get("policy") or None
     # A policy decides alone: what stands beside it is neither sent nor judged.
     values = {} if policy else given
-    cache, mba, pstate = (values.get(key) or {} for key in ("cache", "mba", "pstate"))
+    cache, mba, pstate = (_members(values, key, where) for key in ("cache", "mba", "pstate"))
     desired = Desired(
         name=given["name"],
         namespace=given.get("namespace") or DEFAULT_NAMESPACE,
         core_ids=tuple(str(item).strip() for item in given.get("core_ids") or ()),
         cpus=parse_core_ids(given.get("core_ids") or (), f"{where}.core_ids"),
         settings=Settings(
-            policy=policy,
+            policy=_text(policy, f"{where}.policy"),
             cache=_pair(cache, where),
-            mba_percentage=mba.get("percentage"),
-            mba_mbps=mba.get("mbps"),
+            mba_percentage=_given_number(mba, "percentage", f"{where}.mba"),
+            mba_mbps=_given_number(mba, "mbps", f"{where}.mba"),
             ratio=_ratio(pstate.get("ratio"), where),
-            monitoring=pstate.get("monitoring") or None,
+            monitoring=_text(pstate.get("monitoring") or None, f"{where}.pstate.monitoring"),
         ),
         all_cores=bool(given.get("all_cores")),
         reserved=parse_core_ids(given.get("reserved_core_ids") or (), f"{where}.reserved_core_ids"),
@@ -173,12 +176,35 @@ def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired
     return desired
 
 
+def _members(given: t.Mapping[str, t.Any], key: str, where: str) -> t.Mapping[str, t.Any]:
+    value = given.get(key) or {}
+    if not isinstance(value, dict):
+        raise InvalidField(f"{where}.{key}", f"{shown(value)} is not an object")
+    return value
+
+
+def _text(value: t.Any, where: str) -> str | None:
+    if value is not None and (not isinstance(value, str) or len(value) > _LONGEST_TEXT):
+        raise InvalidField(where, f"{shown(value)} is not a text, or too long")
+    return value
+
+
+def _given_number(given: t.Mapping[str, t.Any], key: str, where: str) -> int | None:
+    value = given.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_NUMBER:
+        raise InvalidField(f"{where}.{key}", f"{shown(value)} is not a whole number of 32 bits")
+    return value
+
+
 def _pair(cache: t.Mapping[str, t.Any], where: str) -> tuple[int, int] | None:
-    most, least = cache.get("max"), cache.get("min")
+    most = _given_number(cache, "max", f"{where}.cache")
+    least = _given_number(cache, "min", f"{where}.cache")
     if most is None and least is None:
         return None
     if most is None or least is None:
-        raise InvalidInput(f"{where}.cache: give both max and min, or neither")
+        raise InvalidField(f"{where}.cache", "give both max and min, or neither")
     return most, least
 
 
@@ -187,7 +213,7 @@ def _ratio(value: t.Any, where: str) -> float | None:
         return None
     ratio = number(value)
     if ratio is None or ratio <= 0:
-        raise InvalidInput(f"{where}.pstate.ratio: {value!r} is not a number above 0")
+        raise InvalidField(f"{where}.pstate.ratio", f"{shown(value)} is not a number above 0")
     return ratio
 
 
@@ -195,33 +221,37 @@ def _require_sense(desired: Desired, where: str) -> None:
     """Refuse what RMD refuses, before anything is sent."""
     settings = desired.settings
     if not desired.cpus and not desired.all_cores:
-        raise InvalidInput(f"{where}.core_ids: no CPU is given; name some, or set all_cores")
+        raise InvalidField(f"{where}.core_ids", "no CPU is given; name some, or set all_cores")
     if settings.cache is not None:
         most, least = settings.cache
         if most < 0 or least < 0 or ((most, least) != (0, 0) and not most >= least > 0):
-            raise InvalidInput(
-                f"{where}.cache: max {most} with min {least} is no request to RMD; write equal "
-                "numbers (guaranteed), a smaller min above 0 (best effort), or 0 and 0 (shared)"
+            raise InvalidField(
+                f"{where}.cache",
+                f"max {most} with min {least} is no request to RMD; write equal "
+                "numbers (guaranteed), a smaller min above 0 (best effort), or 0 and 0 (shared)",
             )
     if settings.mba_percentage is not None and settings.mba_mbps is not None:
-        raise InvalidInput(f"{where}.mba: give percentage or mbps, not both")
+        raise InvalidField(f"{where}.mba", "give percentage or mbps, not both")
     if settings.mba != (None, None) and not settings.is_guaranteed:
-        raise InvalidInput(
-            f"{where}.mba: bandwidth goes with guaranteed ways only; make cache.max and cache.min "
-            "equal, or take mba out"
+        raise InvalidField(
+            f"{where}.mba",
+            "bandwidth goes with guaranteed ways only; make cache.max and cache.min "
+            "equal, or take mba out",
         )
     for name, value, most in (
         ("percentage", settings.mba_percentage, _ALL_PERCENT),
         ("mbps", settings.mba_mbps, _ALL_MBPS),
     ):
         if value is not None and not 1 <= value <= most:
-            raise InvalidInput(f"{where}.mba.{name}: {value} is not between 1 and {most}")
+            raise InvalidField(f"{where}.mba.{name}", f"{value} is not between 1 and {most}")
     if settings.monitoring is not None and settings.monitoring.lower() not in ("on", "off"):
-        raise InvalidInput(f"{where}.pstate.monitoring: {settings.monitoring!r} is not on or off")
+        raise InvalidField(
+            f"{where}.pstate.monitoring", f"{settings.monitoring!r} is not on or off"
+        )
     if settings.monitoring is not None and settings.ratio is None:
-        raise InvalidInput(f"{where}.pstate: monitoring needs a ratio beside it")
+        raise InvalidField(f"{where}.pstate", "monitoring needs a ratio beside it")
     if settings == Settings():
-        raise InvalidInput(f"{where}: nothing is asked for; give cache, mba, pstate or policy")
+        raise InvalidField(f"{where}", "nothing is asked for; give cache, mba, pstate or policy")
 
 
 def stored_of(document: t.Any) -> Stored:

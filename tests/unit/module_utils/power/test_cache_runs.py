@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import fit
+from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
+    fit,
+    read_pools,
+    runs_of_pod,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import CacheRun
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.placement_caches import bits, possible, rows
@@ -144,7 +149,7 @@ def test_best_effort_makes_do_with_fewer_ways_of_a_pool_of_its_own() -> None:
 
 @pytest.mark.parametrize("least", ["0", "5", "-1", "many"])
 def test_a_least_number_of_ways_that_is_none_is_told(least: str) -> None:
-    with pytest.raises(InvalidInput, match="pod default/p-0: annotation main_cache_min is"):
+    with pytest.raises(InvalidInput, match="annotation main_cache_min: .* not a number of ways"):
         place(task([node("n")], [], [best_effort("p", least)]))
 
 
@@ -201,3 +206,22 @@ def test_free_ways_of_two_caches_make_no_row_in_an_empty_fleet_either() -> None:
     states = [state("a", "1-3", "1-3")]
     [entry] = solved(task([node("a")], states, [pod("p", 4)]))["unplaced"]
     assert entry["fits_empty_fleet"] is False
+
+
+@pytest.mark.parametrize("text", ["abc", "٣", "9" * 5000, "1_0", "-1", "0", "1e9"])
+def test_an_annotation_that_is_no_number_names_its_field(text: str) -> None:
+    asking = {
+        "metadata": {"name": "p", "annotations": {"c_cache_min": text}},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {WAYS: "4"}}}]},
+    }
+    with pytest.raises(InvalidField, match="is not a number of ways from 1 to the 4") as caught:
+        runs_of_pod(asking, "pod default/p")
+    assert caught.value.field == "pod default/p: annotation c_cache_min"
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("ways", ["abc", True, -1, 1.5, 10**30, [3]])
+def test_a_number_of_ways_that_is_none_names_its_field(ways: t.Any) -> None:
+    held = {"rmd-workload-other": {"rdt": {"cache": {"max": ways, "min": 4}}}}
+    with pytest.raises(InvalidField, match="is not a number of ways"):
+        read_pools([state("n", "1-3", workloads=held)], [])
