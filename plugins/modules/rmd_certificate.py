@@ -21,9 +21,15 @@ description:
     client's files.
 options:
   namespace:
-    description: Namespace of the Secrets.
+    description: Namespace of the daemons' and the client's Secret.
     type: str
-    default: default
+    default: rmd-system
+  authority_namespace:
+    description:
+      - Namespace of the authority's Secret, which must be another. Whoever may read Secrets there
+        can make certificates that daemons and clients trust, so nothing else should stand in it.
+    type: str
+    default: rmd-authority
   authority_secret:
     description: Name of the authority's Secret.
     type: str

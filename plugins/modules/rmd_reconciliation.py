@@ -41,7 +41,7 @@ options:
       - Namespace of the RmdNodeStates and of the daemons' pods. A pod of another namespace is never
         asked, whatever labels it has, because anybody may give a pod any label.
     type: str
-    default: default
+    default: rmd-system
   require_capacity:
     description:
       - Whether a daemon is asked for its hospitality score before a workload is created, and gets

@@ -9,10 +9,12 @@ import datetime
 import ssl
 import stat
 import typing as t
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
@@ -30,8 +32,14 @@ class Keeper:
 
     def __init__(self, kube: Kube, kubeconfig: str, namespace: str, folder: Path) -> None:
         self.kube, self.folder = kube, folder
-        self.given: Object = {"kubeconfig": kubeconfig, "namespace": namespace, "key_bits": 2048}
+        self.given: Object = {
+            "kubeconfig": kubeconfig,
+            "namespace": namespace,
+            "authority_namespace": f"{namespace}-authority",
+            "key_bits": 2048,
+        }
         self.secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self.authority = f"/api/v1/namespaces/{namespace}-authority/secrets/rmd-authority"
 
     def keep(self, days_later: int = 0, check: bool = False, **options: t.Any) -> Object:
         moment = NOW + datetime.timedelta(days=days_later)
@@ -41,13 +49,17 @@ class Keeper:
     def versions(self) -> dict[str, str]:
         return {
             item["metadata"]["name"]: item["metadata"]["resourceVersion"]
-            for item in self.kube.list(self.secrets)
+            for path in (self.secrets, self.authority.rpartition("/")[0])
+            for item in self.kube.list(path)
         }
 
 
 @pytest.fixture
-def keeper(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Keeper:
-    return Keeper(kube, kubeconfig, namespace, tmp_path / "client")
+def keeper(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Keeper]:
+    made = {"kind": "Namespace", "metadata": {"name": f"{namespace}-authority"}}
+    apply({"kubeconfig": kubeconfig, "manifests": [{"apiVersion": "v1", **made}]})
+    yield Keeper(kube, kubeconfig, namespace, tmp_path / "client")
+    kube.request("DELETE", f"/api/v1/namespaces/{namespace}-authority")
 
 
 def actions(result: Object) -> list[str]:
@@ -82,7 +94,7 @@ def test_certificates_are_renewed_before_they_end_and_the_authority_stays(keeper
 
 def test_a_new_authority_issues_everything_anew(keeper: Keeper) -> None:
     keeper.keep()
-    keeper.kube.request("DELETE", f"{keeper.secrets}/rmd-authority")
+    keeper.kube.request("DELETE", keeper.authority)
     assert why(keeper.keep()) == {
         "authority": "there was none",
         "server": "another authority had issued it",
@@ -141,6 +153,7 @@ def _shake_hands(*sides: ssl.SSLObject) -> None:
         ({"key_bits": 1024}, "key_bits: 1024 is too short for RMD"),
         ({"renew_days": 400}, "renew_days must be"),
         ({"server_names": []}, "server_names: give at least one"),
+        ({"authority_namespace": "default", "namespace": "default"}, "a namespace of its own"),
     ],
 )
 def test_what_makes_no_sense_is_refused(keeper: Keeper, options: Object, words: str) -> None:
@@ -170,6 +183,16 @@ def test_what_others_keep_and_cannot_be_used_is_refused(keeper: Keeper) -> None:
     keeper.keep()
     with pytest.raises(InvalidInput, match="rmd-server cannot be used, because it lacked a name"):
         keeper.keep(issue=False, server_names=["rmd.example"])
+
+
+def test_the_key_that_signs_stands_apart_from_those_of_daemons(keeper: Keeper) -> None:
+    keeper.keep()
+    names = [item["metadata"]["name"] for item in keeper.kube.list(keeper.secrets)]
+    assert sorted(names) == ["rmd-client", "rmd-server"]
+    signing = keeper.kube.get(keeper.authority)["data"]
+    beside = [item["data"] for item in keeper.kube.list(keeper.secrets)]
+    assert signing["tls.key"] not in str(beside)
+    assert {each["ca.crt"] for each in beside} == {signing["tls.crt"]}
 
 
 def test_no_key_is_shown(keeper: Keeper) -> None:

@@ -75,6 +75,8 @@ class Rmd:
             "wattwise_kubeconfig": self.kubeconfig,
             "wattwise_run_dir": str(self.folder / "runs"),
             "rmd_namespace": self.namespace,
+            "rmd_authority_namespace": f"{self.namespace}-authority",
+            "rmd_image": "registry.example/rmd:0.3",
             **given,
         }
         inventory = self.folder / "inventory.json"
@@ -89,6 +91,14 @@ class Rmd:
         run = self.play(**given)
         assert run.returncode == 0, run.output
         return run.stats()["here"]["changed"]
+
+    def keep_certificates(self) -> None:
+        """As somebody else would, whose authority is in a namespace of the test."""
+        authority = f"{self.namespace}-authority"
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": authority}}
+        apply({"kubeconfig": self.kubeconfig, "manifests": [made]})
+        given = {"namespace": self.namespace, "authority_namespace": authority}
+        keep_certificates({"kubeconfig": self.kubeconfig, **given})
 
     def daemon_set(self, name: str = "rmd") -> Object:
         return self.kube.get(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{name}")
@@ -138,11 +148,18 @@ class Rmd:
         return tomllib.loads(self.kube.get(path)["data"][name])
 
 
+def told(run: PlaybookRun) -> str:
+    """What a run printed, with its quotation marks as they are."""
+    return run.output.replace('\\"', '"')
+
+
 @pytest.fixture
 def rmd(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Rmd]:
     files = [str(ROOT / "roles" / "crds" / "files" / "intel.com_rmdconfigs.yaml")]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
     yield Rmd(kube, kubeconfig, namespace, tmp_path)
+    if kube.find(f"/api/v1/namespaces/{namespace}-authority") is not None:
+        kube.request("DELETE", f"/api/v1/namespaces/{namespace}-authority")
 
 
 def test_the_default_is_one_daemon_set_with_tls_that_a_second_run_leaves_alone(rmd: Rmd) -> None:
@@ -170,7 +187,9 @@ def test_the_default_is_one_daemon_set_with_tls_that_a_second_run_leaves_alone(r
 
 
 def test_check_mode_works_before_there_is_a_namespace(rmd: Rmd) -> None:
-    run = rmd.play("--check", rmd_namespace="not-there-yet", rmd_agent_image="agent:1")
+    run = rmd.play(
+        "--check", rmd_namespace="not-there-yet", rmd_agent_image="registry.example/agent:1"
+    )
     assert run.returncode == 0, run.output
     assert rmd.kube.find("/api/v1/namespaces/not-there-yet") is None
 
@@ -192,7 +211,7 @@ def test_a_new_certificate_is_a_new_pod(rmd: Rmd) -> None:
 
 def test_certificates_of_cert_manager_are_asked_for_and_waited_for(rmd: Rmd) -> None:
     """cert-manager is played: its kind is served, and its Secrets are there."""
-    keep_certificates({"kubeconfig": rmd.kubeconfig, "namespace": rmd.namespace})
+    rmd.keep_certificates()
     apply({"kubeconfig": rmd.kubeconfig, "manifests": [CERTIFICATES], "wait": True})
     issuer = {"name": "hall", "kind": "ClusterIssuer"}
     given: Object = {"rmd_certificates": "cert_manager", "rmd_issuer": issuer}
@@ -208,7 +227,7 @@ def test_certificates_of_cert_manager_are_asked_for_and_waited_for(rmd: Rmd) -> 
     assert sorted(path.name for path in folder.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
     before = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
     rmd.kube.request("DELETE", f"/api/v1/namespaces/{rmd.namespace}/secrets/rmd-server")
-    keep_certificates({"kubeconfig": rmd.kubeconfig, "namespace": rmd.namespace})
+    rmd.keep_certificates()
     rmd.install(**given)
     after = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
     assert {key for key in after if after[key] != before[key]} == {"WATTWISE_CERTIFICATE"}
@@ -340,9 +359,98 @@ def test_the_agent_may_end_pods_only_where_that_is_wanted(rmd: Rmd) -> None:
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/rmd-node-agent"
     verbs = []
     for ends_pods in (False, True):
-        rmd.install(rmd_tls=False, rmd_agent_image="agent:1", rmd_terminate_refused_pods=ends_pods)
+        rmd.install(
+            rmd_tls=False,
+            rmd_agent_image="registry.example/agent:1",
+            rmd_terminate_refused_pods=ends_pods,
+        )
         verbs.append(rmd.kube.get(role)["rules"][0]["verbs"])
     assert verbs == [["list"], ["list", "delete"]]
     assert rmd.daemon_sets() == ["rmd", "rmd-node-agent"]
     config = f"/apis/intel.com/v1alpha1/namespaces/{rmd.namespace}/rmdconfigs/rmdconfig"
     assert rmd.kube.get(config)["spec"]["deployNodeAgent"] is True
+
+
+@pytest.mark.parametrize(
+    "image", ["rmd", "rmd:latest", "intel/rmd:latest", "", "/rmd", "registry.example/", "a b.c/rmd"]
+)
+def test_an_image_without_a_registry_is_refused(rmd: Rmd, image: str) -> None:
+    run = rmd.play(rmd_image=image)
+    assert run.returncode != 0
+    assert f"rmd_image: {json.dumps(image)} does not name a registry" in told(run)
+    assert rmd.kube.find(f"/api/v1/namespaces/{rmd.namespace}/configmaps/wattwise-rmd") is None
+
+
+@pytest.mark.parametrize("image", ["localhost/rmd", "host:5000/rmd", "[::1]:5000/a/rmd@sha256:0"])
+def test_an_image_with_a_registry_is_taken(rmd: Rmd, image: str) -> None:
+    run = rmd.play("--check", rmd_image=image, rmd_tls=False)
+    assert run.returncode == 0, run.output
+
+
+def test_an_agent_s_image_without_a_registry_is_refused(rmd: Rmd) -> None:
+    run = rmd.play(rmd_agent_image="wattwise/agent:1")
+    assert run.returncode != 0
+    assert 'rmd_agent_image: "wattwise/agent:1" does not name a registry' in told(run)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rmd_namespace": "default"},
+        {"rmd_authority_namespace": "default"},
+        {"rmd_namespace": "same", "rmd_authority_namespace": "same"},
+    ],
+)
+def test_privileged_pods_and_keys_get_namespaces_of_their_own(rmd: Rmd, given: Object) -> None:
+    run = rmd.play(**given)
+    assert run.returncode != 0
+    assert "Give each a namespace of its own" in told(run)
+
+
+def test_the_agent_goes_where_daemons_go_and_sees_no_more_than_it_reads(rmd: Rmd) -> None:
+    for source, folder in (
+        ("cgroup", "/sys/fs/cgroup"),
+        ("pod_resources", "/var/lib/kubelet/pod-resources"),
+    ):
+        rmd.install(
+            rmd_tls=False, rmd_agent_image="registry.example/agent:1", rmd_cpuset_source=source
+        )
+        agent = rmd.daemon_set("rmd-node-agent")["spec"]["template"]["spec"]
+        daemon = rmd.daemon_set()["spec"]["template"]["spec"]
+        assert (agent["tolerations"], agent["nodeSelector"]) == (
+            daemon["tolerations"],
+            daemon["nodeSelector"],
+        )
+        [container] = agent["containers"]
+        [mount] = container["volumeMounts"]
+        [volume] = agent["volumes"]
+        assert volume["hostPath"]["path"] == folder
+        assert (mount["mountPath"], mount["readOnly"]) == (f"/host{folder}", True)
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_teardown_takes_back_labels_keys_and_policies(rmd: Rmd) -> None:
+    node = rmd.nodes[0]
+    given: Object = {
+        "rmd_node_labels": {rmd.label: "true"},
+        "rmd_labelled_nodes": [node],
+        "rmd_deployment": "pods",
+        "rmd_agent_image": "registry.example/agent:1",
+    }
+    rmd.install(**given)
+    assert len(rmd.labels(node)) == 3
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    assert [item for item in rmd.kube.list(policies) if "rmd-node" in item["metadata"]["name"]]
+    check = rmd.play("--check", playbook="wattwise.kube.teardown", **given)
+    assert check.returncode == 0, check.output
+    assert len(rmd.labels(node)) == 3
+    for changes in (True, False):
+        run = rmd.play(playbook="wattwise.kube.teardown", **given)
+        assert run.returncode == 0, run.output
+        assert bool(run.stats()["here"]["changed"]) is changes
+        assert rmd.labels(node) == {}
+    for namespace in (rmd.namespace, f"{rmd.namespace}-authority"):
+        assert rmd.kube.list(f"/api/v1/namespaces/{namespace}/secrets") == []
+    for path in (policies, policies.replace("policies", "policybindings")):
+        names = [item["metadata"]["name"] for item in rmd.kube.list(path)]
+        assert not [name for name in names if name.startswith("rmd-node-agent")]

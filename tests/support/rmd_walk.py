@@ -95,7 +95,7 @@ class Walk:
         return [obj["metadata"]["resourceVersion"] for obj in objects]
 
     def node_state(self, node: str) -> Object:
-        return self.kube.get(f"{GROUP}/namespaces/default/rmdnodestates/rmd-node-state-{node}")
+        return self.kube.get(f"{GROUP}/namespaces/rmd-system/rmdnodestates/rmd-node-state-{node}")
 
 
 @contextlib.contextmanager
@@ -103,12 +103,14 @@ def walking(daemons: RmdDaemons, kube: Kube, kubeconfig: str, folder: Path) -> I
     """The first nodes of the lab with these daemons; in the end all of RMD is gone again."""
     files = sorted((ROOT / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": kubeconfig, "src": list(map(str, files)), "wait": True})
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rmd-system"}}
+    apply({"kubeconfig": kubeconfig, "manifests": [made], "field_manager": "wattwise-rmd"})
     names = sorted(node["metadata"]["name"] for node in kube.list("/api/v1/nodes"))
     try:
         yield Walk(kube, kubeconfig, daemons, names[: len(daemons.endpoints)], folder)
     finally:
-        for kind in ("rmdworkloads", "rmdnodestates"):
-            path = f"{GROUP}/namespaces/default/{kind}"
+        for kind, namespace in (("rmdworkloads", "default"), ("rmdnodestates", "rmd-system")):
+            path = f"{GROUP}/namespaces/{namespace}/{kind}"
             for obj in kube.list(path):
                 kube.request("DELETE", f"{path}/{obj['metadata']['name']}")
         for name in daemons.endpoints:

@@ -33,7 +33,8 @@ _CLOCK_SKEW = datetime.timedelta(minutes=5)
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
         {
-            "namespace": {"type": "str", "default": "default"},
+            "namespace": {"type": "str", "default": "rmd-system"},
+            "authority_namespace": {"type": "str", "default": "rmd-authority"},
             "authority_secret": {"type": "str", "default": "rmd-authority", "no_log": False},
             "server_secret": {"type": "str", "default": "rmd-server", "no_log": False},
             "client_secret": {"type": "str", "default": "rmd-client", "no_log": False},
@@ -66,6 +67,11 @@ class Wish:
     names: tuple[str, ...] = ()
     unit: str = ""
     is_authority: bool = False
+
+
+def _namespace_of(options: Parameters, name: str) -> str:
+    """The authority's key stands apart: whoever reads daemons' Secrets could issue with it."""
+    return str(options["authority_namespace" if name == "authority" else "namespace"])
 
 
 def keep_certificates(parameters: Parameters, context: Context = Context()) -> Result:
@@ -134,6 +140,11 @@ def _require_sense(options: Parameters) -> None:
         )
     if not 0 < options["renew_days"] < options["valid_days"]:
         raise InvalidInput("renew_days must be more than 0 and less than valid_days")
+    if options["issue"] and options["authority_namespace"] == options["namespace"]:
+        raise InvalidInput(
+            f"authority_namespace: {options['namespace']} holds the daemons' Secrets, too; give "
+            "the authority's key a namespace of its own"
+        )
     if not options["server_names"]:
         raise InvalidInput("server_names: give at least one name; daemons are asked by the first")
 
@@ -141,7 +152,7 @@ def _require_sense(options: Parameters) -> None:
 def _read(kube: Kube, options: Parameters) -> dict[str, Pair | None]:
     pairs: dict[str, Pair | None] = {}
     for name in ("authority", "server", "client"):
-        found = kube.read_secret(options["namespace"], options[f"{name}_secret"])
+        found = kube.read_secret(_namespace_of(options, name), options[f"{name}_secret"])
         data = found[0] if found else {}
         has_both = "tls.crt" in data and "tls.key" in data
         pairs[name] = Pair(data["tls.crt"].encode(), data["tls.key"].encode()) if has_both else None
@@ -296,7 +307,7 @@ def _write(
             "type": "kubernetes.io/tls",
             "metadata": {
                 "name": options[f"{name}_secret"],
-                "namespace": options["namespace"],
+                "namespace": _namespace_of(options, name),
                 "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
             },
             "data": {
@@ -309,12 +320,15 @@ def _write(
         if name in made
     ]
     connection = {name: options[name] for name in KUBERNETES.options}
-    namespace = {"name": options["namespace"]}
+    namespaces = {_namespace_of(options, name) for name in pairs}
     asked = {
         "secret_manifests": secrets,
         "force_conflicts": True,
         # In check mode the step before may only have promised to make it.
-        "assume": [{"apiVersion": "v1", "kind": "Namespace", "metadata": namespace}],
+        "assume": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            for name in sorted(namespaces)
+        ],
     }
     apply({**connection, **asked}, context)
 

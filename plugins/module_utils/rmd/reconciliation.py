@@ -84,7 +84,7 @@ SPEC = ArgumentSpec(
     {
         "snapshot": {"type": "path", "required": True},
         "endpoints": {"type": "dict", "default": {}},
-        "namespace": {"type": "str", "default": "default"},
+        "namespace": {"type": "str", "default": "rmd-system"},
         "require_capacity": {"type": "bool", "default": False},
         "path": {"type": "path"},
     }
