@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
-import jinja2
 import pytest
 import yaml
 
@@ -19,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiErr
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
 from lab.process import wait_until
+from support.agent_policies import agent_policies
 from support.asking_pods import MERGE, Pods
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,24 +26,17 @@ Object = dict[str, t.Any]
 REFUSED = {"type": CONDITION, "status": "False", "reason": "Refused", "message": "m"}
 
 
-def policies(namespace: str) -> list[Object]:
-    """The role's manifests, as its template makes them."""
-    environment = jinja2.Environment(autoescape=False)
-    environment.filters["to_json"] = json.dumps
-    text = (ROOT / "roles" / "rmd" / "templates" / "policies.yaml.j2").read_text()
-    given = {"rmd_namespace": namespace, "rmd_condition": CONDITION}
-    found = yaml.safe_load_all(environment.from_string(text).render(given))
-    return [manifest for manifest in found if manifest]
-
-
 class Agent:
     """The node agent of one node, with the token that its pod gets; another node beside it."""
 
-    def __init__(self, admin: Pods, other: Pods, kube: Kube, unbound: Kube) -> None:
-        self.admin, self.other, self.kube, self.unbound = admin, other, kube, unbound
+    def __init__(self, pods: tuple[Pods, Pods], kube: Kube, unbound: Kube, uid: str) -> None:
+        self.admin, self.other = pods
+        self.kube, self.unbound, self.uid = kube, unbound, uid
 
     def workload(self, name: str, *nodes: str, **spec: t.Any) -> Object:
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+        # A pod that is there, or the garbage collector ends the workload.
+        owner: Object = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": self.uid}
+        owner["controller"] = True
         return {
             "apiVersion": "intel.com/v1alpha1",
             "kind": "RmdWorkload",
@@ -57,9 +49,16 @@ class Agent:
             },
         }
 
-    def may(self, method: str, path: str, body: t.Any = None, kind: str | None = None) -> bool:
+    def may(
+        self,
+        method: str,
+        path: str,
+        body: t.Any = None,
+        kind: str | None = None,
+        dry: bool = False,
+    ) -> bool:
         """Whether the API takes it of the agent; a policy that refuses it says its reason."""
-        return allowed(self.kube, method, path, body, kind)
+        return allowed(self.kube, method, f"{path}?dryRun=All" if dry else path, body, kind)
 
 
 def allowed(
@@ -77,21 +76,18 @@ def allowed(
     return True
 
 
-def client(kubeconfig: str, token: str) -> Kube:
+def client(kubeconfig: str, token: str, folder: Path) -> Kube:
+    """The same cluster, by this token."""
     given = yaml.safe_load(Path(kubeconfig).read_text())
-    cluster = given["clusters"][0]["cluster"]
-    path = Path(kubeconfig)
-    authority = cluster.get("certificate-authority")
-    options: Object = {"host": cluster["server"], "api_key": token}
-    if authority:
-        options["ca_cert"] = str((path.parent / authority).resolve())
-    else:
-        options["validate_certs"] = False
-    return Kube.connect(options)
+    for user in given["users"]:
+        user["user"] = {"token": token}
+    path = folder / f"{len(list(folder.iterdir()))}.kubeconfig"
+    path.write_text(yaml.safe_dump(given))
+    return Kube.connect({"kubeconfig": str(path)})
 
 
 @pytest.fixture
-def agent(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Agent]:
+def agent(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Agent]:
     files = sorted((ROOT / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": kubeconfig, "src": list(map(str, files)), "wait": True})
     rights = yaml.safe_load((ROOT / "docs" / "rbac" / "rmd_node_agent.yaml").read_text())["items"]
@@ -114,7 +110,7 @@ def agent(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Agent]:
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
             "subjects": [subject],
         },
-        *policies(namespace),
+        *agent_policies(namespace),
     ]
     apply({"kubeconfig": kubeconfig, "manifests": made})
     admin, other = (Pods(kube, kubeconfig, namespace) for _number in range(2))
@@ -137,10 +133,16 @@ def agent(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Agent]:
         kube.request("POST", path, {"spec": spec})["status"]["token"]
         for spec in ({"boundObjectRef": bound}, {})
     ]
-    found = Agent(admin, other, *(client(kubeconfig, token) for token in tokens))
-    foreign = found.workload("foreign", "elsewhere")
-    query = f"{admin.workloads}?dryRun=All"
-    wait_until(lambda: not found.may("POST", query, foreign), 60.0, "the policies")
+    clients = [client(kubeconfig, token, tmp_path) for token in tokens]
+    found = Agent((admin, other), *clients, created["metadata"]["uid"])
+    other.add("probe")
+    foreign, told = found.workload("foreign", "elsewhere"), {"status": {"conditions": [REFUSED]}}
+    for asked in (
+        ("POST", admin.workloads, foreign, None),
+        ("PATCH", f"{admin.pods}/probe/status", told, STRATEGIC),
+        ("DELETE", f"{admin.pods}/probe", {"dryRun": ["All"]}, None),
+    ):
+        wait_until(lambda asked=asked: not found.may(*asked, dry=True), 60.0, "the policies")  # type: ignore[misc]
     yield found
     apply({"kubeconfig": kubeconfig, "manifests": made, "state": "absent"})
 

@@ -22,6 +22,7 @@ from lab.api import Api, ApiError
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
 from lab.process import wait_until
+from support.agent_policies import agent_policies
 from support.asking_pods import MERGE, Pods
 from support.lab import RunningLab
 from support.node_trees import CONTAINER_ID, write_cpus
@@ -183,7 +184,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
     assert run.returncode == 0, run.output
     assert_exactly(account, granted, used | account.proxy.used)
 
-    give_rights_to_an_agent(whole_lab)
+    leave_what_role_rmd_makes(whole_lab)
     granted = account.may("teardown")
     run = account.play("wattwise.kube.teardown", "-e", f"teardown_everything_of={CLUSTER}")
     assert run.returncode == 0, run.output
@@ -196,11 +197,12 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
     kube = Kube.connect({"kubeconfig": whole_lab.kubeconfig})
     files = sorted((RBAC.parents[1] / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": whole_lab.kubeconfig, "src": list(map(str, files)), "wait": True})
-    with daemons_of_default(kube):
+    with what_role_rmd_leaves(kube):
         node = sorted(item["metadata"]["name"] for item in kube.list("/api/v1/nodes"))[0]
         named: Json = {"rmd_labelled_nodes": [node], "rmd_deployment": "pods"}
         other: Json = {"rmd_layouts": [{"name": "other", "ways": 11}]}
-        ends_pods = {"rmd_agent_image": "agent:1", "rmd_terminate_refused_pods": True}
+        image = "registry.example/agent:1"
+        ends_pods = {"rmd_agent_image": image, "rmd_terminate_refused_pods": True}
         used: set[Right] = set()
         granted = account.may("rmd")
         install(account, used, **named)
@@ -239,8 +241,27 @@ def forget_the_lease(lab: RunningLab) -> None:
         api.request("DELETE", LEASE)
 
 
-def give_rights_to_an_agent(lab: RunningLab) -> None:
-    """As role rmd does; playbook teardown takes them back."""
+def leave_what_role_rmd_makes(lab: RunningLab) -> None:
+    """Without its daemons; playbook teardown takes all of it back."""
+    keys = {"tls.crt": "Yw==", "tls.key": "aw=="}
+    secrets = [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace},
+            "data": keys,
+        }
+        for name, namespace in (
+            ("rmd-server", "rmd-system"),
+            ("rmd-client", "rmd-system"),
+            ("rmd-authority", "rmd-authority"),
+        )
+    ]
+    node = Kube.connect({"kubeconfig": lab.kubeconfig}).list("/api/v1/nodes")[0]
+    labels = {"wattwise.github.io/rmd": "labelled"}
+    labelled = {"name": node["metadata"]["name"], "labels": labels}
+    marked = [{"apiVersion": "v1", "kind": "Node", "metadata": labelled}]
+    apply({"kubeconfig": lab.kubeconfig, "manifests": marked, "field_manager": "wattwise-rmd"})
     group, metadata = "rbac.authorization.k8s.io", {"name": "rmd-node-agent"}
     role = {"apiGroup": group, "kind": "ClusterRole", "name": "rmd-node-agent"}
     manifests: list[Json] = [
@@ -252,12 +273,17 @@ def give_rights_to_an_agent(lab: RunningLab) -> None:
             "roleRef": role,
         },
     ]
+    manifests += [*secrets, *agent_policies("rmd-system")]
     apply({"kubeconfig": lab.kubeconfig, "manifests": manifests})
 
 
 def install(account: Account, used: set[Right], **given: t.Any) -> None:
-    """Role rmd in the namespace default, to which docs/rbac gives its rights; adds to `used`."""
-    variables = {"rmd_node_labels": {"wattwise.github.io/rights": "true"}, "rmd_prune_max": 1.0}
+    """Role rmd in the namespaces to which docs/rbac gives its rights; adds to `used`."""
+    variables: Json = {
+        "rmd_image": "registry.example/rmd:0.3",
+        "rmd_node_labels": {"wattwise.github.io/rights": "true"},
+        "rmd_prune_max": 1.0,
+    }
     arguments = ("--tags", "rmd_daemons", "-e", json.dumps({**variables, **given}))
     run = account.play("wattwise.kube.rmd", *arguments)
     assert run.returncode == 0, run.output
@@ -278,15 +304,20 @@ def look(account: Account, used: set[Right], pods: Pods) -> None:
 
 
 @contextlib.contextmanager
-def daemons_of_default(kube: Kube) -> Iterator[None]:
-    """Let role rmd work there, and take away what it leaves."""
+def what_role_rmd_leaves(kube: Kube) -> Iterator[None]:
+    """Let role rmd work, and take away what it leaves."""
     yield
     for path in (
-        "/api/v1/namespaces/default/configmaps/wattwise-rmd",  # owns the rest
+        "/api/v1/namespaces/rmd-system/configmaps/wattwise-rmd",  # owns the rest
         f"{CLUSTER_ROLES}/rmd-node-agent",
         f"{CLUSTER_ROLES.replace('roles', 'rolebindings')}/rmd-node-agent",
     ):
         kube.request("DELETE", path)
+    for item in agent_policies("rmd-system"):
+        plural = f"{item['kind'].lower().removesuffix('y')}ies"
+        if item["kind"].endswith("Binding"):
+            plural = f"{item['kind'].lower()}s"
+        kube.request("DELETE", f"/apis/{item['apiVersion']}/{plural}/{item['metadata']['name']}")
     for node in kube.list("/api/v1/nodes", {"labelSelector": "wattwise.github.io/rmd"}):
         labels = {"wattwise.github.io/rmd": None, "wattwise.github.io/rights": None}
         body = {"metadata": {"labels": {**labels, "rmd-node": None}}}

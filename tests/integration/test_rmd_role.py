@@ -23,6 +23,7 @@ from lab.rmd.daemon import Daemon
 from lab.rmd.host import Configuration, Host
 from support.playbook import PlaybookRun, run_playbook
 
+AGENT = "registry.example/agent:1"
 ROOT = Path(__file__).resolve().parents[2]
 Object = dict[str, t.Any]
 BROADWELL: Object = {
@@ -187,9 +188,7 @@ def test_the_default_is_one_daemon_set_with_tls_that_a_second_run_leaves_alone(r
 
 
 def test_check_mode_works_before_there_is_a_namespace(rmd: Rmd) -> None:
-    run = rmd.play(
-        "--check", rmd_namespace="not-there-yet", rmd_agent_image="registry.example/agent:1"
-    )
+    run = rmd.play("--check", rmd_namespace="not-there-yet", rmd_agent_image=AGENT)
     assert run.returncode == 0, run.output
     assert rmd.kube.find("/api/v1/namespaces/not-there-yet") is None
 
@@ -361,7 +360,7 @@ def test_the_agent_may_end_pods_only_where_that_is_wanted(rmd: Rmd) -> None:
     for ends_pods in (False, True):
         rmd.install(
             rmd_tls=False,
-            rmd_agent_image="registry.example/agent:1",
+            rmd_agent_image=AGENT,
             rmd_terminate_refused_pods=ends_pods,
         )
         verbs.append(rmd.kube.get(role)["rules"][0]["verbs"])
@@ -412,9 +411,7 @@ def test_the_agent_goes_where_daemons_go_and_sees_no_more_than_it_reads(rmd: Rmd
         ("cgroup", "/sys/fs/cgroup"),
         ("pod_resources", "/var/lib/kubelet/pod-resources"),
     ):
-        rmd.install(
-            rmd_tls=False, rmd_agent_image="registry.example/agent:1", rmd_cpuset_source=source
-        )
+        rmd.install(rmd_tls=False, rmd_agent_image=AGENT, rmd_cpuset_source=source)
         agent = rmd.daemon_set("rmd-node-agent")["spec"]["template"]["spec"]
         daemon = rmd.daemon_set()["spec"]["template"]["spec"]
         assert (agent["tolerations"], agent["nodeSelector"]) == (
@@ -435,7 +432,7 @@ def test_teardown_takes_back_labels_keys_and_policies(rmd: Rmd) -> None:
         "rmd_node_labels": {rmd.label: "true"},
         "rmd_labelled_nodes": [node],
         "rmd_deployment": "pods",
-        "rmd_agent_image": "registry.example/agent:1",
+        "rmd_agent_image": AGENT,
     }
     rmd.install(**given)
     assert len(rmd.labels(node)) == 3
