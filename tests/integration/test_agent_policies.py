@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiErr
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
 from lab.process import wait_until
-from support.agent_policies import agent_policies
+from support.admission_policies import agent_policies
 from support.asking_pods import MERGE, Pods
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,7 +22,7 @@ from lab.api import Api, ApiError
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
 from lab.process import wait_until
-from support.agent_policies import agent_policies
+from support.admission_policies import agent_policies
 from support.asking_pods import MERGE, Pods
 from support.lab import RunningLab
 from support.node_trees import CONTAINER_ID, write_cpus

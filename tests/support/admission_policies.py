@@ -1,0 +1,37 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The admission policies that roles rmd and crds install, without starting Ansible."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import jinja2
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def agent_policies(namespace: str) -> list[dict[str, t.Any]]:
+    """Those of role rmd for its node agent in this namespace."""
+    return _rendered("rmd", "policies", rmd_namespace=namespace, rmd_condition=CONDITION)
+
+
+def devices_policies(account: str, gate: str) -> list[dict[str, t.Any]]:
+    """Those of role crds for the account of role devices."""
+    given = {"crds_devices_account": account, "crds_devices_gate": gate}
+    return _rendered("crds", "devices_policy", **given)
+
+
+def _rendered(role: str, name: str, **given: str) -> list[dict[str, t.Any]]:
+    """The manifests, as the role's template makes them."""
+    environment = jinja2.Environment(autoescape=False)
+    environment.filters["to_json"] = json.dumps
+    text = (ROLES / role / "templates" / f"{name}.yaml.j2").read_text()
+    found = yaml.safe_load_all(environment.from_string(text).render(given))
+    return [manifest for manifest in found if manifest]
