@@ -133,8 +133,8 @@ def agent(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterat
         kube.request("POST", path, {"spec": spec})["status"]["token"]
         for spec in ({"boundObjectRef": bound}, {})
     ]
-    clients = [client(kubeconfig, token, tmp_path) for token in tokens]
-    found = Agent((admin, other), *clients, created["metadata"]["uid"])
+    own, unbound = (client(kubeconfig, token, tmp_path) for token in tokens)
+    found = Agent((admin, other), own, unbound, created["metadata"]["uid"])
     other.add("probe")
     foreign, told = found.workload("foreign", "elsewhere"), {"status": {"conditions": [REFUSED]}}
     for asked in (

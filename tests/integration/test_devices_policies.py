@@ -47,7 +47,7 @@ def may(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[May]:
     apply({"kubeconfig": kubeconfig, "manifests": made})
     pods = f"/api/v1/namespaces/{namespace}/pods"
     for pod, gates in (("waiting", [{"name": GATE}]), ("free", [])):
-        spec = {"schedulingGates": gates, "containers": [{"name": "c", "image": "i:1"}]}
+        spec: Json = {"schedulingGates": gates, "containers": [{"name": "c", "image": "i:1"}]}
         spec |= {"schedulerName": "nobody"}
         metadata = {"name": pod, "labels": {"a": "b"}}
         manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -76,7 +76,7 @@ def test_only_gate_and_node_affinity_of_waiting_pods_are_written(may: May) -> No
     near = {"affinity": {"nodeAffinity": required}}
     for bad in (
         {"spec": {"containers": [{"name": "c", "image": "evil:1"}]}},
-        {"spec": {"tolerations": [{"operator": "Exists"}]}},
+        {"spec": {"activeDeadlineSeconds": 5}},
         {"metadata": {"labels": {"a": "c"}}},
         {"metadata": {"annotations": {"x": "y"}}},
         {"metadata": {"finalizers": ["example.com/x"]}},
