@@ -241,26 +241,17 @@ class _Cluster:
         for workload in workloads.values():
             for name in workload.nodes or () if workload.desired else ():
                 on_node[name].append(t.cast("Desired", workload.desired))
-        states = [
-            item
-            for _state, item in read_each(
-                [
-                    state
-                    for state in given("rmd_node_states")
-                    if subject_of(state, "RmdNodeState").namespace == namespace
-                ],
-                "RmdNodeState",
-                _read_state,
-                findings,
-            )
-        ]
+        own = [each for each in given("rmd_node_states") if _is_in(each, namespace)]
+        states = dict(
+            item for _state, item in read_each(own, "RmdNodeState", _read_state, findings)
+        )
         problems = [
             TargetError(daemon.node, "", "unreachable", daemon.problem)
             for daemon in daemons.values()
             if daemon.problem
         ]
         return cls(
-            namespace, nodes, workloads, dict(states), configs, daemons, on_node, findings,
+            namespace, nodes, workloads, states, configs, daemons, on_node, findings,
             problems,
         )  # fmt: skip
 
@@ -381,6 +372,10 @@ class _Cluster:
         if daemon is None:
             return "not_found", "the node has no RMD daemon; install one, or give rmd_endpoints"
         return "unreachable", daemon.problem
+
+
+def _is_in(obj: t.Any, namespace: str) -> bool:
+    return subject_of(obj, "").namespace == namespace
 
 
 def _given(snapshot: Object, name: str) -> list[t.Any]:
