@@ -113,17 +113,11 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     results = [result_of(visit, outcome) for visit in visits for outcome in visit.outcomes]
     lost = [visit.error for visit in visits if visit.error] + cluster.problems
     errors = [error for visit in visits for error in visit.errors] + cluster.problems
-    result: Result = {
-        "results": results,
-        "diff": difference(visits),
-        "daemons": len(cluster.daemons),
-        "workloads": len(cluster.workloads),
-    }
+    result = cluster.counts() | {"results": results, "diff": difference(visits)}
     manifests = {"node_states": states, "statuses": statuses}
     result |= _handed_over(
         options["path"], manifests, cluster.inventories(visits), errors, made_from
     )
-    result["findings"] = [finding.as_dict() for finding in cluster.findings]
     warn_of(cluster.findings, context)
     # What somebody asks for in vain is told on that RmdWorkload, and is no failure of the daemon.
     return conclude(
@@ -254,6 +248,14 @@ class _Cluster:
             namespace, nodes, workloads, states, configs, daemons, on_node, findings,
             problems,
         )  # fmt: skip
+
+    def counts(self) -> Result:
+        """How much there is to reconcile, and what of it cannot be used as it is."""
+        return {
+            "daemons": len(self.daemons),
+            "workloads": len(self.workloads),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
 
     def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
         """What the node's daemon shall have, and which of our workloads it shall lose.

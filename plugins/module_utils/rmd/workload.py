@@ -20,7 +20,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
     whole,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import parse_core_ids
-from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 
 Wire = t.Literal["0.2", "0.3"]
 JsonObject = dict[str, t.Any]

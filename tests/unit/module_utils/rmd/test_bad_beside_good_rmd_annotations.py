@@ -191,7 +191,7 @@ def test_a_bad_pod_changes_nothing_for_the_others(
         "c_pstate_monitoring": "on",
         "c_mba_percentage": "50",
     }
-    bad = bad_object(seed, pod("bad", **asking), finite=False)
+    bad = bad_object(seed, pod("bad", **asking))
     if not isinstance(bad.get("status"), dict):
         bad["status"] = {}
     bad["status"]["phase"] = "Running" if seed % 3 else "Failed"
