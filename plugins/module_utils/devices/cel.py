@@ -6,6 +6,10 @@
 The library is Google's (PyPI: cel-expr-python); docs/decisions.md says why. An expression is
 compiled twice: once with the types of quantities and versions declared as opaque, so that the
 type checker finds mistakes, and once with the types by which the library carries them.
+
+Anybody who may make a claim writes selectors, so their time and memory are bounded by counting: the
+length of the source and what makes its tree or its types grow, before the library sees it; then an
+upper bound of each evaluation (cel_cost.py). The library itself allows 32 levels and 10,000 rounds.
 """
 
 from __future__ import annotations
@@ -15,14 +19,21 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown, shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import cel_functions
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_cost import (
+    ENDLESS,
+    Bound,
+    UnboundedCost,
+    worst_cost,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_tree import (
+    Expression,
     Path,
     paths_equated_with_texts,
     read_tree,
     references,
     texts_in_order_comparisons,
-    worst_cost,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
@@ -30,6 +41,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_q
 # Source: resource.k8s.io/v1, CELSelectorExpressionMaxLength and CELSelectorExpressionMaxCost.
 MAXIMAL_LENGTH = 10 * 1024
 MAXIMAL_COST = 1_000_000
+# An optMap copies what it is called on into the tree twice, and the type of a map has two types in
+# it: n of them, one in the other, make 2^n of what is there once, before anything is evaluated. At
+# this limit reading a source takes 0.3 s.
+_COPYING = ("optMap", "optFlatMap", "{")
+_LARGEST_COPIED = 1 << 18
+# Of the tree as the library writes it; ten times that of a source of the greatest length.
+_LARGEST_TREE = 1 << 20
+_LONGEST_ERROR = 300
 
 Kind = t.Literal["dra", "flat"]
 Variables = t.Mapping[str, t.Any]
@@ -42,6 +61,12 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
         "device.allowMultipleAllocations",
     ),
     "flat": ("device",),
+}
+# The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
+# 32 attributes and capacities with 48 values; k8srm_pools.py has those of the prototype.
+_DEVICES: t.Mapping[Kind, Bound] = {
+    "dra": Bound(64, 48, 12 * 1024),
+    "flat": Bound(256, 128, 64 * 1024),
 }
 _DOMAINS = ("device.attributes", "device.capacity")
 _EMPTY: t.Mapping[str, t.Any] = {}
@@ -60,6 +85,7 @@ class Selector:
     reads: frozenset[Path]
     doubts: tuple[str, ...]
     equated: frozenset[Path]
+    cost: int
     program: t.Any = field(repr=False, compare=False)
 
     def evaluate(self, variables: Variables) -> bool | SelectorError:
@@ -74,9 +100,9 @@ class Selector:
                 )
         try:
             result = self.program.eval(data=given)
-        except RuntimeError as error:
+            value = result.plain_value()
+        except Exception as error:  # noqa: BLE001 - whatever a device's values do to the library
             return SelectorError(_one_line(error))
-        value = result.plain_value()
         if isinstance(value, bool):
             return value
         reason = _one_line(value)
@@ -109,9 +135,11 @@ def _is_quantity(value: t.Any) -> bool:
 
 
 def _one_line(error: t.Any) -> str:
-    text = " ".join(line.strip() for line in str(error).splitlines() if not line.startswith(" | "))
+    lines = str(error)[: 10 * _LONGEST_ERROR].splitlines()
+    text = " ".join(line.strip() for line in lines if not line.startswith(" | "))
     text = re.sub(r"(?:^|(?<=\s))(?:[A-Z]+_?[A-Z]+: )+", "", text)
-    return re.sub(r"<input>:|\s*\[[A-Z_]+\]$| \(in container ''\)", "", text).strip()
+    text = re.sub(r"<input>:|\s*\[[A-Z_]+\]$| \(in container ''\)", "", text).strip()
+    return shown_text(text, _LONGEST_ERROR)
 
 
 class Compiler:
@@ -130,45 +158,75 @@ class Compiler:
         return self._known[source]
 
     def _compile(self, source: str, where: str) -> Selector:
-        if len(source) > MAXIMAL_LENGTH:
-            raise InvalidInput(
-                f"{where}: the CEL expression has {len(source)} characters; Kubernetes allows "
-                f"{MAXIMAL_LENGTH}"
-            )
+        _refuse_what_explodes(source, where)
         checking, running = _environments(self._kind)
         try:
             checked = checking.compile(source)
             program = running.compile(source)
+            serialized = program.serialize()
         except RuntimeError as error:
             raise InvalidInput(_refusal(source, where, _one_line(error))) from error
         if checked.return_type().name() not in ("BOOL", "DYN"):
             raise InvalidInput(
-                f"{where}: the CEL expression {source!r} gives {checked.return_type()}; a selector "
-                "says true or false"
+                f"{where}: the CEL expression {shown(source)} gives "
+                f"{shown_text(str(checked.return_type()))}; a selector says true or false"
             )
-        tree = read_tree(program.serialize())
-        cost = worst_cost(tree)
-        if cost > MAXIMAL_COST:
-            raise InvalidInput(
-                f"{where}: the CEL expression may cost {cost} steps for each device; Kubernetes "
-                f"allows {MAXIMAL_COST}: nest fewer loops"
-            )
+        if len(serialized) > _LARGEST_TREE:
+            raise InvalidInput(f"{where}: the CEL expression {shown(source)} is too large; shorten it")
+        tree = read_tree(serialized)
+        cost = _checked_cost(tree, _DEVICES[self._kind], source, where)
         doubts = tuple(
-            f"compares with the text {text!r} letter by letter; write quantity({text!r}) and "
+            f"compares with the text {shown(text)} letter by letter; write quantity({text!r}) and "
             "compareTo"
             for text in sorted(texts_in_order_comparisons(tree))
             if _reads_as_quantity(text)
         )
         roots = _ROOTS[self._kind]
         equated = paths_equated_with_texts(tree, roots)
-        return Selector(source, references(tree, roots), doubts, equated, program)
+        return Selector(source, references(tree, roots), doubts, equated, cost, program)
+
+
+def _refuse_what_explodes(source: str, where: str) -> None:
+    """Raise InvalidInput for what would take the library too long to read."""
+    try:
+        length = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{where}: the CEL expression {shown(source)} is no text") from error
+    if length > MAXIMAL_LENGTH:
+        raise InvalidInput(
+            f"{where}: the CEL expression has {length} bytes; Kubernetes allows {MAXIMAL_LENGTH}"
+        )
+    copying = {word: count for word in _COPYING if (count := source.count(word))}
+    if length << min(sum(copying.values()), MAXIMAL_LENGTH) > _LARGEST_COPIED:
+        told = ", ".join(f"{word} {count} times" for word, count in copying.items())
+        raise InvalidInput(
+            f"{where}: the CEL expression {shown(source)} has {told}; each may double the work, "
+            "write fewer or a shorter expression"
+        )
+
+
+def _checked_cost(tree: Expression, devices: Bound, source: str, where: str) -> int:
+    """The steps of an evaluation at the worst. Raises InvalidInput where they are too many."""
+    try:
+        cost = worst_cost(tree, devices)
+    except UnboundedCost as error:
+        raise InvalidInput(
+            f"{where}: the CEL expression {shown(source)} has {error}, which is unsupported"
+        ) from error
+    if cost > MAXIMAL_COST:
+        steps = "endless" if cost == ENDLESS else cost
+        raise InvalidInput(
+            f"{where}: the CEL expression may cost {steps} steps for each device; Kubernetes "
+            f"allows {MAXIMAL_COST}: nest fewer loops, and build shorter texts and lists"
+        )
+    return cost
 
 
 def _refusal(source: str, where: str, reason: str) -> str:
-    sentence = f"{where}: the CEL expression {source!r} does not compile: {reason}"
+    sentence = f"{where}: the CEL expression {shown(source)} does not compile: {reason}"
     if _ASSIGNMENT.search(source):
         meant = _ASSIGNMENT.sub("==", source)
-        return f"{sentence}; for equality write ==, as in {meant!r}"
+        return f"{sentence}; for equality write ==, as in {shown(meant)}"
     return sentence
 
 

@@ -27,6 +27,8 @@ SEMVER = "kubernetes.Semver"
 
 Carried = t.Mapping[str, str]
 
+_LARGEST = Decimal(2**63)
+
 
 def carried(value: Attribute) -> t.Any:
     """An attribute as the library takes it."""
@@ -78,6 +80,8 @@ def _parsed(text: str) -> Decimal:
 
 
 def _quantity(value: Decimal) -> Carried:
+    if abs(value) >= _LARGEST:
+        raise InvalidInput("the sum of quantities is out of range; the largest is 2^63 - 1")
     # Without exponent and trailing zeros: Decimal("1E+3") and Decimal("1000") are one text.
     text = format(value, "f")
     return {QUANTITY: text.rstrip("0").rstrip(".") if "." in text else text}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The syntax tree of a compiled CEL expression: what it refers to and what it may cost.
+"""The syntax tree of a compiled CEL expression, and what it refers to.
 
 The library gives the tree only serialized, as a ``cel.expr.CheckedExpr`` within an ``Any``.
 Source: https://github.com/google/cel-spec/blob/master/proto/cel/expr/syntax.proto; the numbers
@@ -18,13 +18,10 @@ Fields = dict[int, list[t.Any]]
 
 _ANY_VALUE, _CHECKED_EXPR = 2, 4
 _CONSTANT, _IDENTIFIER, _SELECT, _CALL, _LIST, _STRUCT, _COMPREHENSION = range(3, 10)
-_STRING = 6
+_STRING, _BYTES = 6, 7
 _INDEXING = frozenset({"_[_]", "_[?_]", "_?._"})
 _ORDERING = frozenset({"_<_", "_<=_", "_>_", "_>=_"})
 _EQUATIONS = frozenset({"_==_", "_!=_"})
-# What upstream's estimate takes for the length of a text or list that is not written down:
-# attributes have at most 64 characters, and a device at most 32 attributes and capacities.
-_UNKNOWN_SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,17 @@ class Expression:
     """One node of the tree.
 
     ``kind`` is constant, identifier, select, call, list, struct or loop; ``name`` is that of an
-    identifier, a field or a function; ``value`` is that of a constant text, else None.
+    identifier, a field or a function; ``value`` is that of a constant text, else None, and
+    ``length`` is the number of bytes of a constant text. A loop has the parts range, start,
+    condition, step and result; ``variables`` are those of its items and of what it gathers.
     """
 
     kind: str
     name: str = ""
     value: str | None = None
     parts: tuple[Expression, ...] = ()
+    length: int = 0
+    variables: tuple[str, ...] = ()
 
     def walk(self) -> t.Iterator[Expression]:
         """This expression and everything in it."""
@@ -82,19 +83,6 @@ def paths_equated_with_texts(tree: Expression, roots: t.Collection[str]) -> froz
         for one, other in (node.parts, node.parts[::-1])
         if other.value is not None and (path := _path(one)) and path[0] in roots
     )
-
-
-def worst_cost(tree: Expression) -> int:
-    """Steps of an evaluation at the worst: one for each node, times the rounds of each loop."""
-    if tree.kind == "loop":
-        rounds = _size(tree.parts[0])
-        return worst_cost(tree.parts[0]) + (rounds + 1) * sum(map(worst_cost, tree.parts[1:]))
-    own = _UNKNOWN_SIZE // 10 if tree.kind == "call" and tree.name[0].isalpha() else 1
-    return own + sum(map(worst_cost, tree.parts))
-
-
-def _size(tree: Expression) -> int:
-    return len(tree.parts) if tree.kind == "list" else _UNKNOWN_SIZE
 
 
 def _references(tree: Expression, roots: t.Collection[str]) -> t.Iterator[Path]:
@@ -143,15 +131,20 @@ def _struct(fields: Fields) -> Expression:
 
 _READERS: t.Mapping[int, t.Callable[[Fields], Expression]] = {
     _CONSTANT: lambda fields: Expression(
-        "constant", value=_text(fields, _STRING) if _STRING in fields else None
+        "constant",
+        value=_text(fields, _STRING) if _STRING in fields else None,
+        length=sum(len(fields[kind][0]) for kind in (_STRING, _BYTES) if kind in fields),
     ),
     _IDENTIFIER: lambda fields: Expression("identifier", _text(fields, 1)),
     _SELECT: lambda fields: Expression("select", _text(fields, 2), parts=_parts(fields, 1)),
     _CALL: lambda fields: Expression("call", _text(fields, 2), parts=_parts(fields, 1, 3)),
     _LIST: lambda fields: Expression("list", parts=_parts(fields, 1)),
     _STRUCT: _struct,
-    # range, start, condition, step, result
-    _COMPREHENSION: lambda fields: Expression("loop", parts=_parts(fields, 2, 4, 5, 6, 7)),
+    _COMPREHENSION: lambda fields: Expression(
+        "loop",
+        parts=_parts(fields, 2, 4, 5, 6, 7),
+        variables=(_text(fields, 3), _text(fields, 1), _text(fields, 8)),
+    ),
 }
 
 

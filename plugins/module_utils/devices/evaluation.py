@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
+    MAXIMAL_COST,
     Selector,
     SelectorError,
     Variables,
@@ -16,6 +17,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_tree import Path
 
 Answer = t.Union[bool, SelectorError]
+
+# Steps of one selector for all devices together, at the worst: about ten seconds.
+MAXIMAL_COST_OF_ALL = 50 * MAXIMAL_COST
+TOO_MANY = SelectorError(
+    "evaluating it for so many different devices takes too many steps; compare fewer values"
+)
 
 
 class Evaluations:
@@ -45,10 +52,13 @@ class Evaluations:
         columns = [self._column(path) for path in sorted(selector.reads)]
         known: dict[tuple[int, ...], Answer] = {}
         found: list[Answer] = []
+        most = MAXIMAL_COST_OF_ALL // max(1, selector.cost)
         for device, key in enumerate(zip(*columns)):
             answer = known.get(key)
             if answer is None:
-                answer = known[key] = selector.evaluate(self._variables[device])
+                answer = TOO_MANY
+                if len(known) < most:
+                    answer = known[key] = selector.evaluate(self._variables[device])
             found.append(answer)
         return found
 

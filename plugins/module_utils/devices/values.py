@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
 
 # Amounts are whole thousandths of a unit (milli), so that arithmetic is exact and solvers get
@@ -22,8 +22,11 @@ THOUSANDTHS = 1000
 _IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    rf"(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
+    rf"(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
+    re.ASCII,
 )
+_LONGEST_VERSION = 256
+_LARGEST_OF_A_VERSION = 2**64 - 1
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -66,15 +69,20 @@ Attribute = t.Union[Scalar, tuple[Scalar, ...]]
 
 def parse_version(text: str, where: str) -> Version:
     """A semantic version such as ``1.2.3-beta.1+build.5``. Raises InvalidInput."""
-    match = _VERSION.fullmatch(text) if isinstance(text, str) else None
+    is_text = isinstance(text, str) and len(text) <= _LONGEST_VERSION
+    match = _VERSION.fullmatch(text) if is_text else None
     numeric = match and [part for part in (match[4] or "").split(".") if part.isdigit()]
     if match is None or any(part != "0" and part.startswith("0") for part in numeric or ()):
-        raise InvalidInput(
-            f"{where}: {text!r} is not a semantic version (No Major.Minor.Patch elements found); "
-            "write three numbers such as 1.2.3"
+        raise InvalidField(
+            where,
+            f"{shown(text)} is not a semantic version (No Major.Minor.Patch elements found); "
+            "write three numbers such as 1.2.3",
         )
+    numbers = [int(match[part]) for part in (1, 2, 3)]
+    if max(numbers) > _LARGEST_OF_A_VERSION:
+        raise InvalidField(where, f"a number of the version {shown(text)} is larger than 2^64 - 1")
     prerelease = tuple(match[4].split(".")) if match[4] else ()
-    return Version(int(match[1]), int(match[2]), int(match[3]), prerelease)
+    return Version(numbers[0], numbers[1], numbers[2], prerelease)
 
 
 def is_of(value: t.Any, kind: type) -> bool:
@@ -105,7 +113,7 @@ def supply_of(value: t.Any, where: str) -> int:
 def _thousandths(value: t.Any, where: str, rounding: str) -> int:
     amount = parse_quantity(value, where) * THOUSANDTHS
     if amount < 0:
-        raise InvalidInput(f"{where}: {value!r} is negative; an amount is 0 or more")
+        raise InvalidField(where, f"{shown(value)} is negative; an amount is 0 or more")
     return int(amount.to_integral_value(rounding=rounding))
 
 
