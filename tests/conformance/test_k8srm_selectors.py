@@ -190,8 +190,8 @@ def test_an_error_of_a_selector_names_claim_selector_and_device() -> None:
     ]
     with pytest.raises(
         InvalidInput,
-        match=r"ResourceClaim default/c: spec\.devices\.requests\[0\]\.exactly\.selectors: "
-        r".*fails on device gpu\.example\.com/n1/gpu-0: Key not found in map : \"rank\"",
+        match=r"default/c: the selector .*rank > 1\" "
+        r"fails on device gpu\.example\.com/n1/gpu-0: Key not found in map : \"rank\"",
     ):
         allocate({"objects": objects})
 

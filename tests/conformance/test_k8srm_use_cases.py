@@ -35,7 +35,7 @@ def findings() -> dict[str, Json]:
     result = allocate(
         {"src": [CLASSES], "objects": [GPU, device_claim("c", deviceClass="gpu-set")]}
     )
-    return {found["object"].removeprefix("DeviceClass "): found for found in result["findings"]}
+    return {found["name"]: found for found in result["findings"]}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
@@ -42,6 +42,7 @@ class Fixed:
     """A matcher that accepts the devices it names."""
 
     devices: tuple[int, ...]
+    errors: Mapping[int, str] = field(default_factory=dict)
 
     def why_not(self, device: int) -> str:
         return "" if device in self.devices else "constraints not met"

@@ -100,7 +100,13 @@ def matches(device: Json, body: Json) -> bool:
         SELECTORS[selector["cel"]["expression"]](plain(device))
         for selector in body.get("selectors", [])
     )
-    return selected and (not device.get("taints") or bool(body.get("tolerations")))
+    tolerated = not device.get("taints") or bool(body.get("tolerations"))
+    taken = portion(device, body)
+    if taken is None or (
+        "capacity" in device and taken > int(device["capacity"]["memory"]["value"])
+    ):
+        return False
+    return selected and tolerated
 
 
 def portion(device: Json, body: Json) -> int | None:

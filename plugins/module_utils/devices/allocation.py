@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -22,7 +23,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict imp
     minimal_conflict,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.explain import Explainer
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+    read_given,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_text import render
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
     conflict_of_plain_claims,
@@ -38,7 +43,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Instance,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import shape_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import (
+    Options,
+    Refusal,
+    Task,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.manifests import (
@@ -77,17 +86,23 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     """
     parameters = SPEC.complete(parameters)
     Limits.of(parameters)
-    objects = _objects(parameters)
+    bad: list[Finding] = []
+    objects = _objects(parameters, bad)
     group = parameters["api_group"]
     wanted = [group] if group else list(_READERS)
     if parameters["snapshot"] and not any(_group(given) in wanted for given in objects):
         task = _READERS[wanted[0]]([], _options(parameters))
     else:
         task = read_task(objects, _options(parameters), group)
-    task = dataclasses.replace(task, instance=_priced(task.instance, parameters, objects))
-    for finding in task.findings:
-        context.warn(str(finding))
+    findings = (*bad, *task.findings)
+    task = dataclasses.replace(
+        task, findings=findings, instance=_priced(task.instance, parameters, objects)
+    )
+    warn_of(task.findings, context)
     allocation = STRATEGIES[parameters["strategy"]](task.instance, Limits.of(parameters))
+    if allocation.errors and parameters["on_error"] == "fail":
+        claim, reason = min(allocation.errors.items())
+        raise InvalidInput(f"{task.instance.claims[claim]}: {reason}")
     result = describe(task, allocation, Limits.of(parameters))
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
@@ -139,14 +154,20 @@ def _group(given: Given) -> str:
     return str(given.manifest["apiVersion"]).rpartition("/")[0]
 
 
-def _objects(parameters: Parameters) -> list[Given]:
-    objects = [Given(item) for item in read_manifests(parameters["objects"] or [], "objects")]
+def _objects(parameters: Parameters, bad: list[Finding]) -> list[Given]:
+    """What is given; with ``on_error: report`` what is no object is in ``bad``."""
+    report, own = parameters["on_error"] == "report", parameters["objects"] or []
+    if report and not isinstance(own, str):
+        objects = read_given(own if isinstance(own, list) else [own], "objects", "", bad)
+    else:
+        objects = [Given(item) for item in read_manifests(own, "objects")]
     for path in parameters["src"] or []:
         objects += [Given(item, path) for item in read_file(path)]
     if parameters["snapshot"]:
-        document = documents.load(parameters["snapshot"], "snapshot")
+        path = parameters["snapshot"]
+        document = documents.load(path, "snapshot")
         for part in ("nodes", "pods", "device_objects"):
-            objects += [Given(item, parameters["snapshot"]) for item in document.get(part, [])]
+            objects += read_given(document.get(part, []), part, path, bad)
     return objects
 
 
@@ -187,8 +208,17 @@ def describe(
         ],
         "stopped_by": allocation.stopped_by,
         "findings": [finding.as_dict() for finding in task.findings],
-        "refused": [dataclasses.asdict(refusal) for refusal in task.refused],
+        "refused": [
+            *(dataclasses.asdict(refusal) for refusal in task.refused),
+            *(_refused(instance, claim, why) for claim, why in sorted(allocation.errors.items())),
+        ],
     }
+
+
+def _refused(instance: Instance, claim: int, reason: str) -> dict[str, str]:
+    """A claim for which the search ended at a selector that fails."""
+    given = instance.claims[claim]
+    return dataclasses.asdict(Refusal("ResourceClaim", given.namespace, given.name, reason))
 
 
 def _pods(
@@ -205,6 +235,10 @@ def _pods(
     unplaced = [key for key, node in nodes.items() if node is None]
     out_of_time = allocation.outcome == "unknown"
     messages = unplaced_messages(task, unplaced, node_results, hindrances, out_of_time)
+    for unit, pods in zip(task.instance.units, task.pods):
+        for claim in allocation.errors.keys() & set(unit.claims):
+            reason = f"{task.instance.claims[claim]}: {allocation.errors[claim]}"
+            messages.update(dict.fromkeys(messages.keys() & set(pods), reason))
     return [
         {"namespace": key[0], "name": key[1], "node": node, "message": messages.get(key)}
         for key, node in nodes.items()

@@ -19,7 +19,11 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown, shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    InvalidField,
+    shown,
+    shown_text,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import cel_functions
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_cost import (
     ENDLESS,
@@ -152,7 +156,7 @@ class Compiler:
     def compile(self, source: t.Any, where: str) -> Selector:
         """The selector, checked. Raises InvalidInput, which names ``where``."""
         if not isinstance(source, str):
-            raise InvalidInput(f"{where}: a CEL expression is text, not {type(source).__name__}")
+            raise InvalidField(where, f"a CEL expression is text, not {type(source).__name__}")
         if source not in self._known:
             self._known[source] = self._compile(source, where)
         return self._known[source]
@@ -165,14 +169,17 @@ class Compiler:
             program = running.compile(source)
             serialized = program.serialize()
         except RuntimeError as error:
-            raise InvalidInput(_refusal(source, where, _one_line(error))) from error
+            raise InvalidField(where, _refusal(source, _one_line(error))) from error
         if checked.return_type().name() not in ("BOOL", "DYN"):
-            raise InvalidInput(
-                f"{where}: the CEL expression {shown(source)} gives "
-                f"{shown_text(str(checked.return_type()))}; a selector says true or false"
+            raise InvalidField(
+                where,
+                f"the CEL expression {shown(source)} gives "
+                f"{shown_text(str(checked.return_type()))}; a selector says true or false",
             )
         if len(serialized) > _LARGEST_TREE:
-            raise InvalidInput(f"{where}: the CEL expression {shown(source)} is too large; shorten it")
+            raise InvalidField(
+                where, f"the CEL expression {shown(source)} is too large; shorten it"
+            )
         tree = read_tree(serialized)
         cost = _checked_cost(tree, _DEVICES[self._kind], source, where)
         doubts = tuple(
@@ -191,17 +198,18 @@ def _refuse_what_explodes(source: str, where: str) -> None:
     try:
         length = len(source.encode())
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{where}: the CEL expression {shown(source)} is no text") from error
+        raise InvalidField(where, f"the CEL expression {shown(source)} is no text") from error
     if length > MAXIMAL_LENGTH:
-        raise InvalidInput(
-            f"{where}: the CEL expression has {length} bytes; Kubernetes allows {MAXIMAL_LENGTH}"
+        raise InvalidField(
+            where, f"the CEL expression has {length} bytes; Kubernetes allows {MAXIMAL_LENGTH}"
         )
     copying = {word: count for word in _COPYING if (count := source.count(word))}
     if length << min(sum(copying.values()), MAXIMAL_LENGTH) > _LARGEST_COPIED:
         told = ", ".join(f"{word} {count} times" for word, count in copying.items())
-        raise InvalidInput(
-            f"{where}: the CEL expression {shown(source)} has {told}; each may double the work, "
-            "write fewer or a shorter expression"
+        raise InvalidField(
+            where,
+            f"the CEL expression {shown(source)} has {told}; each may double the work, "
+            "write fewer or a shorter expression",
         )
 
 
@@ -210,20 +218,21 @@ def _checked_cost(tree: Expression, devices: Bound, source: str, where: str) -> 
     try:
         cost = worst_cost(tree, devices)
     except UnboundedCost as error:
-        raise InvalidInput(
-            f"{where}: the CEL expression {shown(source)} has {error}, which is unsupported"
+        raise InvalidField(
+            where, f"the CEL expression {shown(source)} has {error}, which is unsupported"
         ) from error
     if cost > MAXIMAL_COST:
         steps = "endless" if cost == ENDLESS else cost
-        raise InvalidInput(
-            f"{where}: the CEL expression may cost {steps} steps for each device; Kubernetes "
-            f"allows {MAXIMAL_COST}: nest fewer loops, and build shorter texts and lists"
+        raise InvalidField(
+            where,
+            f"the CEL expression may cost {steps} steps for each device; Kubernetes "
+            f"allows {MAXIMAL_COST}: nest fewer loops, and build shorter texts and lists",
         )
     return cost
 
 
-def _refusal(source: str, where: str, reason: str) -> str:
-    sentence = f"{where}: the CEL expression {shown(source)} does not compile: {reason}"
+def _refusal(source: str, reason: str) -> str:
+    sentence = f"the CEL expression {shown(source)} does not compile: {reason}"
     if _ASSIGNMENT.search(source):
         meant = _ASSIGNMENT.sub("==", source)
         return f"{sentence}; for equality write ==, as in {shown(meant)}"

@@ -68,6 +68,7 @@ class _Accepted:
     """A matcher of a cell."""
 
     devices: tuple[int, ...]
+    errors: t.Mapping[int, str] = field(default_factory=dict)
 
     def why_not(self, device: int) -> str:
         return "" if device in self.devices else "constraints not met"
@@ -256,7 +257,7 @@ class _Kinds:
         for position in cell.devices:
             device = self.instance.devices[position]
             held = [
-                (tuple(sorted(one.portions.items())), one.admin)
+                (tuple(sorted(one.portions.items())), one.admin, one.whole)
                 for one in self._held.get(position, ())
             ]
             devices.append(
@@ -276,9 +277,22 @@ class _Kinds:
             (sets.setdefault(_set_of(counter), len(sets)), counter.capacity)
             for counter in (self.instance.counters[position] for position in counters)
         )
-        unsettled = cell.node in self.instance.unsettled
+        unsettled = cell.node in self.instance.unsettled, self._unsettled_groups(cell)
         wake = self.objective.wake[cell.node]
         return tuple(devices), left, unsettled, wake, self._groups_of(cell)
+
+    def _unsettled_groups(self, cell: Cell) -> tuple[int, ...]:
+        """Groups that want every device, where nobody can tell on this node what that is."""
+        return tuple(
+            number
+            for number, group in enumerate(self.groups)
+            if any(
+                cell.node in alternative.unsettled
+                for claim in group.units[0].claims
+                for request in self.instance.claims[claim].requests
+                for alternative in request.alternatives
+            )
+        )
 
     def _attributes(
         self, device: Device, renamed: dict[tuple[str, t.Hashable], int]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import Compiler
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_claims import ClaimReader
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_matching import (
@@ -26,8 +27,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.extended_res
     offered_by,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
     Findings,
     Given,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
     Json,
@@ -47,6 +50,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import 
     PodDemand,
     Refusals,
     Task,
+    labels_of,
     nodes_for,
     units_of,
 )
@@ -67,29 +71,44 @@ _RULE_VERSIONS = (VERSION, "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3"
 
 def read(objects: t.Sequence[Given], options: Options) -> Task:
     """The task that these objects pose. Raises InvalidInput."""
-    for given in objects:
-        version, kind = given.manifest["apiVersion"], given.kind
-        allowed = _RULE_VERSIONS if kind == "DeviceTaintRule" else (VERSION, "v1")
-        if version not in allowed:
-            raise given.error("apiVersion", f"{version} is not read here; write {VERSION}")
-        if version != "v1" and kind not in KINDS:
-            raise given.error("kind", f"unsupported; known are {', '.join(KINDS)}")
     return _Reader(objects, options).task()
+
+
+def _check_kind(given: Given) -> Given:
+    version, kind = given.manifest["apiVersion"], given.kind
+    allowed = _RULE_VERSIONS if kind == "DeviceTaintRule" else (VERSION, "v1")
+    if version not in allowed:
+        raise given.error("apiVersion", f"{shown(version)} is not read here; write {VERSION}")
+    if version != "v1" and kind not in KINDS:
+        raise given.error("kind", f"unsupported; known are {', '.join(KINDS)}")
+    return given
+
+
+def _nodes_named(given: Given) -> list[str]:
+    """The nodes that a slice or its devices name."""
+    spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    parts = (spec, *items_of(given, spec.get("devices"), "spec.devices"))
+    names = [part.get("nodeName") for part in parts]
+    return [name for name in names if isinstance(name, str) and name]
 
 
 class _Reader:
     def __init__(self, objects: t.Sequence[Given], options: Options) -> None:
         self._options = options
+        self._findings = Findings()
+        self._refusals = Refusals(options.report, self._findings)
         self._by_kind: dict[str, list[Given]] = {}
         for given in objects:
-            self._by_kind.setdefault(given.kind, []).append(given)
-        self._findings = Findings()
+            if self._refusals.read(given, _check_kind):
+                self._by_kind.setdefault(given.kind, []).append(given)
         self._nodes = self._read_nodes()
         self._slices = Slices(self._findings, self._nodes)
         self._slices.read(self._of("ResourceSlice"))
         self._published = Published(self._slices)
         for given in self._of("DeviceTaintRule"):
-            self._published.add_rule(given)
+            problem = self._published.add_rule(given)
+            if problem:
+                self._findings.note(problem)
         classes = DeviceClasses(Compiler("dra"), self._of("DeviceClass"))
         self._reader = ClaimReader(classes, self._published)
         self._extended = ExtendedResources(
@@ -100,28 +119,27 @@ class _Reader:
         self._sources: list[Given] = []
         self._specs: list[Json] = []
         self._by_name: dict[tuple[str, str], int] = {}
-        self._refusals = Refusals(options.report)
 
     def _of(self, kind: str) -> list[Given]:
         return self._by_kind.get(kind, [])
 
     def _read_nodes(self) -> tuple[Node, ...]:
         """The Nodes, and the nodes that slices name."""
-        labels = {
-            given.name: given.manifest["metadata"].get("labels") or {} for given in self._of("Node")
-        }
+        labels = {given.name: labels_of(given, self._findings) for given in self._of("Node")}
         for given in self._of("ResourceSlice"):
-            spec = given.manifest.get("spec") or {}
-            for item in (spec, *(spec.get("devices") or ())):
-                if item.get("nodeName"):
-                    labels.setdefault(item["nodeName"], {})
+            named = guarded(given, lambda: _nodes_named(given))  # noqa: B023 - called at once
+            # What is wrong with the slice is found when it is read.
+            for name in () if isinstance(named, Finding) else named:
+                labels.setdefault(name, {})
         if self._options.node:
             labels = {self._options.node: labels.get(self._options.node, {})}
         return tuple(Node(name, labels[name]) for name in sorted(labels))
 
     def task(self) -> Task:
         held = [
-            one for given in self._of("ResourceClaim") for one in held_devices(given, self._slices)
+            one
+            for given in self._of("ResourceClaim")
+            for one in held_devices(given, self._slices, self._findings)
         ]
         demands: list[PodDemand] = []
         if self._of("Pod") or self._options.only_for_pods:
@@ -155,10 +173,9 @@ class _Reader:
     def _single_units(self) -> t.Iterator[Unit]:
         """Without pods each claim that waits stands alone."""
         for given in self._of("ResourceClaim"):
-            if not allocation_of(given) and not given.manifest["metadata"].get("deletionTimestamp"):
-                claim = self._refusals.read(given, self._shared)
-                if claim is not None:
-                    yield Unit(given.name, (claim,))
+            claim = self._refusals.read(given, self._waiting)
+            if claim is not None:
+                yield Unit(given.name, (claim,))
 
     def _find_overdrawn(self, instance: Instance, held: t.Sequence[Held]) -> None:
         """Tell where existing allocations take more than there is; nobody gets more of that."""
@@ -168,14 +185,8 @@ class _Reader:
                 taken[position] += amount
         for counter, sum_taken in zip(instance.counters, taken):
             if sum_taken > counter.capacity:
-                source = next(
-                    given
-                    for given in self._of("ResourceSlice")
-                    if (given.manifest.get("spec") or {}).get("pool", {}).get("name")
-                    == counter.pool
-                )
                 self._findings.add(
-                    source,
+                    self._slices.sources[counter.driver, counter.pool],
                     f"spec.sharedCounters.{counter.counter_set}.{counter.name}",
                     "existing allocations take more than there is",
                     serious=False,
@@ -186,6 +197,12 @@ class _Reader:
         self._sources.append(given)
         self._specs.append(spec)
         return len(self._claims) - 1
+
+    def _waiting(self, given: Given) -> int | None:
+        """The claim by its position; None where it has its devices, or is going."""
+        if allocation_of(given) or given.manifest["metadata"].get("deletionTimestamp"):
+            return None
+        return self._shared(given)
 
     def _shared(self, given: Given) -> int:
         key = given.namespace, given.name
@@ -249,4 +266,4 @@ class _Reader:
         for given in self._of(kind):
             if (given.namespace, given.name) == (pod.namespace, name):
                 return given
-        raise pod.error(where, f"there is no {kind} {name!r} in the pod's namespace")
+        raise pod.error(where, f"there is no {kind} {shown(name)} in the pod's namespace")

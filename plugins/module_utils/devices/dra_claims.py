@@ -8,12 +8,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra_values
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_matching import (
     MOST_SELECTORS,
     DeviceClasses,
     DraMatcher,
     Published,
+    configurations_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
@@ -30,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import demand_of
 
 # Source: the constants of resource.k8s.io/v1.
-MOST_RESULTS = MOST_REQUESTS = MOST_CONSTRAINTS = MOST_CONFIGS = 32
+MOST_RESULTS = MOST_REQUESTS = MOST_CONSTRAINTS = 32
 MOST_ALTERNATIVES, MOST_TOLERATIONS = 8, 16
 
 _SPEC_FIELDS = frozenset({"devices"})
@@ -70,7 +72,7 @@ class ClaimReader:
         known_only(given, spec, _SPEC_FIELDS, "spec")
         devices = mapping_of(given, spec.get("devices"), "spec.devices")
         known_only(given, devices, _DEVICES_FIELDS, "spec.devices")
-        limited(given, devices.get("config"), MOST_CONFIGS, "spec.devices.config")
+        _check_configurations(given, devices)
         items = limited(given, devices.get("requests"), MOST_REQUESTS, "spec.devices.requests")
         read = [
             self._request(given, item, f"spec.devices.requests[{index}]")
@@ -111,7 +113,7 @@ class ClaimReader:
         ):
             body = dict(sub)
             known_only(given, body, _SUBREQUEST_FIELDS, f"{place}[{index}]")
-            if not body.get("name"):
+            if not isinstance(body.get("name"), str) or not body["name"]:
                 raise given.error(f"{place}[{index}].name", "the name is missing")
             label = f"{name}/{body['name']}"
             one, asked = self._alternative(given, body, f"{place}[{index}]", label)
@@ -131,19 +133,33 @@ class ClaimReader:
         known_only(given, capacity, {"requests"}, f"{where}.capacity")
         place = f"{where}.capacity.requests"
         wanted = mapping_of(given, capacity.get("requests"), place)
-        admin = bool(body.get("adminAccess"))
+        admin = body.get("adminAccess") or False
+        if not isinstance(admin, bool):
+            raise given.error(f"{where}.adminAccess", "write true or false")
+        portions = {key: demand_of(value, f"{place}.{key}") for key, value in wanted.items()}
+        asked_of_each = tuple(sorted(portions.items())) if every and portions else None
+        position = self._matcher(given, body, device_class, where, asked_of_each)
+        matcher = self.matchers[position]
         alternative = Alternative(
-            self._matcher(given, body, device_class, where),
+            position,
             count,
             count,
             name,
             every_device=every,
-            portions={key: demand_of(value, f"{given}: {place}") for key, value in wanted.items()},
+            portions=portions,
             admin=admin,
+            unsettled=matcher.unsettled() if every else frozenset(),
         )
         return alternative, Asked(name, device_class, body)
 
-    def _matcher(self, given: Given, body: Json, device_class: Given, where: str) -> int:
+    def _matcher(
+        self,
+        given: Given,
+        body: Json,
+        device_class: Given,
+        where: str,
+        wanted: tuple[tuple[str, int], ...] | None,
+    ) -> int:
         class_spec = device_class.manifest.get("spec") or {}
         limited(given, body.get("selectors"), MOST_SELECTORS, f"{where}.selectors")
         matcher = DraMatcher(
@@ -154,11 +170,11 @@ class ClaimReader:
                 *self.classes.selectors(given, body.get("selectors"), f"{where}.selectors"),
             ),
             dra_values.tolerations_of(given, body.get("tolerations"), f"{where}.tolerations"),
-            f"{given}: {where}.selectors",
             self.published,
+            wanted,
         )
         if matcher not in self._positions:
-            self.matchers.append(matcher.settled())
+            self.matchers.append(matcher)
             self._positions[matcher] = len(self.matchers) - 1
         return self._positions[matcher]
 
@@ -171,9 +187,9 @@ def _count(given: Given, body: Json, where: str) -> tuple[bool, int]:
             raise given.error(f"{where}.count", "has no place beside allocationMode All")
         return True, 1
     if mode != "ExactCount":
-        raise given.error(f"{where}.allocationMode", f"unsupported mode {mode!r}")
+        raise given.error(f"{where}.allocationMode", f"unsupported mode {shown(mode)}")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise given.error(f"{where}.count", f"{count!r} is not a number of devices from 1")
+        raise given.error(f"{where}.count", f"{shown(count)} is not a number of devices from 1")
     return False, count
 
 
@@ -190,13 +206,14 @@ def _constraints(
             ("matchAttribute", "match"),
             ("distinctAttribute", "distinct"),
         )
-        given_kinds = [(key, kind) for key, kind in kinds if item.get(key)]
+        given_kinds = [(key, kind) for key, kind in kinds if item.get(key) is not None]
         if len(given_kinds) != 1:
             raise given.error(place, "write matchAttribute or distinctAttribute, one of them")
         [(key, kind)] = given_kinds
-        if "/" not in item[key]:
-            raise given.error(f"{place}.{key}", f"{item[key]!r} lacks its domain: write a/b")
-        members = _members(given, item.get("requests") or [], requests, f"{place}.requests")
+        if not isinstance(item[key], str) or "/" not in item[key]:
+            raise given.error(f"{place}.{key}", f"{shown(item[key])} lacks its domain: write a/b")
+        named = names_of(given, item.get("requests"), f"{place}.requests")
+        members = _members(given, named, requests, f"{place}.requests")
         found.append(Constraint(kind, item[key], members))
     return tuple(found)
 
@@ -213,15 +230,30 @@ def _members(
                 members.add((index, number))
                 missing -= {request.name, alternative.name}
     if missing:
-        raise given.error(where, f"there is no request {', '.join(sorted(missing))}")
+        raise given.error(where, f"there is no request {shown(sorted(missing))}")
     return frozenset(members)
 
 
 def known_only(given: Given, body: Json, known: t.AbstractSet[str], where: str) -> None:
     """Refuse a field that is not known, by name. Raises InvalidInput."""
-    unknown = sorted(body.keys() - known)
-    if unknown:
-        raise given.error(f"{where}.{unknown[0]}", "unsupported")
+    dra_values.refuse_unknown(given, body, known, where)
+
+
+def names_of(given: Given, value: t.Any, where: str) -> list[str]:
+    """A list of texts; none where there is none. Raises InvalidInput."""
+    names = [] if value is None else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise given.error(where, "must be a list of names")
+    if len(names) > MOST_REQUESTS:
+        raise given.error(where, f"{len(names)} entries; the API allows {MOST_REQUESTS}")
+    return names
+
+
+def _check_configurations(given: Given, devices: Json) -> None:
+    where = "spec.devices.config"
+    more = frozenset({"requests"})
+    for index, item in enumerate(configurations_of(given, devices.get("config"), where, more)):
+        names_of(given, item.get("requests"), f"{where}[{index}].requests")
 
 
 def limited(given: Given, value: t.Any, most: int, where: str) -> t.Sequence[Json]:

@@ -5,19 +5,26 @@
 
 Upstream's rules: of a pool only the slices of the latest generation count; a pool that lacks slices
 is incomplete and gives nothing; one that contradicts itself is invalid and gives nothing. A field
-that is not known here makes its device unusable, by name: it may say who must not have it.
+that is not known here makes its pool unusable, by name: it may say who must not have a device.
+
+Each slice is read within a boundary. Whatever is wrong with one makes its own pool unusable, and
+all other pools are as without it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra_values
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
     Findings,
     Given,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
     Json,
@@ -34,22 +41,30 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     demand_of,
     supply_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Taint
 
 PoolKey = tuple[str, str]
+# By counter set and name: the position of a counter.
+Positions = dict[tuple[str, str], int]
 
 _SLICE_FIELDS = frozenset(
     "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices "
     "sharedCounters".split()
 )
+_POOL_FIELDS = frozenset("name generation resourceSliceCount".split())
 _DEVICE_FIELDS = frozenset(
     "name attributes capacity consumesCounters allowMultipleAllocations taints bindingConditions "
     "bindingFailureConditions bindsToNode nodeName nodeSelector allNodes".split()
 )
+_SET_FIELDS = frozenset({"name", "counters"})
+_COUNTER_FIELDS = frozenset({"value"})
+_CONSUMPTION_FIELDS = frozenset({"counterSet", "counters"})
 _NODE_FIELDS = ("nodeName", "nodeSelector", "allNodes")
+# Source: the constants of resource.k8s.io/v1.
+_LONGEST_DRIVER, _LONGEST_POOL, _LONGEST_DEVICE = 63, 253, 63
 _MOST_DEVICES, _MOST_DEVICES_WITH_MORE = 128, 64
-_MOST_SETS, _MOST_COUNTERS, _MOST_CONSUMPTIONS, _MOST_VALUES = 8, 32, 2, 32
+_MOST_SETS, _MOST_COUNTERS, _MOST_CONSUMPTIONS = 8, 32, 2
+_MOST_CONDITIONS = 4
 # The fields that halve the number of devices that a slice may hold.
 _COSTLY_FIELDS = ("taints", "consumesCounters")
 
@@ -64,6 +79,28 @@ class Published:
     selector: t.Any = None
 
 
+_Read = tuple[Device, Published]
+
+
+class _Reach(t.NamedTuple):
+    """The nodes that reach a device, whether it is local to one, and its node selector."""
+
+    nodes: frozenset[str] = frozenset()
+    local: bool = False
+    selector: t.Any = None
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """A slice of which the pool is known, with its pool's generation and number of slices."""
+
+    given: Given
+    spec: Json
+    key: PoolKey
+    generation: int
+    count: int
+
+
 @dataclass
 class Slices:
     """All devices in published order, with what else is known of them by position."""
@@ -75,6 +112,7 @@ class Slices:
     counters: list[Counter] = field(default_factory=list)
     pools: list[tuple[str, str, frozenset[str]]] = field(default_factory=list)
     unsettled: dict[str, str] = field(default_factory=dict)
+    sources: dict[PoolKey, Given] = field(default_factory=dict)
 
     @cached_property
     def positions(self) -> dict[tuple[str, str, str], int]:
@@ -86,195 +124,287 @@ class Slices:
 
     def read(self, slices: t.Sequence[Given]) -> None:
         """Read all slices."""
-        pools: dict[PoolKey, list[Given]] = {}
+        pools: dict[PoolKey, list[_Slice]] = {}
         for given in slices:
-            spec = mapping_of(given, given.manifest.get("spec"), "spec")
-            pool = mapping_of(given, spec.get("pool"), "spec.pool")
-            if not spec.get("driver") or not pool.get("name"):
-                self.findings.add(given, "spec", "the driver or the pool's name is missing")
-                continue
-            pools.setdefault((str(spec["driver"]), str(pool["name"])), []).append(given)
+            found = guarded(given, lambda: _identified(given))  # noqa: B023 - called at once
+            if isinstance(found, Finding):
+                self.findings.note(found)
+            else:
+                pools.setdefault(found.key, []).append(found)
         latest = [(key, _latest(pools[key])) for key in pools]
         latest.sort(key=lambda item: (_has_binding_conditions(item[1]), item[0]))
         for key, current in latest:
+            self.sources[key] = current[0].given
             self._add_pool(key, current)
 
-    def _add_pool(self, key: PoolKey, slices: list[Given]) -> None:
-        reason = self._fault(key, slices)
-        counters: dict[tuple[str, str], int] = {}
-        try:
-            for given in slices:
-                self._add_counters(key, given, counters)
-        except InvalidInput as error:
-            self.findings.add(slices[0], "spec.sharedCounters", str(error))
-            reason = reason or f"pool {key[1]} is invalid"
-        reached: frozenset[str] = frozenset()
-        for given in slices:
-            spec = given.manifest["spec"]
-            base = self._reach(given, spec, "spec")
-            for index, device in enumerate(spec.get("devices") or []):
-                where = f"spec.devices[{index}]"
-                reached |= self._add_device(key, given, device, where, base, counters, reason)
+    def _add_pool(self, key: PoolKey, slices: list[_Slice]) -> None:
+        faults = list(self._faults(slices))
+        read: list[_Read] = []
+        counters: list[Counter] = []
+        if not faults:
+            positions = self._read_counters(slices, counters)
+            for one in slices:
+                found = guarded(one.given, lambda: self._read_devices(one, positions))  # noqa: B023
+                if isinstance(found, Finding):
+                    faults.append(found)
+                else:
+                    read += found
+        for fault in faults:
+            self.findings.note(fault)
+        reason = f"pool {key[1]} is invalid: {faults[0].problem}" if faults else ""
+        if faults:
+            counters, read = [], [one for given in slices for one in self._named_devices(given)]
+        elif {one.count for one in slices} != {len(slices)}:
+            reason = f"pool {key[1]} is incomplete: {len(slices)} of {slices[0].count} slices"
+        self.counters += counters
+        for device, published in read:
+            self.devices.append(device)
+            self.published.append(dataclasses.replace(published, unusable=reason))
+        reached = frozenset().union(*(device.nodes for device, _published in read))
         self.pools.append((*key, reached))
-        if reason:
-            for node in reached:
-                self.unsettled.setdefault(node, reason)
+        for node in reached if reason else ():
+            self.unsettled.setdefault(node, reason)
 
-    def _fault(self, key: PoolKey, slices: list[Given]) -> str:
-        """Why the pool gives nothing, "" if it does."""
-        wanted = slices[0].manifest["spec"]["pool"].get("resourceSliceCount")
+    def _faults(self, slices: list[_Slice]) -> t.Iterator[Finding]:
+        """What is wrong with each slice, and with all of them together."""
         names: set[str] = set()
-        for given in slices:
-            spec = given.manifest["spec"]
-            unknown = sorted(spec.keys() - _SLICE_FIELDS)
-            if unknown:
-                self.findings.add(given, f"spec.{unknown[0]}", "unsupported")
-                return f"unsupported: {unknown[0]}"
-            problem = _slice_fault(given, spec, names)
-            if problem:
-                self.findings.add(given, "spec.devices", problem)
-                return f"pool {key[1]} is invalid: {problem}"
-        if not isinstance(wanted, int) or len(slices) != wanted:
-            return f"pool {key[1]} is incomplete: {len(slices)} of {wanted} slices"
-        return ""
+        sets: dict[str, frozenset[str]] = {}
+        for one in slices:
+            for check in (
+                lambda: _check_fields(one),  # noqa: B023 - called at once
+                lambda: _check_names(one, slices[0], names),  # noqa: B023
+                lambda: _check_sets(one, sets),  # noqa: B023
+                lambda: self._reach(one.given, one.spec, "spec"),  # noqa: B023
+            ):
+                found = guarded(one.given, check)
+                if isinstance(found, Finding):
+                    yield found
+        for one in slices:
+            found = guarded(one.given, lambda: _check_consumption(one, sets))  # noqa: B023
+            if isinstance(found, Finding):
+                yield found
 
-    def _add_counters(self, key: PoolKey, given: Given, known: dict[tuple[str, str], int]) -> None:
-        sets = items_of(given, given.manifest["spec"].get("sharedCounters"), "spec.sharedCounters")
-        if len(sets) > _MOST_SETS:
-            raise given.error("spec.sharedCounters", f"more than {_MOST_SETS} counter sets")
-        for item in sets:
-            amounts = mapping_of(given, item.get("counters"), "spec.sharedCounters.counters")
-            if len(amounts) > _MOST_COUNTERS:
-                raise given.error("spec.sharedCounters", f"more than {_MOST_COUNTERS} counters")
-            for name, amount in amounts.items():
-                place = (str(item.get("name")), str(name))
-                where = f"{given}: counter {'/'.join(place)}"
-                if place in known:
-                    raise given.error(
-                        "spec.sharedCounters", f"{'/'.join(place)} stands there twice"
-                    )
-                known[place] = len(self.counters)
-                value = supply_of((amount or {}).get("value"), where)
-                self.counters.append(Counter(*key, *place, value))
+    def _read_counters(self, slices: list[_Slice], counters: list[Counter]) -> Positions:
+        """Add the counters of a pool that is checked; gives the positions they will have."""
+        positions: Positions = {}
+        for one in slices:
+            for item in one.spec.get("sharedCounters") or ():
+                for name, amount in (item.get("counters") or {}).items():
+                    positions[item["name"], name] = len(self.counters) + len(counters)
+                    value = supply_of(amount["value"], "spec.sharedCounters")
+                    counters.append(Counter(*one.key, item["name"], name, value))
+        return positions
 
-    def _add_device(
-        self,
-        key: PoolKey,
-        given: Given,
-        item: Json,
-        where: str,
-        base: tuple[frozenset[str], bool, t.Any],
-        counters: t.Mapping[tuple[str, str], int],
-        reason: str,
-    ) -> frozenset[str]:
-        """Append a device; what is wrong with it makes only this one unusable."""
-        nodes, local, selector = base
-        read: dict[str, t.Any] = {}
-        taints: tuple[Taint, ...] = ()
-        try:
-            if given.manifest["spec"].get("perDeviceNodeSelection"):
-                nodes, local, selector = self._reach(given, item, where)
-            unknown = sorted(item.keys() - _DEVICE_FIELDS)
-            if unknown:
-                raise given.error(f"{where}.{unknown[0]}", "unsupported")
-            read = _device_fields(given, key[0], item, where)
-            read["consumes"] = _consumption(given, item, where, counters)
-            taints = dra_values.taints_of(given, item.get("taints"), f"{where}.taints")
-        except InvalidInput as error:
-            problem = str(error).partition(where)[2].lstrip(".: ")
-            self.findings.add(given, where, problem)
-            reason = reason or problem
-        self.devices.append(Device(*key, str(item.get("name")), nodes, **read))
-        self.published.append(Published(taints, reason, local, selector))
-        return nodes
+    def _read_devices(self, one: _Slice, counters: Positions) -> list[_Read]:
+        """The devices of a slice. Raises InvalidInput."""
+        base = self._reach(one.given, one.spec, "spec")
+        return [
+            self._device(one, item, f"spec.devices[{index}]", base, counters)
+            for index, item in enumerate(one.spec.get("devices") or ())
+        ]
 
-    def _reach(self, given: Given, item: Json, where: str) -> tuple[frozenset[str], bool, t.Any]:
-        """The nodes that reach a device, whether it is local to one, and its node selector."""
-        if item.get("nodeName"):
-            return frozenset([str(item["nodeName"])]), True, None
-        if item.get("nodeSelector"):
-            selector = item["nodeSelector"]
-            try:
-                nodes = selected(given, selector, f"{where}.nodeSelector", self.nodes)
-            except InvalidInput as error:
-                self.findings.add(given, f"{where}.nodeSelector", str(error))
-                return frozenset(), False, None
-            return nodes, False, selector
+    def _device(
+        self, one: _Slice, item: Json, where: str, base: _Reach, counters: Positions
+    ) -> _Read:
+        given = one.given
+        apart = one.spec.get("perDeviceNodeSelection")
+        nodes, local, selector = self._reach(given, item, where) if apart else base
+        read = _device_fields(given, one.key[0], item, where)
+        read["consumes"] = _consumption(item, where, counters)
+        taints = dra_values.taints_of(given, item.get("taints"), f"{where}.taints")
+        published = Published(taints, "", local, selector)
+        return Device(*one.key, item["name"], nodes, **read), published
+
+    def _named_devices(self, one: _Slice) -> t.Iterator[_Read]:
+        """The devices of a pool that is invalid, as far as they have names and nodes."""
+        base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
+        for item in _devices_of(one):
+            if isinstance(item, dict) and isinstance(item.get("name"), str):
+                apart = one.spec.get("perDeviceNodeSelection")
+                reach = (
+                    guarded(one.given, lambda: self._reach(one.given, item, "spec.devices"))  # noqa: B023
+                    if apart
+                    else base
+                )
+                nodes = frozenset() if isinstance(reach, Finding) else reach.nodes
+                yield Device(*one.key, item["name"], nodes), Published()
+
+    def _reach(self, given: Given, item: Json, where: str) -> _Reach:
+        """Raises Defect."""
+        name, selector = item.get("nodeName"), item.get("nodeSelector")
+        if name:
+            return _Reach(frozenset([_text(given, name, f"{where}.nodeName", _LONGEST_POOL)]), True)
+        if selector:
+            nodes = selected(given, selector, f"{where}.nodeSelector", self.nodes)
+            return _Reach(nodes, False, selector)
         every = frozenset(node.name for node in self.nodes) if item.get("allNodes") else frozenset()
-        return every, False, None
+        return _Reach(every)
 
 
-def _latest(slices: list[Given]) -> list[Given]:
-    """The slices of the latest generation, by name."""
+def _identified(given: Given) -> _Slice:
+    """The slice with its pool; without that nobody can tell what it is a part of."""
+    spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    pool = mapping_of(given, spec.get("pool"), "spec.pool")
+    driver = _text(given, spec.get("driver"), "spec.driver", _LONGEST_DRIVER)
+    name = _text(given, pool.get("name"), "spec.pool.name", _LONGEST_POOL)
+    generation, count = pool.get("generation", 0), pool.get("resourceSliceCount", 0)
+    readable = [one if _is_count(one) else -1 for one in (generation or 0, count or 0)]
+    return _Slice(given, spec, (driver, name), *readable)
 
-    def generation(given: Given) -> int:
-        return int(given.manifest["spec"]["pool"].get("generation") or 0)
 
-    newest = max(map(generation, slices))
-    return sorted((one for one in slices if generation(one) == newest), key=lambda one: one.name)
+def _is_count(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _has_binding_conditions(slices: t.Sequence[Given]) -> bool:
+def _text(given: Given, value: t.Any, where: str, most: int) -> str:
+    """A name. Raises Defect."""
+    if not isinstance(value, str) or not value:
+        raise given.error(where, "the name is missing")
+    if len(value) > most or not value.isascii():
+        raise given.error(where, f"{shown(value)} is no name of up to {most} characters")
+    return value
+
+
+def _latest(slices: list[_Slice]) -> list[_Slice]:
+    """The slices of the latest generation, by name, and those whose generation nobody can read."""
+    newest = max(one.generation for one in slices)
+    current = (one for one in slices if one.generation in (newest, -1))
+    return sorted(current, key=lambda one: one.given.name)
+
+
+def _has_binding_conditions(slices: t.Sequence[_Slice]) -> bool:
     return any(
-        device.get("bindingConditions")
-        for given in slices
-        for device in given.manifest["spec"].get("devices") or []
+        isinstance(device, dict) and device.get("bindingConditions")
+        for one in slices
+        for device in _devices_of(one)
     )
 
 
-def _slice_fault(given: Given, spec: Json, names: set[str]) -> str:
-    devices = items_of(given, spec.get("devices"), "spec.devices")
+def _devices_of(one: _Slice) -> t.Sequence[t.Any]:
+    listed = one.spec.get("devices")
+    return listed if isinstance(listed, list) else ()
+
+
+def _check_fields(one: _Slice) -> None:
+    """Refuse unknown fields of a slice and all that is in it. Raises Defect."""
+    given, spec = one.given, one.spec
+    dra_values.refuse_unknown(given, spec, _SLICE_FIELDS, "spec")
+    dra_values.refuse_unknown(given, spec["pool"], _POOL_FIELDS, "spec.pool")
+    for index, item in enumerate(items_of(given, spec.get("devices"), "spec.devices")):
+        where = f"spec.devices[{index}]"
+        dra_values.refuse_unknown(given, item, _DEVICE_FIELDS, where)
+        place = f"{where}.consumesCounters"
+        for part in items_of(given, item.get("consumesCounters"), place):
+            _check_counters(given, part, _CONSUMPTION_FIELDS, place)
+    for index, item in enumerate(
+        items_of(given, spec.get("sharedCounters"), "spec.sharedCounters")
+    ):
+        _check_counters(given, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
+
+
+def _check_counters(given: Given, item: Json, known: frozenset[str], where: str) -> None:
+    dra_values.refuse_unknown(given, item, known, where)
+    counters = mapping_of(given, item.get("counters"), f"{where}.counters")
+    if len(counters) > _MOST_COUNTERS:
+        raise given.error(f"{where}.counters", f"more than {_MOST_COUNTERS} counters")
+    for name, amount in counters.items():
+        place = f"{where}.counters.{name}"
+        body = mapping_of(given, amount, place)
+        dra_values.refuse_unknown(given, body, _COUNTER_FIELDS, place)
+        supply_of(body.get("value"), f"{place}.value")
+
+
+def _check_names(one: _Slice, first: _Slice, names: set[str]) -> None:
+    """Refuse devices without a name of their own, and slices that tell different stories."""
+    given = one.given
+    if -1 in (one.generation, one.count):
+        raise given.error("spec.pool", "generation and resourceSliceCount are whole numbers")
+    if one.count != first.count:
+        problem = f"it is {one.count} here and {first.count} in {first.given}"
+        raise given.error("spec.pool.resourceSliceCount", problem)
+    devices = items_of(given, one.spec.get("devices"), "spec.devices")
     costly = any(device.get(key) for device in devices for key in _COSTLY_FIELDS)
     most = _MOST_DEVICES_WITH_MORE if costly else _MOST_DEVICES
     if len(devices) > most:
-        return f"{len(devices)} devices in a slice that may have {most}"
-    for device in devices:
-        name = device.get("name")
-        if not name or name in names:
-            return f"the device name {name!r} is missing or stands there twice"
-        names.add(str(name))
-    return ""
+        raise given.error("spec.devices", f"{len(devices)} devices in a slice that may have {most}")
+    for index, device in enumerate(devices):
+        where = f"spec.devices[{index}].name"
+        name = _text(given, device.get("name"), where, _LONGEST_DEVICE)
+        if name in names:
+            raise given.error(where, f"the device name {name!r} stands there twice")
+        names.add(name)
+
+
+def _check_sets(one: _Slice, sets: dict[str, frozenset[str]]) -> None:
+    """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
+    given, where = one.given, "spec.sharedCounters"
+    items = items_of(given, one.spec.get("sharedCounters"), where)
+    if len(items) > _MOST_SETS:
+        raise given.error(where, f"more than {_MOST_SETS} counter sets")
+    for index, item in enumerate(items):
+        name = _text(given, item.get("name"), f"{where}[{index}].name", _LONGEST_DEVICE)
+        if name in sets:
+            raise given.error(f"{where}[{index}]", f"the counter set {name!r} stands there twice")
+        sets[name] = frozenset(mapping_of(given, item.get("counters"), where))
+
+
+def _check_consumption(one: _Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
+    """Refuse devices that draw on what their pool does not have. Raises Defect."""
+    given = one.given
+    for index, device in enumerate(items_of(given, one.spec.get("devices"), "spec.devices")):
+        place = f"spec.devices[{index}].consumesCounters"
+        consumed = items_of(given, device.get("consumesCounters"), place)
+        if len(consumed) > _MOST_CONSUMPTIONS:
+            raise given.error(place, f"more than {_MOST_CONSUMPTIONS} counter sets")
+        drawn = [_text(given, part.get("counterSet"), place, _LONGEST_DEVICE) for part in consumed]
+        if len(set(drawn)) < len(drawn):
+            raise given.error(place, "a counter set stands there twice")
+        for name, part in zip(drawn, consumed):
+            for counter in part.get("counters") or ():
+                if counter not in sets.get(name, ()):
+                    raise given.error(place, f"the pool has no counter {name}/{counter}")
 
 
 def _device_fields(given: Given, driver: str, item: Json, where: str) -> dict[str, t.Any]:
-    attributes = mapping_of(given, item.get("attributes"), f"{where}.attributes")
-    capacities = mapping_of(given, item.get("capacity"), f"{where}.capacity")
-    if len(attributes) + len(capacities) > _MOST_VALUES:
-        raise given.error(where, f"more than {_MOST_VALUES} attributes and capacities")
+    attributes = dra_values.attributes_of(given, item.get("attributes"), where, driver)
+    capacities = dra_values.capacities_of(given, item.get("capacity"), where)
+    if len(attributes) + len(capacities) > dra_values.MOST_VALUES:
+        most = dra_values.MOST_VALUES
+        raise given.error(where, f"more than {most} attributes and capacities")
     return {
-        "attributes": {
-            dra_values.qualified(name, driver): dra_values.attribute(
-                given, value, f"{where}.attributes.{name}"
-            )
-            for name, value in attributes.items()
-        },
-        "capacities": {
-            # A claim asks for a capacity by the name as it is published.
-            name: dra_values.capacity(given, value, f"{where}.capacity.{name}")
-            for name, value in capacities.items()
-        },
-        "shareable": bool(item.get("allowMultipleAllocations")),
-        "binding_conditions": tuple(item.get("bindingConditions") or ()),
-        "binding_failure_conditions": tuple(item.get("bindingFailureConditions") or ()),
-        "binds_to_node": bool(item.get("bindsToNode")),
+        "attributes": attributes,
+        "capacities": capacities,
+        "shareable": _truth(given, item, "allowMultipleAllocations", where),
+        "binding_conditions": _conditions(given, item, "bindingConditions", where),
+        "binding_failure_conditions": _conditions(given, item, "bindingFailureConditions", where),
+        "binds_to_node": _truth(given, item, "bindsToNode", where),
     }
 
 
-def _consumption(
-    given: Given, item: Json, where: str, counters: t.Mapping[tuple[str, str], int]
-) -> tuple[tuple[int, int], ...]:
-    place = f"{where}.consumesCounters"
-    found: dict[int, int] = {}
-    consumed = items_of(given, item.get("consumesCounters"), place)
-    if len(consumed) > _MOST_CONSUMPTIONS:
-        raise given.error(place, f"more than {_MOST_CONSUMPTIONS} counter sets")
-    for part in consumed:
-        amounts = mapping_of(given, part.get("counters"), f"{place}.counters")
-        for name, amount in amounts.items():
-            key = (str(part.get("counterSet")), str(name))
-            if key not in counters:
-                raise given.error(place, f"the pool has no counter {'/'.join(key)}")
-            found[counters[key]] = demand_of(
-                (amount or {}).get("value"), f"{given}: {place}.{name}"
+def _truth(given: Given, item: Json, key: str, where: str) -> bool:
+    value = item.get(key)
+    if value not in (None, True, False):
+        raise given.error(f"{where}.{key}", f"{shown(value)} is neither true nor false")
+    return bool(value)
+
+
+def _conditions(given: Given, item: Json, key: str, where: str) -> tuple[str, ...]:
+    value = item.get(key) or []
+    place = f"{where}.{key}"
+    if not isinstance(value, list) or len(value) > _MOST_CONDITIONS:
+        raise given.error(place, f"must be a list of up to {_MOST_CONDITIONS} conditions")
+    return tuple(_text(given, name, place, _LONGEST_POOL + 64) for name in value)
+
+
+def _consumption(item: Json, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:
+    """What a device takes of counters; the pool is checked."""
+    return tuple(
+        sorted(
+            (
+                counters[part["counterSet"], name],
+                demand_of(amount["value"], f"{where}.consumesCounters.{name}"),
             )
-    return tuple(sorted(found.items()))
+            for part in item.get("consumesCounters") or ()
+            for name, amount in (part.get("counters") or {}).items()
+        )
+    )

@@ -12,7 +12,12 @@ import uuid
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_claims import Asked
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Findings,
+    Given,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
     Json,
     items_of,
@@ -31,6 +36,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
 
 # Each selector of devices has one term as the API wants it; more are written out up to here.
 _MOST_TERMS = 32
+_RESULTS = "status.allocation.devices.results"
 
 
 def allocation_of(given: Given) -> Json:
@@ -39,23 +45,45 @@ def allocation_of(given: Given) -> Json:
     return mapping_of(given, status.get("allocation"), "status.allocation")
 
 
-def held_devices(given: Given, slices: Slices) -> list[Held]:
-    """The devices that a claim has; those that are published no longer are nobody's concern."""
-    where = "status.allocation.devices"
-    devices = mapping_of(given, allocation_of(given).get("devices"), where)
+def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]:
+    """The devices that a claim has; those that are published no longer are nobody's concern.
+
+    What cannot be read of a device that somebody has counts as all of it, and is a finding.
+    """
+    results = guarded(given, lambda: results_of(given))
+    if isinstance(results, Finding):
+        findings.note(results)
+        return []
     held: list[Held] = []
-    for item in items_of(given, devices.get("results"), f"{where}.results"):
-        driver, pool, name = (str(item.get(key)) for key in ("driver", "pool", "device"))
-        index = slices.positions.get((driver, pool, name))
+    for number, item in enumerate(results):
+        names = [item.get(key) for key in ("driver", "pool", "device")]
+        known = all(isinstance(name, str) for name in names)
+        index = slices.positions.get((names[0], names[1], names[2])) if known else None
         if index is None:
             continue
-        consumed = mapping_of(given, item.get("consumedCapacity"), f"{where}.consumedCapacity")
-        portions = {
-            name: demand_of(amount, f"{given}: {where}.consumedCapacity")
-            for name, amount in consumed.items()
-        }
-        held.append(Held(index, portions, bool(item.get("adminAccess"))))
+        where = f"{_RESULTS}[{number}].consumedCapacity"
+        portions = guarded(given, lambda: _consumed(given, item, where))  # noqa: B023 - now
+        admin = item.get("adminAccess") is True
+        if isinstance(portions, Finding):
+            findings.note(portions)
+            held.append(Held(index, {}, admin, whole=True))
+            continue
+        # Without the identity of a share it is no share, whatever the device allows today.
+        is_share = bool(item.get("shareID"))
+        held.append(Held(index, portions, admin, slices.devices[index].shareable and not is_share))
     return held
+
+
+def results_of(given: Given) -> t.Sequence[Json]:
+    """The devices in a claim's status as they are written there. Raises Defect."""
+    where = "status.allocation.devices"
+    devices = mapping_of(given, allocation_of(given).get("devices"), where)
+    return items_of(given, devices.get("results"), _RESULTS)
+
+
+def _consumed(given: Given, item: Json, where: str) -> dict[str, int]:
+    consumed = mapping_of(given, item.get("consumedCapacity"), where)
+    return {name: demand_of(amount, f"{where}.{name}") for name, amount in consumed.items()}
 
 
 class Results:

@@ -22,7 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_status i
     allocation_of,
     held_devices,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Findings,
+    Given,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
     Json,
     items_of,
@@ -162,7 +165,7 @@ def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
     """
     holders: dict[int, list[tuple[Key, Held]]] = collections.defaultdict(list)
     for claim in claims:
-        for held in held_devices(claim, slices):
+        for held in held_devices(claim, slices, Findings()):
             if not held.admin:
                 holders[held.device].append(((claim.namespace, claim.name), held))
     found: dict[Key, str] = {}
@@ -183,7 +186,7 @@ def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, Held]]) -
     if len({key for key, _held in held_by}) < 2:
         return False
     published = slices.devices[device]
-    if not published.shareable:
+    if not published.shareable or any(held.whole for _key, held in held_by):
         return True
     return any(
         sum(held.portions.get(name, 0) for _key, held in held_by) > capacity.amount

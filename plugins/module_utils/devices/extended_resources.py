@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     THOUSANDTHS,
     demand_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 
 # Every class stands for a resource of this prefix and its name, whatever else it stands for.
 CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -51,9 +52,9 @@ class ExtendedResources:
         ordered = sorted(classes, key=lambda item: str(item["metadata"]["name"]), reverse=True)
         ordered.sort(key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
         for item in ordered:
-            stands_for = (item.get("spec") or {}).get("extendedResourceName")
-            if stands_for:
-                self._classes[str(stands_for)] = str(item["metadata"]["name"])
+            stands_for = member(item, "spec", "extendedResourceName")
+            if isinstance(stands_for, str) and stands_for:
+                self._classes[stands_for] = str(item["metadata"]["name"])
 
     def class_of(self, resource: str) -> str | None:
         """The class that stands for the resource, by name; None where there is none to ask."""
@@ -129,7 +130,7 @@ class ExtendedResources:
         for place, name in enumerate(sorted(wanted)):
             if self.class_of(name) is None:
                 continue
-            count, part = divmod(demand_of(wanted[name], f"{pod}: {where}"), THOUSANDTHS)
+            count, part = divmod(demand_of(wanted[name], where), THOUSANDTHS)
             if part:
                 raise pod.error(where, f"{wanted[name]} of {name} is no whole number of devices")
             if count:
@@ -142,9 +143,8 @@ def offered_by(nodes: t.Iterable[Json]) -> set[str]:
     return {
         str(name)
         for node in nodes
-        for name, amount in (
-            node.get("allocatable") or (node.get("status") or {}).get("allocatable") or {}
-        ).items()
+        for given in [node.get("allocatable") or member(node, "status", "allocatable")]
+        for name, amount in (given.items() if isinstance(given, dict) else ())
         if str(amount) != "0"
     }
 

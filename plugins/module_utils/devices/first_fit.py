@@ -26,6 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.search impor
     Candidates,
     OutOfTime,
     Search,
+    SelectorFailed,
+    first_failing,
     shape_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
@@ -45,7 +47,8 @@ class _FirstFit:
         self._instance = instance
         self._limits = limits
         self._usage, self._candidates = Usage(instance), Candidates(instance)
-        self._search = Search(instance, self._usage, self._candidates, limits)
+        self._search = Search(instance, self._usage, self._candidates, limits, strict=True)
+        self._errors: dict[int, str] = {}
         # Devices only become fewer, so where one unit failed, an equal one need not try.
         self._failed: dict[t.Hashable, set[str]] = {}
         self._outcome: Outcome = "allocated"
@@ -56,7 +59,7 @@ class _FirstFit:
             for claim, allocation in zip(unit.claims, self._first_node(unit) or ()):
                 found[claim] = allocation
         stopped_by = "wall_clock" if self._outcome == "unknown" else "completed"
-        return Allocation(self._outcome, tuple(found), stopped_by=stopped_by)
+        return Allocation(self._outcome, tuple(found), stopped_by=stopped_by, errors=self._errors)
 
     def _first_node(self, unit: Unit) -> tuple[ClaimAllocation, ...] | None:
         failed = self._failed.setdefault(shape_of(self._instance, unit), set())
@@ -68,6 +71,10 @@ class _FirstFit:
                 found = self._on_node(unit, node.name)
             except OutOfTime:
                 outcome = "unknown"
+                break
+            except SelectorFailed as error:
+                # Kubernetes tries no further node then, either.
+                self._errors[error.claim] = str(error)
                 break
             if found is not None:
                 return found
@@ -84,4 +91,9 @@ class _FirstFit:
             if self._limits.expired():
                 raise
         answer = solve_node(self._instance, self._usage, self._candidates, unit, node, self._limits)
-        return None if answer == "infeasible" else self._search.run(unit, node)
+        if answer != "infeasible":
+            return self._search.run(unit, node)
+        failing = first_failing(self._instance, self._usage, self._candidates, unit, node)
+        if failing is not None:
+            raise failing
+        return None

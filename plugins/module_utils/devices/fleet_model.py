@@ -27,6 +27,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.search impor
     Candidates,
     shape_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solver_amounts import (
+    Part,
+    add_at_most,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
 
 Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
@@ -139,7 +143,7 @@ class FleetModel:
     def _largest(self, key: CounterSet) -> t.Any:
         """The share of the largest device that can still be had beside all that is given."""
         picks: list[tuple[int, t.Any]] = []
-        drawn: dict[int, list[t.Any]] = {}
+        drawn: dict[int, list[Part]] = {}
         for device in self._objective.partitions[key]:
             if self._usage.holders(device) or not self._usage.counters_allow(device):
                 continue
@@ -147,11 +151,11 @@ class FleetModel:
             picks.append((device, pick))
             self.model.add(pick + self.nodes.in_use.get(device, 0) <= 1)
             for counter, amount in self._instance.devices[device].consumes:
-                drawn.setdefault(counter, []).append(amount * pick)
+                drawn.setdefault(counter, []).append(Part(amount, pick))
         self.model.add_at_most_one(pick for _device, pick in picks)
         for counter, parts in drawn.items():
-            beside = self.nodes.drawn.get(counter, 0)
-            self.model.add(beside + sum(parts) <= self._usage.counters[counter])
+            beside = self.nodes.drawn.get(counter, [])
+            add_at_most(self.model, [*beside, *parts], self._usage.counters[counter])
         return sum(self._objective.shares[key, device] * pick for device, pick in picks)
 
     def _closeness(self) -> t.Any:

@@ -22,8 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices import (
     k8srm_status,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
     Findings,
     Given,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Amounts,
@@ -31,11 +33,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Device,
     Node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import labels_of
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import (
     THOUSANDTHS,
     quantity_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    objects,
+    text,
+)
 
 # Of devices that several nodes reach.
 NETWORK = ""
@@ -112,15 +119,15 @@ class _Taken(t.NamedTuple):
     portions: Amounts
 
 
-def inventory(objects: t.Sequence[Given]) -> Inventory:
+def inventory(given_objects: t.Sequence[Given]) -> Inventory:
     """What the objects say; those that cannot be read are among the problems."""
     found = Inventory()
     stock = _Stock(found)
     by_kind: dict[str, list[Given]] = defaultdict(list)
-    for given in objects:
+    for given in given_objects:
         by_kind[given.kind].append(given)
     nodes = tuple(
-        Node(given.name, given.manifest["metadata"].get("labels") or {})
+        Node(given.name, labels_of(given, Findings()))
         for given in sorted(by_kind["Node"], key=lambda given: given.name)
     )
     stock.add_dra(nodes, by_kind)
@@ -134,17 +141,17 @@ class _Stock:
 
     def add_dra(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
         """ResourceSlices, with what ResourceClaims have of them."""
-        slices = dra_slices.Slices(Findings(), nodes)
-        try:
-            slices.read(by_kind.get("ResourceSlice", []))
-        except InvalidInput as error:
-            self._found.problems.append(str(error))
-            return
+        findings = Findings()
+        slices = dra_slices.Slices(findings, nodes)
+        slices.read(by_kind.get("ResourceSlice", []))
         taken: dict[int, list[_Taken]] = defaultdict(list)
         for given in by_kind.get("ResourceClaim", []):
-            users = (given.manifest.get("status") or {}).get("reservedFor") or []
-            pods = [user["name"] for user in users if user.get("resource") == "pods"]
-            self._note(taken, given, pods, lambda claim: dra_status.held_devices(claim, slices))
+            users = objects(member(given.manifest, "status", "reservedFor"))
+            pods = [text(user.get("name")) for user in users if user.get("resource") == "pods"]
+            self._note(
+                taken, given, pods, lambda claim: dra_status.held_devices(claim, slices, findings)
+            )
+        self._found.problems += map(str, findings.found)
         unusable = {place: one.unusable for place, one in enumerate(slices.published)}
         self._sort(slices.devices, slices.counters, taken, unusable)
 
@@ -152,14 +159,14 @@ class _Stock:
         """DevicePools, with what DeviceClaims have of them."""
         pools = k8srm_pools.Pools(Findings(), frozenset(node.name for node in nodes))
         for given in by_kind.get("DevicePool", []):
-            try:
-                pools.add(given)
-            except InvalidInput as error:
-                self._found.problems.append(str(error))
+            found = guarded(given, lambda: pools.add(given))  # noqa: B023 - called at once
+            if isinstance(found, Finding):
+                self._found.problems.append(str(found))
         taken: dict[int, list[_Taken]] = defaultdict(list)
         for kind in ("DeviceClaim", "DevicePrivilegedClaim"):
             for given in by_kind.get(kind, []):
-                pods = (given.manifest.get("status") or {}).get("podNames") or []
+                named = member(given.manifest, "status", "podNames")
+                pods = [text(name) for name in named] if isinstance(named, list) else []
                 self._note(
                     taken,
                     given,
@@ -176,11 +183,11 @@ class _Stock:
         held_devices: t.Callable[[Given], t.Sequence[t.Any]],
     ) -> None:
         """Note what a claim has; who only looks on takes nothing."""
-        try:
-            held = [one for one in held_devices(given) if not one.admin]
-        except InvalidInput as error:
-            self._found.problems.append(str(error))
+        found = guarded(given, lambda: list(held_devices(given)))
+        if isinstance(found, Finding):
+            self._found.problems.append(str(found))
             return
+        held = [one for one in found if not one.admin]
         if held:
             names = tuple(f"{given.namespace}/{name}" for name in pods)
             self._found.holders.append(Holder(f"{given.namespace}/{given.name}", names))

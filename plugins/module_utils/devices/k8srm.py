@@ -41,9 +41,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import 
     PodDemand,
     Refusals,
     Task,
+    labels_of,
     nodes_for,
     units_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
 
 GROUP = "devmgmtproto.k8s.io"
@@ -67,23 +69,24 @@ class _Reader:
         for given in objects:
             self._by_kind.setdefault(given.kind, []).append(given)
         self._findings = Findings()
+        self._refusals = Refusals(options.report, self._findings)
         self._nodes = self._read_nodes()
         names = frozenset(node.name for node in self._nodes)
         self._pools = Pools(self._findings, names)
-        for given in self._of("DevicePool"):
-            self._pools.add(given)
         self._classes = Classes(self._findings, Compiler("flat"))
-        for given in self._of("DeviceDriver"):
-            self._classes.add_driver(given)
-        for given in self._of("DeviceClass"):
-            self._classes.add(given)
+        for kind, read in (
+            ("DevicePool", self._pools.add),
+            ("DeviceDriver", self._classes.add_driver),
+            ("DeviceClass", self._classes.add),
+        ):
+            for given in self._of(kind):
+                self._refusals.read(given, read)
         self._reader = ClaimReader(self._findings, self._classes, Devices(self._pools.devices))
         self._claims: list[Claim] = []
         self._sources: list[Given] = []
         self._by_name: dict[tuple[str, str], int] = {}
         self._held: list[Held] = []
         self._taken: set[int] = set()
-        self._refusals = Refusals(options.report)
         self._node_of_claim: dict[tuple[str, str], frozenset[str]] = {}
 
     def _of(self, *kinds: str) -> list[Given]:
@@ -91,12 +94,10 @@ class _Reader:
 
     def _read_nodes(self) -> tuple[Node, ...]:
         """The Nodes, and the nodes that pools name."""
-        labels = {
-            given.name: given.manifest["metadata"].get("labels") or {} for given in self._of("Node")
-        }
+        labels = {given.name: labels_of(given, self._findings) for given in self._of("Node")}
         for pool in self._of("DevicePool"):
-            named = (pool.manifest.get("spec") or {}).get("nodeName")
-            if named:
+            named = member(pool.manifest, "spec", "nodeName")
+            if isinstance(named, str) and named:
                 labels.setdefault(named, {})
         if self._options.node:
             labels = {self._options.node: labels.get(self._options.node, {})}
@@ -134,7 +135,10 @@ class _Reader:
         )
 
     def _read_pools(self) -> t.Iterator[tuple[str, str, frozenset[str]]]:
+        readable = set(self._pools.names)
         for given in self._of("DevicePool"):
+            if given.name not in readable:
+                continue
             spec = given.manifest["spec"]
             node = spec.get("nodeName")
             nodes = frozenset([node]) if node else frozenset(node.name for node in self._nodes)

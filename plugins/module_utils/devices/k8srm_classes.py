@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
     Compiler,
     Selector,
@@ -17,8 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_functions import carried
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.evaluation import Evaluations
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
     Findings,
     Given,
+    guarded,
     likely_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
@@ -27,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools 
     mapping_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Device
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import labels_of
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import (
     parse_label_selector,
@@ -78,6 +82,11 @@ class FlatMatcher:
     choices: tuple[Choice, ...]
     known: Devices = field(repr=False)
 
+    @property
+    def errors(self) -> t.Mapping[int, str]:
+        """None: for the prototype a device that a constraint fails on does not match."""
+        return {}
+
     @cached_property
     def devices(self) -> tuple[int, ...]:
         return tuple(index for index in range(len(self.known.devices)) if not self.why_not(index))
@@ -125,10 +134,13 @@ class Classes:
 
     def add_driver(self, given: Given) -> None:
         """Read a DeviceDriver; its device types stand beside its metadata, or in a spec."""
-        spec = given.manifest.get("spec") or given.manifest
+        own = mapping_of(given, given.manifest.get("spec"), "spec") or given.manifest
+        kinds = own.get("deviceTypes") or []
         self._drivers.add(given.name)
-        for kind in spec.get("deviceTypes") or []:
-            self._drivers_by_type.setdefault(str(kind), set()).add(given.name)
+        if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+            raise given.error("deviceTypes", "must be a list of names")
+        for kind in kinds:
+            self._drivers_by_type.setdefault(kind, set()).add(given.name)
 
     def add(self, given: Given) -> None:
         """Read a DeviceClass; what is wrong with it matters as soon as somebody uses it."""
@@ -139,20 +151,23 @@ class Classes:
     def check_all(self) -> None:
         """Find what is wrong with the selectors of classes that nobody uses, too."""
         for given in self._given.values():
-            spec = _definition(given)
-            try:
-                self.selectors(given, spec.get("constraints"), "spec.constraints")
-            except InvalidInput as error:
-                text = str(error).partition("spec.constraints: ")[2]
-                problem, _semicolon, intention = text.partition("; for equality ")
-                self._findings.add(given, "spec.constraints", problem, intention)
+            where = "spec.constraints"
+            found = guarded(
+                given,
+                lambda: self.selectors(given, _definition(given).get("constraints"), where),  # noqa: B023
+            )
+            if isinstance(found, Finding):
+                problem, _semicolon, intention = found.problem.partition("; for equality ")
+                self._findings.add(given, found.field, problem, intention)
 
     def selectors(self, given: Given, source: t.Any, where: str) -> tuple[Selector, ...]:
         """Selectors of a constraint; none for an absent or empty one. Raises InvalidInput."""
         if source in (None, ""):
             return ()
-        place = f"{given.file}: {given}: {where}" if given.file else f"{given}: {where}"
-        selector = self._compiler.compile(source, place)
+        try:
+            selector = self._compiler.compile(source, where)
+        except InvalidField as error:
+            raise given.error(error.field, error.problem) from error
         for doubt in selector.doubts:
             self._findings.add(given, where, doubt, serious=False)
         return (selector,)
@@ -166,8 +181,9 @@ class Classes:
         if name not in self._given:
             close = likely_name(name, self._given)
             hint = f"; probably {close} is meant" if close else "; give it among the objects"
-            raise asking.error(where, f"there is no DeviceClass {name!r}{hint}")
+            raise asking.error(where, f"there is no DeviceClass {shown(name)}{hint}")
         given = self._given[name]
+        configs_of(given, _definition(given), "spec")
         return DeviceClass(given, tuple(self._choices(given, ())), _definition(given))
 
     def _choices(self, given: Given, within: tuple[str, ...]) -> t.Iterator[Choice]:
@@ -190,19 +206,22 @@ class Classes:
         except InvalidInput as error:
             raise given.error("spec.selector", str(error)) from error
         for other in self._given.values():
-            if selector.matches(other.manifest["metadata"].get("labels") or {}):
+            if selector.matches(labels_of(other, self._findings)):
                 yield from self._choices(other, (*within, given.name))
 
     def drivers_of(self, given: Given, spec: Json, where: str) -> frozenset[str] | None:
         """The drivers that ``driver`` and ``deviceType`` leave; None for all."""
         driver, kind = spec.get("driver"), spec.get("deviceType")
+        for key in ("driver", "deviceType"):
+            if not isinstance(spec.get(key) or "", str):
+                raise given.error(f"{where}.{key}", f"{shown(spec[key])} is no name")
         if driver and self._drivers and driver not in self._drivers:
-            raise given.error(f"{where}.driver", f"no DeviceDriver {driver!r} is registered")
+            raise given.error(f"{where}.driver", f"no DeviceDriver {shown(driver)} is registered")
         if (kind and not driver) or (kind and self._drivers):
             handling = self._drivers_by_type.get(str(kind), set())
             if not handling:
                 raise given.error(
-                    f"{where}.deviceType", f"no DeviceDriver handles the type {kind!r}"
+                    f"{where}.deviceType", f"no DeviceDriver handles the type {shown(kind)}"
                 )
             return frozenset(handling & {driver} if driver else handling)
         return frozenset([driver]) if driver else None
@@ -216,5 +235,5 @@ def _definition(given: Given) -> dict[str, t.Any]:
 
 
 def configs_of(given: Given, spec: Json, where: str) -> t.Sequence[Json]:
-    """The references to configurations, under either name that samples use."""
+    """The references to configurations, under either name that samples use. Raises Defect."""
     return items_of(given, spec.get("configs") or spec.get("config"), f"{where}.configs")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
     Findings,
     Given,
@@ -29,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     Quantity,
     demand_of,
     is_of,
+    is_short_text,
     parse_version,
     rounded_up,
     supply_of,
@@ -47,6 +49,8 @@ _DEVICE_FIELDS = frozenset(
 _RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block accessMode".split())
 # Far more than any node has; a typing error in a count must not fill the memory.
 _MOST_DEVICES = 10_000
+# cel.py bounds evaluations by these.
+_MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
 
 
 @dataclass
@@ -61,7 +65,17 @@ class Pools:
     counted: set[str] = field(default_factory=set)
 
     def add(self, given: Given) -> None:
-        """Read one DevicePool. Raises InvalidInput."""
+        """Read one DevicePool; of one that is refused nothing stays. Raises InvalidInput."""
+        before = len(self.devices), len(self.counters), len(self.names)
+        try:
+            self._read(given)
+        except BaseException:
+            for found, number in zip((self.devices, self.counters, self.names), before):
+                del found[number:]
+            self.counted.discard(given.name)
+            raise
+
+    def _read(self, given: Given) -> None:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
         self.findings.unknown_fields(given, spec, _POOL_FIELDS, "spec")
         self.findings.refuse_if_serious(given)
@@ -69,6 +83,8 @@ class Pools:
         if not isinstance(driver, str) or not driver:
             raise given.error("spec.driver", "the driver is missing; name one")
         node = spec.get("nodeName")
+        if node is not None and not isinstance(node, str):
+            raise given.error("spec.nodeName", f"{shown(node)} is no name of a node")
         nodes = frozenset([node]) if node else self.every_node
         shared = self._counters(given, driver, spec)
         base = attributes_of(given, spec.get("attributes"), "spec.attributes")
@@ -95,8 +111,8 @@ class Pools:
             where = f"spec.{name}"
             for resource in _resources(given, spec.get(name), where, self.findings):
                 place = f"{where}.{resource['name']}"
-                block = demand_of(resource.get("blockSize", "1"), f"{given}: {place}.blockSize")
-                capacity = supply_of(resource.get("capacity"), f"{given}: {place}.capacity")
+                block = demand_of(resource.get("blockSize", "1"), f"{place}.blockSize")
+                capacity = supply_of(resource.get("capacity"), f"{place}.capacity")
                 found[resource["name"]] = len(self.counters), max(1, block)
                 self.counters.append(Counter(driver, given.name, "", resource["name"], capacity))
         return found
@@ -107,7 +123,7 @@ class Pools:
         access: dict[str, Access] = {}
         for name in ("resources", "claimResourcesProvided"):
             for resource in _resources(given, device.get(name), f"{where}.{name}", self.findings):
-                place = f"{given}: {where}.{name}.{resource['name']}"
+                place = f"{where}.{name}.{resource['name']}"
                 if "accessMode" in resource:
                     access[resource["name"]] = _access(resource["accessMode"], place)
                 else:
@@ -124,14 +140,15 @@ def _devices(given: Given, spec: Json, pools: Pools) -> t.Sequence[Json]:
     if listed is None:
         if isinstance(count, bool) or not isinstance(count, int) or count > _MOST_DEVICES:
             raise given.error(
-                "spec.count", f"{count!r} is not a number of devices up to {_MOST_DEVICES}"
+                "spec.count", f"{shown(count)} is not a number of devices up to {_MOST_DEVICES}"
             )
         pools.counted.add(given.name)
         return [{"name": str(number)} for number in range(max(0, count))]
-    if not isinstance(listed, list):
-        raise given.error("spec.devices", "the devices must be a list")
+    if not isinstance(listed, list) or len(listed) > _MOST_DEVICES:
+        raise given.error("spec.devices", f"must be a list of up to {_MOST_DEVICES} devices")
     if count is not None and count != len(listed):
-        raise given.error("spec.count", f"it is {count}, but {len(listed)} devices are listed")
+        problem = f"it is {shown(count)}, but {len(listed)} devices are listed"
+        raise given.error("spec.count", problem)
     names: set[str] = set()
     for index, device in enumerate(listed):
         where = f"spec.devices[{index}]"
@@ -166,7 +183,7 @@ def _consumption(
                     + (f"; probably {meant} is meant" if meant else ""),
                 )
             counter, block = shared[resource]
-            amount = rounded_up(demand_of(wanted, f"{given}: {place}"), block)
+            amount = rounded_up(demand_of(wanted, place), block)
             if amount > counters[counter].capacity:
                 raise given.error(place, f"{wanted} is more than the pool has")
             found[counter] = amount
@@ -176,10 +193,13 @@ def _consumption(
 def attributes_of(given: Given, value: t.Any, where: str) -> dict[str, Attribute]:
     """Attributes by name, from a list of names with typed values. Raises InvalidInput."""
     found: dict[str, Attribute] = {}
-    for index, item in enumerate(items_of(given, value, where)):
+    items = items_of(given, value, where)
+    if len(items) > _MOST_ATTRIBUTES:
+        raise given.error(where, f"{len(items)} attributes; {_MOST_ATTRIBUTES} are the limit")
+    for index, item in enumerate(items):
         name = item.get("name")
-        if not isinstance(name, str) or not name:
-            raise given.error(f"{where}[{index}].name", "the name is missing")
+        if not isinstance(name, str) or not name or not is_short_text(name, _LONGEST_TEXT):
+            raise given.error(f"{where}[{index}].name", "the name is missing, or far too long")
         found[name] = _attribute(given, item, f"{where}[{index}]")
     return found
 
@@ -189,12 +209,17 @@ def _attribute(given: Given, item: Json, where: str) -> Attribute:
     if len(kinds) != 1:
         raise given.error(where, f"an attribute has exactly one value, not {len(kinds)}")
     [kind] = kinds
-    value, place = item[kind], f"{given}: {where}.{kind}"
+    value, place = item[kind], f"{where}.{kind}"
     simple = {"stringValue": str, "string": str, "intValue": int, "int": int, "boolValue": bool}
     simple["bool"] = bool
     if kind in simple:
         if not is_of(value, simple[kind]):
-            raise given.error(f"{where}.{kind}", f"{value!r} is not of this type")
+            raise given.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
+        if isinstance(value, str) and not is_short_text(value, _LONGEST_TEXT):
+            problem = f"{shown(value)} is no text of up to {_LONGEST_TEXT} bytes"
+            raise given.error(f"{where}.{kind}", problem)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise given.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
         return t.cast(Attribute, value)
     if kind in ("quantityValue", "quantity"):
         return Quantity(parse_quantity(value, place))
@@ -230,6 +255,9 @@ def _access(body: t.Any, where: str) -> Access:
     }
     allowed = {mode for mode, key in allows.items() if body.get(key)} | {"ReadWriteExclusive"}
     counts = {mode: body.get(mode[0].lower() + mode[1:], 0) for mode in ACCESS_MODES}
+    for mode, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
+            raise InvalidField(f"{where}.accessMode.{mode}", f"{shown(count)} is no number of uses")
     return Access(frozenset(allowed), {mode: count for mode, count in counts.items() if count})
 
 
@@ -247,7 +275,7 @@ def _resources(
         name = item.get("name")
         if not isinstance(name, str) or not name or name in names:
             raise given.error(
-                f"{where}[{index}].name", f"{name!r} is no name, or stands here twice"
+                f"{where}[{index}].name", f"{shown(name)} is no name, or stands here twice"
             )
         names.add(name)
         yield dict(item)
@@ -264,16 +292,18 @@ def amounts_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
 
 
 def mapping_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
+    """A mapping by names; an empty one where there is none. Raises Defect."""
     if value is None:
         return {}
-    if not isinstance(value, dict):
-        raise given.error(where, "must be a mapping")
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise given.error(where, "must be a mapping of names")
     return value
 
 
 def items_of(given: Given, value: t.Any, where: str) -> t.Sequence[Json]:
+    """A list of mappings; an empty one where there is none. Raises Defect."""
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+    if not isinstance(value, list):
         raise given.error(where, "must be a list of mappings")
-    return value
+    return [mapping_of(given, item, f"{where}[{index}]") for index, item in enumerate(value)]

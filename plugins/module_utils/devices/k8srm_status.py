@@ -83,7 +83,7 @@ def _amounts(given: Given, item: Json, where: str) -> dict[str, int]:
         if amount in ACCESS_MODES:
             found[f"{name}={amount}"] = 1
         else:
-            found[name] = demand_of(amount, f"{given}: {where}.allocations")
+            found[name] = demand_of(amount, f"{where}.allocations")
     return found
 
 

@@ -131,6 +131,10 @@ class Matcher(t.Protocol):
     def devices(self) -> tuple[int, ...]:
         """Positions of the devices, ascending."""
 
+    @property
+    def errors(self) -> t.Mapping[int, str]:
+        """Devices of which nobody can tell whether they are among them, each with the reason."""
+
     def why_not(self, device: int) -> str:
         """Why the device is not among them, in the prototype's words; "" if it is."""
 
@@ -145,6 +149,7 @@ class Alternative:
     devices must have together, at the most ``ceilings``: whole devices unless ``shared``, which
     takes portions of shareable ones. ``access`` is the mode in which a resource of each device is
     used. With ``admin`` devices are looked at, not taken: whoever has them, keeps them.
+    ``unsettled`` names nodes with devices of which nobody can tell whether they match.
     """
 
     matcher: int
@@ -159,11 +164,12 @@ class Alternative:
     whole: bool = False
     access: t.Mapping[str, str] = field(default_factory=dict)
     admin: bool = False
+    unsettled: frozenset[str] = frozenset()
 
     def shape(self) -> t.Hashable:
         """A key that is equal for alternatives that ask for the same, whatever their names."""
         amounts = (self.portions, self.totals, self.ceilings, self.access)
-        flags = (self.every_device, self.shared, self.whole, self.admin)
+        flags = (self.every_device, self.shared, self.whole, self.admin, self.unsettled)
         return self.matcher, self.count, self.maximum, flags, *map(_items, amounts)
 
 
@@ -233,11 +239,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class Held:
-    """A device, or a portion of one, that somebody has already."""
+    """A device, or a portion of one, that somebody has already.
+
+    ``whole`` is for a shareable device of which nobody else can have a portion.
+    """
 
     device: int
     portions: Amounts = field(default_factory=dict)
     admin: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -306,6 +316,8 @@ class Conflicting:
 class Allocation:
     """An allocator's answer. ``claims`` has an entry for each claim, None where it gets nothing.
 
+    ``errors`` says of claims that get nothing which selector failed on a device that they may have.
+
     ``allocated`` means that every claim is satisfied, ``infeasible`` that it is proven that not all
     can be, ``unknown`` that a limit ended the search before either was known.
     """
@@ -315,3 +327,4 @@ class Allocation:
     objective: tuple[Level, ...] = ()
     conflict: tuple[Conflicting, ...] = ()
     stopped_by: str = "completed"
+    errors: t.Mapping[int, str] = field(default_factory=dict)

@@ -24,6 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Unit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import Candidates
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solver_amounts import (
+    Part,
+    add_at_least,
+    add_at_most,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import (
     BLOCKED_BY,
     Usage,
@@ -43,7 +48,7 @@ class Use:
     device: int
     chosen: t.Any
     portions: Amounts
-    shares: t.Mapping[str, t.Any] = field(default_factory=dict)
+    shares: t.Mapping[str, Part] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class NodeModel:
         for use in self.uses:
             self._by_device.setdefault(use.device, []).append(use)
         self.in_use = {device: self._share(device) for device in self._by_device}
-        self.drawn: dict[int, t.Any] = {}
+        self.drawn: dict[int, list[Part]] = {}
         self._add_counters()
         self._choices: dict[t.Hashable, tuple[Place, Constraint, list[dict[t.Any, t.Any]]]] = {}
         for place in self.places:
@@ -128,7 +133,8 @@ class NodeModel:
         self.uses += uses
         total = sum(use.chosen for use in uses)
         if alternative.every_device:
-            if len(uses) < len(candidates) or not uses or node in self._instance.unsettled:
+            unsettled = node in self._instance.unsettled or node in alternative.unsettled
+            if len(uses) < len(candidates) or not uses or unsettled:
                 self.model.add(taken == 0)
             for use in uses:
                 self.model.add(use.chosen == taken)
@@ -136,28 +142,30 @@ class NodeModel:
         self.model.add(total >= alternative.count * taken)
         self.model.add(total <= alternative.maximum * taken)
         for name, amount in alternative.totals.items():
-            self.model.add(self._gathered(uses, alternative, name) >= amount * taken)
+            add_at_least(self.model, self._gathered(uses, alternative, name), amount, taken)
         for name, amount in alternative.ceilings.items():
-            whole = sum(self._amount(use.device, name) * use.chosen for use in uses)
-            self.model.add(whole <= amount)
+            whole = [Part(self._amount(use.device, name), use.chosen) for use in uses]
+            add_at_most(self.model, whole, amount)
 
     def _use(self, member: Member, device: int, alternative: Alternative, portions: Amounts) -> Use:
         chosen = self.model.new_bool_var("")
         if not (alternative.shared and alternative.totals):
             return Use(member, device, chosen, portions)
         shares = {}
-        for name in alternative.totals:
+        for name, asked in alternative.totals.items():
             left = portions.get(name, 0)
             step = self._instance.devices[device].capacities[name].step if left else 1
-            blocks = self.model.new_int_var(0, left // step, "")
-            self.model.add(blocks <= left // step * chosen)
-            shares[name] = step * blocks
+            # Nobody needs more of one device than all that is asked for.
+            most = min(left // step, -(-asked // step))
+            blocks = self.model.new_int_var(0, most, "")
+            self.model.add(blocks <= most * chosen)
+            shares[name] = Part(step, blocks, most)
         return Use(member, device, chosen, {}, shares)
 
-    def _gathered(self, uses: t.Sequence[Use], alternative: Alternative, name: str) -> t.Any:
+    def _gathered(self, uses: t.Sequence[Use], alternative: Alternative, name: str) -> list[Part]:
         if alternative.shared:
-            return sum(use.shares[name] for use in uses)
-        return sum(self._amount(use.device, name) * use.chosen for use in uses)
+            return [use.shares[name] for use in uses]
+        return [Part(self._amount(use.device, name), use.chosen) for use in uses]
 
     def _amount(self, device: int, name: str) -> int:
         capacities = self._instance.devices[device].capacities
@@ -177,10 +185,10 @@ class NodeModel:
             self.model.add_at_most_one(use.chosen for use in uses)
             return sum(use.chosen for use in uses)
         for name in given.capacities:
-            total = sum(
-                use.shares.get(name, use.portions.get(name, 0) * use.chosen) for use in uses
-            )
-            self.model.add(total <= self._usage.left(device, name))
+            portions = [
+                use.shares.get(name) or Part(use.portions.get(name, 0), use.chosen) for use in uses
+            ]
+            add_at_most(self.model, portions, self._usage.left(device, name))
         for index, use in enumerate(uses):
             for other in uses[index + 1 :]:
                 if self._exclude_each_other(use, other):
@@ -215,8 +223,8 @@ class NodeModel:
                     drawn.setdefault(counter, []).append((amount, variable))
         for counter, parts in drawn.items():
             left = self._usage.counters[counter]
-            self.drawn[counter] = sum(amount * variable for amount, variable in parts)
-            self.model.add(self.drawn[counter] <= left)
+            self.drawn[counter] = [Part(amount, variable) for amount, variable in parts]
+            add_at_most(self.model, self.drawn[counter], left)
             drawing = [(amount, variable) for amount, variable in parts if amount]
             most = most_within(left, [amount for amount, _variable in drawing])
             if most < len(drawing):
@@ -310,7 +318,9 @@ class NodeModel:
         for use in self.uses:
             if value(use.chosen):
                 position, request, number = use.member
-                shares = {name: value(share) for name, share in use.shares.items()}
+                shares = {
+                    name: share.amount * value(share.times) for name, share in use.shares.items()
+                }
                 portions = {name: amount for name, amount in shares.items() if amount}
                 chosen[position].append(
                     Chosen(request, number, use.device, portions or use.portions)

@@ -176,7 +176,7 @@ class Objective:
         }
         there = {position: capacity for position, capacity in capacities.items() if capacity > 0}
         taken = sum(
-            WHOLE * amount // there[position]
+            min(WHOLE, WHOLE * amount // there[position])
             for position, amount in device.consumes
             if position in there
         )

@@ -43,6 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.plain_fleet 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import (
     Candidates,
+    first_failing,
     shape_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
@@ -263,4 +264,18 @@ class _Optimal:
         if not self.work.enough:
             stopped_by = "work_limit" if self.limits.patience() > 0 else "wall_clock"
         levels = self.objective.levels(values, bounds)
-        return Allocation(outcome, tuple(claims), levels, stopped_by=stopped_by)
+        errors = self._errors(claims)
+        return Allocation(outcome, tuple(claims), levels, stopped_by=stopped_by, errors=errors)
+
+    def _errors(self, claims: Claims) -> dict[int, str]:
+        """Of claims that get nothing those with a selector that fails on a device in reach."""
+        found: dict[int, str] = {}
+        if not any(matcher.errors for matcher in self.instance.matchers):
+            return found
+        usage = Usage(self.instance)
+        for unit in self.instance.units:
+            for node in self.instance.nodes_of(unit) if claims[unit.claims[0]] is None else ():
+                failed = first_failing(self.instance, usage, self.candidates, unit, node.name)
+                if failed is not None:
+                    found.setdefault(failed.claim, str(failed))
+        return found

@@ -35,6 +35,14 @@ class OutOfTime(Exception):
     """The limit ended the search before it knew."""
 
 
+class SelectorFailed(Exception):
+    """The search met a device on which a selector of a claim fails; ``claim`` is its position."""
+
+    def __init__(self, claim: int, reason: str) -> None:
+        super().__init__(reason)
+        self.claim = claim
+
+
 class Candidates:
     """The devices that a matcher accepts and a node can use, found once for each pair."""
 
@@ -51,6 +59,7 @@ class Candidates:
                     self._on_node.setdefault(node, []).append(index)
         self._known: dict[tuple[int, str], tuple[int, ...]] = {}
         self._sets: dict[int, frozenset[int]] = {}
+        self._failing = [matcher.errors for matcher in instance.matchers]
 
     def of(self, matcher: int, node: str) -> tuple[int, ...]:
         key = matcher, node
@@ -61,6 +70,14 @@ class Candidates:
             there = [*self._on_node.get(node, ()), *self._shared_with(node)]
             self._known[key] = tuple(sorted(device for device in there if device in accepted))
         return self._known[key]
+
+    def failing(self, matcher: int, node: str) -> dict[int, str]:
+        """Devices of the node on which a selector fails, ascending, each with the reason."""
+        errors = self._failing[matcher]
+        if not errors:
+            return {}
+        there = {*self._on_node.get(node, ()), *self._shared_with(node)}
+        return {device: errors[device] for device in sorted(there & errors.keys())}
 
     def _shared_with(self, node: str) -> t.Iterator[int]:
         for nodes, devices in self._of_several.items():
@@ -83,7 +100,11 @@ class _Place:
 
 
 class Search:
-    """Looks for devices for one unit on one node; what it finds is taken from the usage."""
+    """Looks for devices for one unit on one node; what it finds is taken from the usage.
+
+    A ``strict`` search ends with SelectorFailed where it meets a device that a selector fails on,
+    as Kubernetes does; any other does not take such a device.
+    """
 
     def __init__(
         self,
@@ -91,7 +112,10 @@ class Search:
         usage: Usage,
         candidates: Candidates,
         limits: Limits,
+        *,
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self._instance = instance
         self._usage = usage
         self._candidates = candidates
@@ -104,7 +128,7 @@ class Search:
     ) -> tuple[ClaimAllocation, ...] | None:
         """The first answer in the order of trying; None where there is none.
 
-        Raises OutOfTime, also after ``most_steps`` devices that were tried.
+        Raises OutOfTime, also after ``most_steps`` devices that were tried, and SelectorFailed.
         """
         self._last_step = None if most_steps is None else self.steps + most_steps
         self._unit, self._node = unit, node
@@ -116,7 +140,7 @@ class Search:
             while place is not None:
                 self._trail.append(place)
                 place = self._advance()
-        except OutOfTime:
+        except (OutOfTime, SelectorFailed):
             self._undo_everything()
             raise
         return self._answer() if self._found else None
@@ -165,6 +189,12 @@ class Search:
 
     def _choose_device(self, place: _Place, alternative: Alternative) -> bool:
         candidates = self._candidates.of(alternative.matcher, self._node)
+        failing: t.Mapping[int, str] = {}
+        if self._strict:
+            failing = self._candidates.failing(alternative.matcher, self._node)
+            candidates = tuple(sorted((*candidates, *failing))) if failing else candidates
+        if failing and alternative.every_device:
+            raise SelectorFailed(self._unit.claims[place.claim], next(iter(failing.values())))
         if not self._may_begin(place, alternative, len(candidates)):
             return False
         # Of all devices there is one choice: the next one, or none.
@@ -174,6 +204,10 @@ class Search:
             device = candidates[place.next_candidate]
             place.next_candidate += 1
             self._count_step()
+            if device in failing:
+                if self._is_in_use(place, alternative, device):
+                    continue
+                raise SelectorFailed(self._unit.claims[place.claim], failing[device])
             if self._take(place, alternative, device):
                 place.ends_request = self._suffices(place, alternative, len(candidates))
                 if place.ends_request or place.taken + 1 < self._most(alternative, candidates):
@@ -190,9 +224,16 @@ class Search:
         already = sum(1 for other in self._trail if other.claim == place.claim) - 1
         if limit is not None and already + wanted > limit:
             return False
-        if alternative.every_device and self._node in self._instance.unsettled:
+        if alternative.every_device and (
+            self._node in self._instance.unsettled or self._node in alternative.unsettled
+        ):
             return False
         return 0 < wanted <= candidates
+
+    def _is_in_use(self, place: _Place, alternative: Alternative, device: int) -> bool:
+        if alternative.admin:
+            return self._has(place.claim, device)
+        return self._usage.in_use(device)
 
     def _most(self, alternative: Alternative, candidates: t.Sequence[int]) -> int:
         return len(candidates) if alternative.every_device else alternative.maximum
@@ -294,6 +335,20 @@ class Search:
                     Chosen(place.request, place.alternative, place.device, place.portions)
                 )
         return tuple(ClaimAllocation(self._node, tuple(devices)) for devices in chosen)
+
+
+def first_failing(
+    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
+) -> SelectorFailed | None:
+    """The first device on the node that nobody has, and that a selector of the unit fails on."""
+    for claim in unit.claims:
+        for request in instance.claims[claim].requests:
+            for alternative in request.alternatives:
+                failing = candidates.failing(alternative.matcher, node)
+                for device, reason in failing.items():
+                    if alternative.admin or not usage.in_use(device):
+                        return SelectorFailed(claim, reason)
+    return None
 
 
 def shape_of(instance: Instance, unit: Unit) -> t.Hashable:

@@ -9,8 +9,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Defect,
     Finding,
+    Findings,
     Given,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     ClaimAllocation,
@@ -24,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.errors import Invali
 Json = t.Mapping[str, t.Any]
 T = t.TypeVar("T")
 
+_LONGEST_LABEL = 63
 _REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -72,20 +76,22 @@ class Refusal:
 
 @dataclass
 class Refusals:
-    """Collects refusals, or raises the first."""
+    """Reads pods and claims, each within its boundary; collects refusals, or raises the first."""
 
     report: bool
+    findings: Findings
     found: list[Refusal] = field(default_factory=list)
 
     def read(self, given: Given, reader: t.Callable[[Given], T]) -> T | None:
         """What the reader makes of an object; None where it is refused. Raises InvalidInput."""
-        try:
-            return reader(given)
-        except InvalidInput as error:
-            if not self.report:
-                raise
-            self.found.append(Refusal(given.kind, given.namespace, given.name, str(error)))
-            return None
+        read = guarded(given, lambda: reader(given))
+        if not isinstance(read, Finding):
+            return read
+        if not self.report:
+            raise Defect(read)
+        self.findings.note(read)
+        self.found.append(Refusal(given.kind, given.namespace, given.name, str(read)))
+        return None
 
 
 @dataclass(frozen=True)
@@ -157,6 +163,20 @@ def _unit(group: _Group, names: t.Sequence[str]) -> Unit:
     name = ", ".join(str(pod.given) for pod in group.pods)
     priority = max((pod.priority for pod in group.pods), default=0)
     return Unit(name, tuple(group.claims), nodes, priority)
+
+
+def labels_of(node: Given, findings: Findings) -> dict[str, str]:
+    """The labels of a Node; those that no Node can have are left out, with a finding."""
+    given = node.manifest["metadata"].get("labels") or {}
+    listed = given.items() if isinstance(given, dict) else ()
+    labels = {
+        name: value
+        for name, value in listed
+        if isinstance(name, str) and isinstance(value, str) and len(value) <= _LONGEST_LABEL
+    }
+    if not isinstance(given, dict) or len(labels) < len(given):
+        findings.add(node, "metadata.labels", "has what is no label, which counts as not there")
+    return labels
 
 
 def nodes_for(pod: Given, nodes: t.Sequence[Node]) -> frozenset[str] | None:

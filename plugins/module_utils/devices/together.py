@@ -63,13 +63,20 @@ class Together:
                 self._accepted_by.setdefault(device_index, []).append(number)
         self._held: dict[int, list[t.Any]] = {}
         for one in instance.held:
-            entry = sorted(one.portions.items()), one.admin
+            entry = sorted(one.portions.items()), one.admin, one.whole
             self._held.setdefault(one.device, []).append(entry)
         self._shared = self._devices_of_several_nodes()
         self._compared = {
             *(one.attribute for claim in instance.claims for one in claim.constraints),
             *(attribute for unit in instance.units for _kind, attribute, _members in unit.common),
         }
+        self._unsettled_members = [
+            ((claim, request, number), alternative.unsettled)
+            for claim, given in enumerate(instance.claims)
+            for request, asked in enumerate(given.requests)
+            for number, alternative in enumerate(asked.alternatives)
+            if alternative.unsettled
+        ]
         self._on_node: dict[str, list[int]] = {}
         for index, device in enumerate(instance.devices):
             for node in device.nodes:
@@ -119,7 +126,7 @@ class Together:
         """Equal for nodes that are one and the same to these units: all that they can use there."""
         usable = frozenset().union(*map(self._usable, units))
         here = frozenset(self._on_node.get(node, ())) & usable
-        return here, node in self.instance.unsettled
+        return here, node in self.instance.unsettled, self._unsettled(node)
 
     def pairs(self, units: t.Iterable[int]) -> int:
         """How many pairs of a unit and a device that it may use there are."""
@@ -168,7 +175,12 @@ class Together:
             more = (device.shareable, sorted(device.access.items()), device.milliwatts)
             described.append((accepted, consumes, held, parts, more))
         left = [self._usage.counters[counter] for counter in counters]
-        return repr((described, left, node in self.instance.unsettled))
+        unsettled = node in self.instance.unsettled, self._unsettled(node)
+        return repr((described, left, unsettled))
+
+    def _unsettled(self, node: str) -> tuple[tuple[int, int, int], ...]:
+        """The alternatives for every device, where nobody can tell on this node what that is."""
+        return tuple(member for member, nodes in self._unsettled_members if node in nodes)
 
     def sets(self) -> list[frozenset[int]]:
         """The sets of devices that can be counted: each is one claim's, wholly."""

@@ -39,6 +39,9 @@ class Usage:
         self._devices = instance.devices
         self.counters = [counter.capacity for counter in instance.counters]
         self._holders = [0] * len(instance.devices)
+        self._whole = frozenset(
+            held.device for held in instance.held if held.whole and not held.admin
+        )
         self._portions: dict[tuple[int, str], int] = {}
         self._access: dict[tuple[int, str, str], int] = {}
         for held in instance.held:
@@ -47,6 +50,8 @@ class Usage:
 
     def in_use(self, device: int) -> bool:
         """Whether nobody else can have the device."""
+        if device in self._whole:
+            return True
         return self._holders[device] > 0 and not self._devices[device].shareable
 
     def holders(self, device: int) -> int:
@@ -141,6 +146,16 @@ class Usage:
                 self._access[key] = self._access.get(key, 0) + sign
             else:
                 self._portions[device, name] = self._portions.get((device, name), 0) + sign * amount
+
+
+def could_ever_satisfy(device: Device, alternative: Alternative) -> bool:
+    """Whether a device that nobody has would have the amounts that are asked of each device."""
+    if not device.shareable:
+        return suffices(device, alternative)
+    wanted = wanted_portions(device, alternative)
+    return wanted is not None and all(
+        amount <= device.capacities[name].amount for name, amount in wanted.items()
+    )
 
 
 def suffices(device: Device, alternative: Alternative) -> bool:

@@ -90,6 +90,14 @@ def is_of(value: t.Any, kind: type) -> bool:
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
+def is_short_text(value: str, most: int) -> bool:
+    """Whether a text is UTF-8 of at most so many bytes; half a surrogate pair is none."""
+    try:
+        return len(value) <= most and len(value.encode()) <= most
+    except UnicodeEncodeError:
+        return False
+
+
 def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
     """The values of an attribute with their types; one for a scalar, each item of a list.
 

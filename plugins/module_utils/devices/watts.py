@@ -20,6 +20,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader imp
     is_finished,
 )
 
+# Of one device; what is beyond is no amount of watts.
+_MOST_MILLIWATTS = 10**9
+
 Curves = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
@@ -58,10 +61,13 @@ def milliwatts_of(device: Device, name: str) -> int:
     """What a device draws, by an attribute or capacity; without a domain it is the driver's."""
     for known in (name, f"{device.driver}/{name}"):
         value = device.attributes.get(known)
+        milliwatts = None
         if isinstance(value, Quantity):
-            return round(value.value * THOUSANDTHS)
-        if is_of(value, int):
-            return t.cast(int, value) * THOUSANDTHS
-        if known in device.capacities:
-            return device.capacities[known].amount
+            milliwatts = round(value.value * THOUSANDTHS)
+        elif is_of(value, int):
+            milliwatts = t.cast(int, value) * THOUSANDTHS
+        elif known in device.capacities:
+            milliwatts = device.capacities[known].amount
+        if milliwatts is not None:
+            return milliwatts if 0 <= milliwatts <= _MOST_MILLIWATTS else 0
     return 0

@@ -197,7 +197,7 @@ class Generator:
             [
                 lambda: f"({one} + {other})",
                 lambda: f'{one}.replace("", {other})',
-                lambda: f'{self.collection(depth - 1)}.map(j, string(j)).join({one})',
+                lambda: f"{self.collection(depth - 1)}.map(j, string(j)).join({one})",
                 lambda: f"strings.quote({one})",
                 lambda: f'"%s%s".format([{one}, {other}])',
                 lambda: f"string(bytes({one}))",
@@ -235,9 +235,7 @@ def test_other_claims_get_what_they_get_without_a_bad_selector(seed: int) -> Non
     with odd_values.bounded():
         result = allocate({"objects": [*GOOD, bad], "on_error": "report"})
     alone = allocate({"objects": GOOD})
-    given = {
-        claim["name"]: got for claim, got in zip(result["claims"], result["allocations"])
-    }
+    given = {claim["name"]: got for claim, got in zip(result["claims"], result["allocations"])}
     assert [given["first"], given["second"]] == alone["allocations"]
     told = {one["name"] for one in result["refused"]} | given.keys()
     assert told == {"first", "second", "bad"}

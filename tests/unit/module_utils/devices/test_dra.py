@@ -105,7 +105,7 @@ class TestPools:
     @pytest.mark.parametrize(
         ("devices", "problem"),
         [
-            ([dra_device("same"), dra_device("same")], "the device name 'same' is missing or"),
+            ([dra_device("same"), dra_device("same")], "the device name 'same' stands there twice"),
             ([dra_device(f"d{n}") for n in range(129)], "129 devices in a slice that may have 128"),
             (
                 [dra_device(f"d{n}", taints=[{"key": "k", "effect": "None"}]) for n in range(65)],
@@ -126,28 +126,94 @@ class TestPools:
             ("compatibilityGroups", ["a"], "compatibilityGroups: unsupported"),
             ("attributes", {"a": {"float": 1.5}}, "attributes.a.float: unsupported type of"),
             ("attributes", {"a": {"int": "1"}}, "attributes.a.int: '1' is not of this type"),
+            ("attributes", {"a": {"int": 2**63}}, "attributes.a.int: 9223372036854775808 is bey"),
+            ("attributes", {"a": {"string": "x" * 65}}, "attributes.a.string: 'xxx"),
+            ("attributes", {"a": {"string": "\ud800"}}, "attributes.a.string: '\\ud800' is no"),
             ("attributes", {"a": {"version": "1"}}, "attributes.a.version: '1' is not a semantic"),
+            ("attributes", {"a" * 33: {"int": 1}}, f"attributes.{'a' * 33}: is no name of up to"),
+            ("attributes", {f"a{n}": {"int": n} for n in range(33)}, ": more than 32 attributes"),
             ("capacity", {"m": {"value": "1", "shared": True}}, "capacity.m.shared: unsupported"),
-            (
-                "taints",
-                [{"key": "k", "effect": "Prefer"}],
-                "taints.effect: unsupported effect 'Prefer'",
-            ),
+            ("capacity", {"m": {"value": "1e999999999"}}, "capacity.m.value: the quantity"),
+            ("taints", [{"key": "k", "effect": "Prefer"}], "taints.effect: unsupported effect 'P"),
+            ("taints", [{"key": "k", "effect": "None", "a": 1}], "taints.a: unsupported"),
             (
                 "consumesCounters",
                 [{"counterSet": "none", "counters": {"m": {"value": "1"}}}],
                 "consumesCounters: the pool has no counter none/m",
             ),
+            (
+                "consumesCounters",
+                [{"counterSet": "none", "counters": {}, "per": "node"}],
+                "consumesCounters.per: unsupported",
+            ),
         ],
     )
-    def test_a_device_with_something_unknown_is_given_to_nobody(
+    def test_a_pool_with_something_unknown_gives_nothing(
         self, field: str, value: t.Any, problem: str
     ) -> None:
         strange, plain = {"name": "a", field: value}, dra_device("b")
-        result = run(resource_slice("n1", [strange, plain]), ONE)
-        assert devices_of(result["allocations"][0]) == ["b"]
+        pools = resource_slice("n1", [strange, plain]), resource_slice("n2", [dra_device("c")])
+        result = run(*pools, ONE)
+        assert devices_of(result["allocations"][0]) == ["c"]
         [finding] = result["findings"]
-        assert finding["problem"].startswith(problem)
+        assert (finding["kind"], finding["name"]) == ("ResourceSlice", "n1-slice")
+        told = f"{finding['field']}: {finding['problem']}".partition("devices[0]")[2]
+        assert told.lstrip(".").startswith(problem)
+
+    @pytest.mark.parametrize(
+        ("more", "field"),
+        [
+            ({"matchAll": True}, "spec.matchAll"),
+            (
+                {"sharedCounters": [{"name": "s", "counters": {}, "a": 1}]},
+                "spec.sharedCounters[0].a",
+            ),
+            (
+                {"sharedCounters": [{"name": "s", "counters": {"m": {"value": "1", "a": 1}}}]},
+                "spec.sharedCounters[0].counters.m.a",
+            ),
+        ],
+    )
+    def test_an_unknown_field_of_a_slice_or_counter_refuses_its_pool(
+        self, more: Json, field: str
+    ) -> None:
+        result = run(
+            resource_slice("n1", [dra_device("a")], **more),
+            resource_slice("n2", [dra_device("b")]),
+            ONE,
+        )
+        assert devices_of(result["allocations"][0]) == ["b"]
+        assert [one["field"] for one in result["findings"]] == [field]
+
+    @pytest.mark.parametrize("at_fault", [0, 1])
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            {"devices": [dra_device("x", consumesCounters=[{"counterSet": "no", "counters": {"m": {"value": "1"}}}])]},
+            {"sharedCounters": [{"name": "s", "counters": {"m": {"value": "5"}}}]},
+            {"pool": {"name": "n1", "generation": 1, "resourceSliceCount": 3}},
+            {"devices": [dra_device("c")]},
+        ],
+    )  # fmt: skip
+    def test_whichever_slice_is_at_fault_its_pool_gives_nothing(
+        self, fault: Json, at_fault: int
+    ) -> None:
+        counters = [{"name": "s", "counters": {"m": {"value": "5"}}}]
+        whole = {"name": "n1", "generation": 1, "resourceSliceCount": 2}
+        plain = {"devices": [dra_device("c")], "sharedCounters": counters, "pool": whole}
+        slices = []
+        for number in range(2):
+            more = {"devices": [dra_device("d")], "pool": whole}
+            if number != at_fault:
+                more = plain
+            slices.append(resource_slice("n1", **{**more, **(fault if number == at_fault else {})}))
+            slices[-1]["metadata"]["name"] = f"n1-{number}"
+        other = resource_slice("n2", [dra_device("other")])
+        result = run(*slices, other, ONE)
+        assert devices_of(result["allocations"][0]) == ["other"]
+        assert result["findings"]
+        every = resource_claim("all", exactly("r", "gpu", allocationMode="All"))
+        assert run(*slices, other, every, node="n1")["outcome"] == "infeasible"
 
 
 class TestNodes:
@@ -260,11 +326,15 @@ class TestTaints:
         slices = resource_slice("n1", [dra_device("a"), dra_device("b")])
         assert given_devices(slices, rule, ONE) == [["b"]]
 
-    def test_a_rule_with_an_unknown_selector_is_refused(self) -> None:
-        spec = {"deviceSelector": {"deviceClassName": "gpu"}, "taint": self.TAINT}
+    def test_a_rule_that_cannot_be_read_keeps_the_devices_that_it_may_mean(self) -> None:
+        spec = {"deviceSelector": {"pool": "n1", "deviceClassName": "gpu"}, "taint": self.TAINT}
         rule = manifest(DRA, "DeviceTaintRule", "rule", spec)
-        with pytest.raises(InvalidInput, match="deviceSelector.deviceClassName: unsupported"):
-            run(rule, ONE)
+        pools = [resource_slice(name, [dra_device("a")]) for name in ("n1", "n2")]
+        result = run(*pools, rule, ONE)
+        assert result["node"] == "n2"
+        assert [one["field"] for one in result["findings"]] == [
+            "spec.deviceSelector.deviceClassName"
+        ]
 
 
 class TestExistingAllocations:
@@ -403,7 +473,7 @@ class TestRequests:
             ({"constraints": [{"equals": "a/b"}]}, "constraints[0].equals: unsupported"),
             (
                 {"constraints": [{"matchAttribute": "a/b", "requests": ["x"]}]},
-                "there is no request x",
+                "there is no request ['x']",
             ),
             ({"sharing": True}, "spec.devices.sharing: unsupported"),
         ],
