@@ -304,8 +304,10 @@ stopped_by:
   sample: completed
 findings:
   description:
-    - Defects of the objects, each with C(file), C(object), C(field), C(problem) and, where it can
-      be guessed, C(intention). A claim that uses a defective object is refused.
+    - Defects of the objects, each with C(kind), C(namespace) and C(name) of the object, C(field),
+      C(problem), the C(file) that it came from and, where it can be guessed, the C(intention).
+      A claim that uses a defective object is refused, and a pool with a defect gives nothing. All
+      others get what they get without the object.
   returned: success
   type: list
   elements: dict
@@ -313,7 +315,9 @@ findings:
     - field: spec.contstraints
       file: classes.yaml
       intention: probably constraints is meant
-      object: DeviceClass vlan-2000
+      kind: DeviceClass
+      name: vlan-2000
+      namespace: ""
       problem: there is no such field
 refused:
   description: Pods and claims that were left out, with O(on_error=report).

@@ -35,7 +35,7 @@ options:
     description:
       - API group of the claims.
     type: str
-    default: devmgmtproto.k8s.io
+    default: resource.k8s.io
     choices:
       - resource.k8s.io
       - devmgmtproto.k8s.io
@@ -188,6 +188,14 @@ objective:
     - level: claims
       value: 1
       bound: 1
+findings:
+  description:
+    - Objects that cannot be used as they are, as M(wattwise.kube.device_allocation) returns them.
+      All others are treated as without these.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import (

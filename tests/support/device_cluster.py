@@ -45,6 +45,7 @@ class DeviceCluster:
         """Of device_reconciliation, for this test's pods alone."""
         return {
             "kubeconfig": self.kubeconfig,
+            "api_group": "devmgmtproto.k8s.io",
             "scheduler_name": self.namespace,
             "gate": self.gate,
             "lease_namespace": self.namespace,

@@ -208,17 +208,18 @@ def describe(
         ],
         "stopped_by": allocation.stopped_by,
         "findings": [finding.as_dict() for finding in task.findings],
-        "refused": [
-            *(dataclasses.asdict(refusal) for refusal in task.refused),
-            *(_refused(instance, claim, why) for claim, why in sorted(allocation.errors.items())),
-        ],
+        "refused": _refused(task, allocation),
     }
 
 
-def _refused(instance: Instance, claim: int, reason: str) -> dict[str, str]:
-    """A claim for which the search ended at a selector that fails."""
-    given = instance.claims[claim]
-    return dataclasses.asdict(Refusal("ResourceClaim", given.namespace, given.name, reason))
+def _refused(task: Task, allocation: Allocation) -> list[dict[str, str]]:
+    """What was left out, and claims for which the search ended at a selector that fails."""
+    claims = task.instance.claims
+    failed = [
+        Refusal("ResourceClaim", claims[claim].namespace, claims[claim].name, reason)
+        for claim, reason in sorted(allocation.errors.items())
+    ]
+    return [dataclasses.asdict(refusal) for refusal in (*task.refused, *failed)]
 
 
 def _pods(

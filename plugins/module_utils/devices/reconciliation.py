@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     PROGRESS,
     ArgumentSpec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -70,7 +71,7 @@ SPEC = KUBERNETES.merge(
     LIMITS,
     ArgumentSpec(
         {
-            "api_group": {"type": "str", "default": k8srm.GROUP, "choices": list(APIS)},
+            "api_group": {"type": "str", "default": dra.GROUP, "choices": list(APIS)},
             "scheduler_name": {"type": "str", "default": "wattwise"},
             "gate": {"type": "str", "default": "wattwise.github.io/devices"},
             "plan": {"type": "path"},
@@ -220,8 +221,7 @@ class _Reconciliation:
     def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]
         task = room.restrict(self._api.read_task(objects, _OPTIONS))
-        for finding in task.findings:
-            self.context.warn(str(finding))
+        warn_of(task.findings, self.context)
         return replace(
             task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)
         )
@@ -250,6 +250,7 @@ class _Reconciliation:
             "node_results": answer["node_results"],
             "conflict": answer["conflict"],
             "objective": answer["objective"],
+            "findings": answer["findings"],
             "diff": {
                 "before": {key: one.before for key, one in zip(keys, self.changes)},
                 "after": {key: one.after for key, one in zip(keys, self.changes)},

@@ -186,10 +186,13 @@ def _given(
     field_name: str,
 ) -> list[Given]:
     """The objects with Nodes and Pods, of which only what is about claims matters here."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
-    from ansible_collections.wattwise.kube.plugins.module_utils.manifests import read_manifests
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+        Given,
+        read_given,
+    )
 
-    found = [Given(_in_namespace(item)) for item in read_manifests(list(objects), "device_objects")]
+    read = read_given(objects, "device_objects", "", [])
+    found = [Given(_in_namespace(given.manifest)) for given in read]
     for node in nodes:
         labels = node.get("metadata", node).get("labels") or {}
         metadata = {"name": node_name(node, "nodes"), "labels": labels}

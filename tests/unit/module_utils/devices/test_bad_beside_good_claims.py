@@ -8,6 +8,9 @@ from __future__ import annotations
 import random
 
 import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import read_claims
 from support import odd_values
 from support.device_objects import (
     DRA,
@@ -19,9 +22,6 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
-
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import read_claims
 
 SLICES = [
     resource_slice("node-1", [dra_device(f"gpu-{n}", attributes={"rank": n}) for n in "abcd"]),

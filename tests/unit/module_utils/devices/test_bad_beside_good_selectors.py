@@ -9,14 +9,6 @@ import random
 import typing as t
 
 import pytest
-from support import odd_values
-from support.device_objects import (
-    dra_class,
-    dra_device,
-    exactly,
-    resource_claim,
-    resource_slice,
-)
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
@@ -26,6 +18,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
     SelectorError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from support import odd_values
+from support.device_objects import (
+    dra_class,
+    dra_device,
+    exactly,
+    resource_claim,
+    resource_slice,
+)
 
 TEXT = "x" * 64
 LARGEST_DEVICE = {
@@ -235,7 +235,10 @@ def test_other_claims_get_what_they_get_without_a_bad_selector(seed: int) -> Non
     with odd_values.bounded():
         result = allocate({"objects": [*GOOD, bad], "on_error": "report"})
     alone = allocate({"objects": GOOD})
-    given = {claim["name"]: got for claim, got in zip(result["claims"], result["allocations"])}
+    given = {
+        claim["name"]: got
+        for claim, got in zip(result["claims"], result["allocations"], strict=True)
+    }
     assert [given["first"], given["second"]] == alone["allocations"]
     told = {one["name"] for one in result["refused"]} | given.keys()
     assert told == {"first", "second", "bad"}

@@ -8,6 +8,10 @@ from __future__ import annotations
 import random
 
 import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import inventory
 from support import odd_values
 from support.device_objects import (
     DRA,
@@ -20,10 +24,6 @@ from support.device_objects import (
     resource_slice,
 )
 from support.dra_checker import problems
-
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import inventory
 
 CONSUMED = [{"counterSet": "s", "counters": {"m": {"value": "2Gi"}}}]
 COUNTERS = [{"name": "s", "counters": {"m": {"value": "3Gi"}}}]

@@ -65,7 +65,9 @@ def run(store: StoredObjects, gate: str) -> Json:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kube, "connect", lambda *_args: store)
         patch.setattr(time, "sleep", lambda _seconds: None)
-        return reconciliation.reconcile({"strategy": "first_fit", "gate": gate})
+        return reconciliation.reconcile(
+            {"strategy": "first_fit", "gate": gate, "api_group": "devmgmtproto.k8s.io"}
+        )
 
 
 def of_kind(store: StoredObjects, kind: str) -> list[Json]:

@@ -69,6 +69,9 @@ def pod(name: str, *claims: str, **spec: t.Any) -> Json:
     return manifest("v1", "Pod", name, {"resourceClaims": named, **spec}, namespace="default")
 
 
+UNKNOWN_COUNTER = [{"counterSet": "no", "counters": {"m": {"value": "1"}}}]
+
+
 class TestPools:
     def test_slices_are_tried_by_name(self) -> None:
         slices = [part_of_pool("z", ["second"], 2), part_of_pool("a", ["first"], 2)]
@@ -189,12 +192,12 @@ class TestPools:
     @pytest.mark.parametrize(
         "fault",
         [
-            {"devices": [dra_device("x", consumesCounters=[{"counterSet": "no", "counters": {"m": {"value": "1"}}}])]},
+            {"devices": [dra_device("x", consumesCounters=UNKNOWN_COUNTER)]},
             {"sharedCounters": [{"name": "s", "counters": {"m": {"value": "5"}}}]},
             {"pool": {"name": "n1", "generation": 1, "resourceSliceCount": 3}},
             {"devices": [dra_device("c")]},
         ],
-    )  # fmt: skip
+    )
     def test_whichever_slice_is_at_fault_its_pool_gives_nothing(
         self, fault: Json, at_fault: int
     ) -> None:

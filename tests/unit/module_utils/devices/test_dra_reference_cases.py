@@ -8,6 +8,14 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solver_amounts import (
+    Part,
+    add_at_least,
+    add_at_most,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from support.device_objects import (
     Json,
     device_claim,
@@ -19,14 +27,6 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
-
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solver_amounts import (
-    Part,
-    add_at_least,
-    add_at_most,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 
 STRATEGIES = ["optimal", "first_fit"]
 CLASS = dra_class("gpu", 'device.driver == "gpu.example.com"')
