@@ -120,15 +120,15 @@ def _step(
             return cost + own + 1, bound
     if step.kind == "call" and step.name == "_+_" and _is_variable(step.parts[0], name):
         cost, added = _estimate(step.parts[1], inside, variable)
-        more = len(step.parts[1].parts)
+        members = len(step.parts[1].parts)
         if step.parts[1].kind == "list":
             bound = Bound(
                 max(gathered.text, added.text),
-                max(gathered.items + rounds * more, added.items),
+                max(gathered.items + rounds * members, added.items),
                 gathered.size + rounds * added.size,
             )
             # The library copies the list in each round.
-            copied = _BYTES_OF_A_VALUE * (gathered.items + rounds * more)
+            copied = _BYTES_OF_A_VALUE * (gathered.items + rounds * members)
             return cost + 1 + _steps_of(copied), _limited(bound)
     cost, bound = _estimate(step, inside, variable)
     if bound.joined(gathered) != gathered:

@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     demand_of,
     quantity_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import text
 
 # Each selector of devices has one term as the API wants it; more are written out up to here.
 _MOST_TERMS = 32
@@ -56,9 +57,8 @@ def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]
         return []
     held: list[Held] = []
     for number, item in enumerate(results):
-        names = [item.get(key) for key in ("driver", "pool", "device")]
-        known = all(isinstance(name, str) for name in names)
-        index = slices.positions.get((names[0], names[1], names[2])) if known else None
+        names = [text(item.get(key)) for key in ("driver", "pool", "device")]
+        index = slices.positions.get((names[0], names[1], names[2]))
         if index is None:
             continue
         where = f"{_RESULTS}[{number}].consumedCapacity"

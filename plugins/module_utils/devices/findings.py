@@ -107,7 +107,7 @@ def guarded(given: Given, read: t.Callable[[], T]) -> T | Finding:
     found = boundary.guarded(given.subject, read_it)
     if isinstance(found, boundary.Finding) and not isinstance(found, Finding):
         return Finding(found.subject, found.field, found.problem, given.file)
-    return t.cast("T | Finding", found)
+    return found
 
 
 def read_given(items: t.Sequence[t.Any], where: str, file: str, bad: list[Finding]) -> list[Given]:

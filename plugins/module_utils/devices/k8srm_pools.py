@@ -70,8 +70,9 @@ class Pools:
         try:
             self._read(given)
         except BaseException:
-            for found, number in zip((self.devices, self.counters, self.names), before):
-                del found[number:]
+            del self.devices[before[0] :]
+            del self.counters[before[1] :]
+            del self.names[before[2] :]
             self.counted.discard(given.name)
             raise
 

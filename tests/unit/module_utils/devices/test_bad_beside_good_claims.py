@@ -109,7 +109,8 @@ KEEP = [
 
 
 def spoilt(kind: str, seed: int) -> Json:
-    return odd_values.spoilt(random.Random(f"{kind}{seed}"), KINDS[kind], KEEP)
+    found: Json = odd_values.spoilt(random.Random(f"{kind}{seed}"), KINDS[kind], KEEP)
+    return found
 
 
 def answer(objects: list[Json], strategy: str) -> tuple[dict[str, Json | None], bool]:

@@ -176,16 +176,15 @@ class Generator:
             )
         inner = Generator(self._source.randrange(1 << 30))
         inner._variables = [*self._variables, f"i{depth}"]
-        return self._source.choice(
-            [
-                lambda: f"[{self.value(depth - 1)}, {self.value(depth - 1)}]",
-                lambda: f"({self.collection(depth - 1)} + {self.collection(depth - 1)})",
-                lambda: f"{self.collection(depth - 1)}.map(i{depth}, {inner.value(depth - 1)})",
-                lambda: f"{self.collection(depth - 1)}.filter(i{depth}, {inner.truth(depth - 1)})",
-                lambda: f'{self.text(depth - 1)}.split("")',
-                lambda: f"{{{self.text(depth - 1)}: {self.value(depth - 1)}}}",
-            ]
-        )()
+        forms: list[t.Callable[[], str]] = [
+            lambda: f"[{self.value(depth - 1)}, {self.value(depth - 1)}]",
+            lambda: f"({self.collection(depth - 1)} + {self.collection(depth - 1)})",
+            lambda: f"{self.collection(depth - 1)}.map(i{depth}, {inner.value(depth - 1)})",
+            lambda: f"{self.collection(depth - 1)}.filter(i{depth}, {inner.truth(depth - 1)})",
+            lambda: f'{self.text(depth - 1)}.split("")',
+            lambda: f"{{{self.text(depth - 1)}: {self.value(depth - 1)}}}",
+        ]
+        return self._source.choice(forms)()
 
     def text(self, depth: int) -> str:
         if depth <= 0:
@@ -193,18 +192,17 @@ class Generator:
             letters = self._source.choice(["", "a", "1", "9" * 60, "a" * 400, "(a*)*", "\\n", "%s"])
             return self._source.choice([f'"{letters}"', "device.driver", *known])
         one, other = self.text(depth - 1), self.text(depth - 1)
-        return self._source.choice(
-            [
-                lambda: f"({one} + {other})",
-                lambda: f'{one}.replace("", {other})',
-                lambda: f"{self.collection(depth - 1)}.map(j, string(j)).join({one})",
-                lambda: f"strings.quote({one})",
-                lambda: f'"%s%s".format([{one}, {other}])',
-                lambda: f"string(bytes({one}))",
-                lambda: f"cel.bind(t{depth}, {one}, t{depth} + t{depth})",
-                lambda: f"({one} == {other} ? {one} : {other}.lowerAscii())",
-            ]
-        )()
+        forms: list[t.Callable[[], str]] = [
+            lambda: f"({one} + {other})",
+            lambda: f'{one}.replace("", {other})',
+            lambda: f"{self.collection(depth - 1)}.map(j, string(j)).join({one})",
+            lambda: f"strings.quote({one})",
+            lambda: f'"%s%s".format([{one}, {other}])',
+            lambda: f"string(bytes({one}))",
+            lambda: f"cel.bind(t{depth}, {one}, t{depth} + t{depth})",
+            lambda: f"({one} == {other} ? {one} : {other}.lowerAscii())",
+        ]
+        return self._source.choice(forms)()
 
 
 def compiled(source: str) -> Selector | None:

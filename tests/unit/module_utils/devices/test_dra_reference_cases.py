@@ -52,6 +52,10 @@ def held(device: str, **more: t.Any) -> Json:
     return claim
 
 
+def at_least(model: t.Any, parts: list[Part], amount: int) -> None:
+    add_at_least(model, parts, amount, 1)
+
+
 class TestLargeAmounts:
     """More than 2^63 thousandths, alone or in sum."""
 
@@ -146,7 +150,7 @@ class TestLargeAmounts:
         for limit in (total - 1, total, total + 1, source.randrange(sum(amounts))):
             for add, holds in (
                 (add_at_most, total <= max(0, limit)),
-                (lambda *given: add_at_least(*given, 1), total >= limit),
+                (at_least, total >= limit),
             ):
                 model = cp_model.CpModel()
                 variables = [model.new_bool_var("") for _amount in amounts]
