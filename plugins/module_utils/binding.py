@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import typing as t
 from dataclasses import dataclass, field
@@ -15,6 +16,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     LEASE,
     PROGRESS,
     ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
@@ -33,7 +39,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields imp
     DEVICE_CLAIMS_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import object_name
 from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
+
+T = t.TypeVar("T")
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
@@ -160,7 +169,7 @@ def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
     elif options["placements"] is None:
         raise InvalidInput("give plan, the file that power_placement wrote, or placements")
     placements = [
-        Placement(item["namespace"], item["pod"], item["node"], item.get("uid"))
+        Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
         for item in plan["placements"]
     ]
     seen: set[tuple[str, str]] = set()
@@ -224,11 +233,25 @@ class _Binder:
     def bind_all(self, of_one_node: tuple[str, list[Placement]]) -> list[Outcome]:
         """Bind the pods of one node, in the order of the plan."""
         name, placements = of_one_node
-        try:
-            node = OpenNode.read(self.kube, name)
-        except WattwiseError as error:
-            return [self._count(Outcome(item, "failed", str(error))) for item in placements]
-        return [self._count(self._bind(item, node)) for item in placements]
+        read = guarded_but_failures(Subject("Node", name), functools.partial(self._read_node, name))
+        if isinstance(read, WattwiseError):
+            return [self._count(Outcome(item, "failed", str(read))) for item in placements]
+        if isinstance(read, Finding):
+            return [self._count(Outcome(item, "skipped", str(read))) for item in placements]
+        return [self._count(self._bind_within(item, read)) for item in placements]
+
+    def _read_node(self, name: str) -> OpenNode | None:
+        return OpenNode.read(self.kube, object_name(name, "node"))
+
+    def _bind_within(self, placement: Placement, node: OpenNode | None) -> Outcome:
+        """What becomes of one pod; whatever is odd about it is no other's concern."""
+        subject = Subject("Pod", placement.pod, placement.namespace)
+        outcome = guarded_but_failures(subject, functools.partial(self._bind, placement, node))
+        if isinstance(outcome, WattwiseError):
+            return Outcome(placement, "failed", str(outcome))
+        if isinstance(outcome, Finding):
+            return Outcome(placement, "skipped", str(outcome))
+        return outcome
 
     def _count(self, outcome: Outcome) -> Outcome:
         with self._lock:
@@ -238,6 +261,8 @@ class _Binder:
         return outcome
 
     def _bind(self, placement: Placement, node: OpenNode | None) -> Outcome:
+        object_name(placement.namespace, "namespace")
+        object_name(placement.pod, "pod")
         problem = ""
         try:
             for attempt in range(_ATTEMPTS):
@@ -255,6 +280,8 @@ class _Binder:
                     return Outcome(placement, "bound")
         except _Refused as refused:
             return Outcome(placement, "skipped", str(refused))
+        except InvalidInput:
+            raise
         except WattwiseError as error:
             problem = str(error)
         return Outcome(placement, "failed", problem)
@@ -276,6 +303,28 @@ class _Binder:
                     raise
                 return str(error)
         return ""
+
+
+def guarded_but_failures(
+    subject: Subject, work: t.Callable[[], T]
+) -> T | Finding | WattwiseError:
+    """As ``guarded``, but with an error that is no defect of the object as it is.
+
+    The API server may answer the next run, and another run may give its Lease back.
+    """
+    failed: list[WattwiseError] = []
+
+    def attempt() -> T | None:
+        try:
+            return work()
+        except InvalidInput:
+            raise
+        except WattwiseError as error:
+            failed.append(error)
+            return None
+
+    result = guarded(subject, attempt)
+    return failed[0] if failed else t.cast("T | Finding", result)
 
 
 class _Refused(Exception):
@@ -302,11 +351,17 @@ def _mark_all(
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """Conditions that were written, and what could not be."""
 
+    def told(item: Unplaced) -> dict[str, t.Any] | None:
+        object_name(item.namespace, "namespace")
+        object_name(item.pod, "pod")
+        return mark(kube, context, item)
+
     def attempt(item: Unplaced) -> tuple[dict[str, t.Any] | None, dict[str, t.Any] | None]:
-        try:
-            return mark(kube, context, item), None
-        except WattwiseError as error:
-            return None, {"namespace": item.namespace, "pod": item.pod, "detail": str(error)}
+        subject = Subject("Pod", item.pod, item.namespace)
+        marked = guarded_but_failures(subject, functools.partial(told, item))
+        if isinstance(marked, (WattwiseError, Finding)):
+            return None, {"namespace": item.namespace, "pod": item.pod, "detail": str(marked)}
+        return marked, None
 
     outcomes = kube.in_parallel(attempt, unplaced)
     return (

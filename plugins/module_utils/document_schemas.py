@@ -31,6 +31,17 @@ _ERRORS: Schema = {
 }
 
 
+# Of objects that cannot be used as they are; see boundary.py.
+_FINDINGS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["kind", "namespace", "name", "field", "problem"],
+        "additionalProperties": {"type": "string"},
+    },
+}
+
+
 _PLACEMENTS: Schema = {
     "type": "array",
     "items": {
@@ -149,6 +160,7 @@ SCHEMAS: dict[str, Schema] = {
             "rmd_configs": _OBJECTS,
             "rmd_pods": _OBJECTS,
             "device_objects": _OBJECTS,
+            "findings": _FINDINGS,
         },
     ),
     "node_configs": _schema("node_configs", {"node_configs": _OBJECTS}, {"statuses": _OBJECTS}),
@@ -226,6 +238,7 @@ SCHEMAS: dict[str, Schema] = {
                 },
             },
             "preference_watts": {"type": "number"},
+            "findings": _FINDINGS,
             "allocations": {
                 "type": "array",
                 "items": {

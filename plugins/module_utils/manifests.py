@@ -76,21 +76,23 @@ def read_manifests(given: t.Any, where: str = "manifests") -> list[Manifest]:
 
 def read_file(path: str, key: str | None = None) -> list[Manifest]:
     """Checked manifests from a YAML or JSON file, or from ``key`` of a wattwise.kube document."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"Cannot read the manifests in {path}: {error.strerror}") from error
+    text = _text_of(path)
     if not path.endswith(".json"):
         return read_manifests(text, path)
-    try:
-        body = strict_json.parse(text)
-    except ValueError as error:
-        raise InvalidInput(f"{path} is not JSON: {error}") from error
+    body = _parse_json(text, path)
     if key is not None:
         if not isinstance(body, dict) or key not in body:
             raise InvalidInput(f"{path} has no member {key!r}; see src_key")
         body = body[key]
     return read_manifests(body, path)
+
+
+def read_file_content(path: str) -> t.Any:
+    """The content of a JSON file, or the first document of a YAML file. Raises InvalidInput."""
+    text = _text_of(path)
+    if path.endswith(".json"):
+        return _parse_json(text, path)
+    return next(iter(_parse_yaml(text, path)), None)
 
 
 def in_phases(manifests: t.Sequence[Manifest]) -> list[list[Manifest]]:
@@ -103,6 +105,22 @@ def in_phases(manifests: t.Sequence[Manifest]) -> list[list[Manifest]]:
         )
         phases[number].append(manifest)
     return [phase for phase in phases if phase]
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"src: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"src: cannot read {path}: it is not UTF-8") from error
+
+
+def _parse_json(text: str, path: str) -> t.Any:
+    try:
+        return strict_json.parse(text)
+    except ValueError as error:
+        raise InvalidInput(f"{path} is not JSON: {error}") from error
 
 
 def _parse_yaml(text: str, where: str) -> list[t.Any]:

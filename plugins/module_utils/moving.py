@@ -170,7 +170,7 @@ class Mover:
         except ApiError as error:
             raise _NotMade("refused", f"the budgets were not read: {error}") from error
         same = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
-        reason = budgets.refusal([pod_facts(pod, "pods") for pod in same])
+        reason = budgets.refusal([pod_facts(pod) for pod in same])
         if reason is not None:
             raise _NotMade("refused", f"{_FORBIDDEN}{reason}")
 
@@ -256,14 +256,14 @@ class Mover:
 
     def _waiting(self, move: Move, pod: Object) -> list[Object]:
         """Pods of the same controller that wait for this scheduler."""
-        controller = pod_facts(pod, "pods").controller
+        controller = pod_facts(pod).controller
         listed = self._kube.list(
             f"/api/v1/namespaces/{move.namespace}/pods", {"fieldSelector": "spec.nodeName="}
         )
         return [
             item
             for item in listed
-            if pod_facts(item, "pods").controller == controller
+            if pod_facts(item).controller == controller
             and is_pending(item, self._options["scheduler_name"])
         ]
 

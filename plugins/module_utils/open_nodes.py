@@ -17,12 +17,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility im
     shortages,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import Intake
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
     Loads,
     Occupancy,
     occupancies,
     read_node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import Namespaces
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import read_pod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
 
@@ -49,9 +51,16 @@ class OpenNode:
             for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
             if pod["metadata"]["uid"] not in without
         ]
-        occupancy = occupancies(pods).get(name, Occupancy())
+        return cls.of(given, name, pods)
+
+    @classmethod
+    def of(cls, given: Object, name: str, pods: t.Sequence[Object]) -> OpenNode:
+        """The node with these pods on it, whatever they hold. Raises InvalidField."""
+        allocatable = read_node(given, Occupancy(), CURRENT_LOADS, None).allocatable
+        running = Intake().running(pods, {name: allocatable}, Namespaces())
+        occupancy = occupancies(running).get(name, Occupancy())
         node = read_node(given, occupancy, CURRENT_LOADS, None)
-        return cls(node, Repulsion(pods, {name: node.labels}))
+        return cls(node, Repulsion(running, {name: node.labels}))
 
     def refusal(self, pod: Object) -> str | None:
         """Why the node does not take the pod now; None where it does."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import typing as t
 
@@ -14,6 +15,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
     PROGRESS,
     ArgumentSpec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -22,8 +29,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.context import (
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object, Query
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+    CONTAINER,
+    POD,
     PODSPREAD_ANNOTATIONS,
+    VOLUME,
+    is_set,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import required_text
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.urls import masked
 
@@ -84,20 +96,23 @@ def trim_node(node: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """What placing needs of a Pod: all of its spec while it waits for a node or if it was placed by
-    a scheduler of its own, and may be placed anew; less of others."""
+    """What placing needs of a Pod: every field that has to do with nodes while it waits for one or
+    if it was placed by a scheduler of its own, and may be placed anew; less of others."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
+    containers = {
+        part: [_trim_container(container) for container in spec.get(part) or []]
+        for part in ("containers", "initContainers")
+    }
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
         kept = _kept(status, "phase", "conditions")
-        return _identified(pod, spec=spec, status={**kept, **claims})
-    containers = {
-        part: [
-            _kept(container, "name", "resources", "restartPolicy", "ports")
-            for container in spec.get(part) or []
-        ]
-        for part in ("containers", "initContainers")
-    }
+        others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
+        volumes = [_trim_volume(volume) for volume in spec.get("volumes") or []]
+        return _identified(
+            pod,
+            spec={**others, **containers, "volumes": volumes},
+            status={**kept, **claims},
+        )
     return _identified(
         pod,
         spec={
@@ -107,6 +122,23 @@ def trim_pod(pod: Object) -> Object:
         },
         status=_kept(status, "phase"),
     )
+
+
+def _trim_container(container: Object) -> Object:
+    """A container without its environment, command, probes and hooks, where secrets may stand.
+
+    Of a field that placing does not know only the name is kept: the pod is refused by it.
+    """
+    kept = _kept(container, "name", *sorted(CONTAINER.read))
+    unknown = container.keys() - CONTAINER.read - CONTAINER.harmless
+    return {**kept, **{name: True for name in sorted(unknown) if is_set(container[name])}}
+
+
+def _trim_volume(volume: Object) -> Object:
+    """Name and type of a volume, and which claim it is; drivers have secrets in their options."""
+    kept = _kept(volume, "name", "persistentVolumeClaim")
+    others = volume.keys() - kept.keys() - VOLUME.harmless
+    return {**kept, **{name: True for name in sorted(others) if is_set(volume[name])}}
 
 
 def trim_custom(obj: Object) -> Object:
@@ -284,9 +316,12 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     done: list[str] = []
     counting = threading.Lock()
 
+    findings: list[Finding] = []
+
     def read(name: str) -> list[Object]:
-        items = _read_part(kube, SOURCES[name], options["selectors"].get(name))
+        items, left_out = _read_part(kube, SOURCES[name], options["selectors"].get(name))
         with counting:
+            findings.extend(left_out)
             done.append(name)
             context.progress(done=len(done), total=len(names), failed=0)
         return items
@@ -296,12 +331,15 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
     body["cluster"] = {"host": kube.host}
+    body["findings"] = [finding.as_dict() for finding in sorted(findings, key=str)]
+    warn_of(sorted(findings, key=str), context)
     result: Result = {
         "changed": False,
         "counts": {name: len(body[name]) for name in names},
         "controllers": sorted(
             {image for obj in body.get("controllers", []) for image in obj["images"]}
         ),
+        "findings": body["findings"],
     }
     if not options["path"]:
         moment = format_time(context.now())
@@ -319,18 +357,44 @@ def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -
         )
 
 
-def _read_part(kube: Kube, source: Source, selector: str | None) -> list[Object]:
+def _read_part(
+    kube: Kube, source: Source, selector: str | None
+) -> tuple[list[Object], list[Finding]]:
+    """The objects of one part, and the findings of those that are left out."""
     query = {**source.query, **({"labelSelector": selector} if selector else {})}
     items: list[Object] = []
+    findings: list[Finding] = []
+
+    def trim(obj: Object) -> Object:
+        """The trimmed object; an empty one in place of one that is left out."""
+        subject = subject_of(obj, str(obj.get("kind") or "object"))
+        result = guarded(subject, functools.partial(trimmed, source, obj))
+        if isinstance(result, Finding):
+            findings.append(result)
+            return {}
+        return result
+
     kube = kube.metadata_only() if source.metadata_only else kube
     for path in source.paths:
+        findings_before = len(findings)
         try:
-            items += filter(source.keeps, kube.list(path, query, source.trim))
+            items += filter(None, kube.list(path, query, trim))
         except ApiError as error:
             # A metrics server that is installed but away answers 503.
             if not (source.optional and error.status in (404, 503)):
                 raise
-    return items
+            del findings[findings_before:]
+    return items, list(dict.fromkeys(findings))
+
+
+def trimmed(source: Source, obj: Object) -> Object:
+    """An object with what the library reads of it; an empty one where that is nothing.
+
+    Raises InvalidField where it has no name.
+    """
+    result = source.trim(obj)
+    required_text(obj["metadata"].get("name"), "metadata.name")
+    return result if source.keeps(result) else {}
 
 
 def overlay(present: t.Sequence[Object], rendered: t.Sequence[Object]) -> list[Object]:

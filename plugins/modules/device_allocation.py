@@ -41,9 +41,12 @@ options:
     elements: raw
   src:
     description:
-      - Paths of YAML or JSON files with further objects.
+      - Paths of YAML or JSON files on the host where the module runs. Their content is added to
+        that of the other options.
+      - A file holds objects as in O(objects).
     type: list
     elements: path
+    default: []
   snapshot:
     description:
       - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote with the part

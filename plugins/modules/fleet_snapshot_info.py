@@ -139,6 +139,14 @@ counts:
     node_metrics: 0
     nodes: 50
     pods: 310
+findings:
+  description:
+    - Objects that cannot be read and are left out, each with C(kind), C(namespace), C(name),
+      C(field) and C(problem). They stand in the document too.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
 controllers:
   description: Images of the controllers that were found; empty unless O(include) asks for them.
   returned: success

@@ -35,7 +35,9 @@ options:
     default: []
   src:
     description:
-      - YAML or JSON files to read further manifests from, on the host where the module runs.
+      - Paths of YAML or JSON files on the host where the module runs. Their content is added to
+        that of the other options.
+      - A file holds manifests as in O(manifests).
     type: list
     elements: path
     default: []

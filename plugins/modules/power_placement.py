@@ -56,11 +56,16 @@ options:
     type: path
   src:
     description:
-      - Path of a JSON or YAML file with C(nodes), C(pods) and C(running) as the options of the
-        same names, and, if wanted, C(namespaces), C(replica_sets), C(rmd_node_states),
-        C(device_objects), C(node_metrics) (objects of metrics.k8s.io) and C(curves) (power curves
-        by node name).
-    type: path
+      - Paths of YAML or JSON files on the host where the module runs. Their content is added to
+        that of the other options.
+      - A file is a mapping with C(nodes), C(pods) and C(running) as the options of the same names,
+        and, if wanted, C(namespaces), C(replica_sets), C(pod_disruption_budgets),
+        C(rmd_node_states), C(device_objects), C(node_metrics) (objects of metrics.k8s.io) and
+        C(curves) (power curves by node name; those of O(curves) win).
+      - Not possible with O(snapshot).
+    type: list
+    elements: path
+    default: []
   nodes:
     description:
       - Nodes, as the Kubernetes API gives them or in a short form.
@@ -396,6 +401,43 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+findings:
+  description:
+    - Objects that cannot be used as they are, and why. All others are treated as without them.
+    - A waiting pod that cannot be read is in RV(unplaced) with the reason C(invalid) and the field.
+      A running pod's amount that cannot be counted counts as all that its node can allocate of that
+      resource, another field of it that cannot be read as the whole node. A node takes no pods, and
+      a node with an unreadable curve has none. A PodDisruptionBudget lets nobody go.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      returned: success
+      type: str
+    namespace:
+      description: Namespace of the object; empty where it has none.
+      returned: success
+      type: str
+    name:
+      description: Name of the object, or its place in the input where it has no usable name.
+      returned: success
+      type: str
+    field:
+      description: Path of the field; empty where the defect has no single place.
+      returned: success
+      type: str
+    problem:
+      description: What is wrong with it.
+      returned: success
+      type: str
+  sample:
+    - field: spec.priority
+      kind: Pod
+      name: worker-7
+      namespace: shop
+      problem: "'high' is not a whole number from -2147483648 to 2147483647"
 placements:
   description: The node of each pod, in an order in which they can be bound.
   returned: success

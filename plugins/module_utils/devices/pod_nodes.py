@@ -40,11 +40,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility im
     shortages,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import Intake, has_node
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
     Occupancy,
     occupancies,
     read_node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import Namespaces
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
     DEVICE_CLAIMS_ANNOTATION,
     POD_GROUP_LABEL,
@@ -111,14 +113,16 @@ class Room:
     """Which nodes take which pods now, by all rules of binding."""
 
     def __init__(self, nodes: t.Sequence[Object], pods: Pods) -> None:
-        running = [pod for pod in pods.by_key.values() if pod["spec"].get("nodeName")]
+        intake = Intake()
+        sound = intake.nodes(nodes)
+        allocatable = {name: node.allocatable for name, node in sound.items()}
+        on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
+        running = intake.running(on_nodes, allocatable, Namespaces())
         occupied = occupancies(running)
         self._pods = pods
         self._nodes = [
-            read_node(
-                node, occupied.get(node["metadata"]["name"], Occupancy()), CURRENT_LOADS, None
-            )
-            for node in nodes
+            read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None)
+            for name, node in sound.items()
         ]
         self._by_shape: dict[Shape, dict[str, str]] = {}
         self._repulsion = Repulsion(running, {node.name: node.labels for node in self._nodes})

@@ -10,15 +10,27 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import (
-    parse_label_selector,
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import PodFacts, Selection
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object, mapping
+from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import LabelSelector
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import (
+    PodFacts,
+    Selection,
+    label_selector,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
+    Object,
+    mapping,
+    text,
+    whole_number,
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +41,22 @@ class _Budget:
 
 
 class Budgets:
-    """What each budget lets go; one without a status lets nobody go."""
+    """What each budget lets go; one without a status lets nobody go.
 
-    def __init__(self, given: t.Sequence[Object]) -> None:
-        self._budgets = [_read_budget(item) for item in given]
+    A budget that cannot be read covers its whole namespace and lets nobody go: to leave a pod where
+    it is is the safe mistake. ``findings`` has these.
+    """
+
+    def __init__(self, given: t.Sequence[t.Any] = ()) -> None:
+        self.findings: list[Finding] = []
+        self._budgets: list[_Budget] = []
+        for index, item in enumerate(given):
+            subject = subject_of(item, "PodDisruptionBudget", f"pod_disruption_budgets[{index}]")
+            read = guarded(subject, functools.partial(_read_budget, item))
+            if isinstance(read, Finding):
+                self.findings.append(read)
+                read = _closed_budget(str(subject), subject.namespace)
+            self._budgets.append(read)
 
     def refusal(self, pods: t.Iterable[PodFacts]) -> str | None:
         """Why the API would not let the last of these pods go after those before; None if it would.
@@ -69,15 +93,20 @@ class Budgets:
 
 
 def _read_budget(given: Object) -> _Budget:
-    metadata = mapping(given.get("metadata"), "pod_disruption_budgets: metadata")
-    namespace, name = metadata.get("namespace") or "default", metadata.get("name")
-    where = f"PodDisruptionBudget {namespace}/{name}"
-    selector = mapping(given.get("spec"), f"{where}: spec").get("selector")
-    allowed = mapping(given.get("status"), f"{where}: status").get("disruptionsAllowed") or 0
-    if not isinstance(allowed, int):
-        raise InvalidInput(f"{where}: disruptionsAllowed: {allowed!r} is not a number of pods")
-    try:
-        parsed = None if selector is None else parse_label_selector(selector)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
-    return _Budget(where, Selection(frozenset({namespace}), parsed), allowed)
+    metadata = mapping(given.get("metadata"), "metadata")
+    namespace = text(metadata.get("namespace"), "metadata.namespace") or "default"
+    name = text(metadata.get("name"), "metadata.name")
+    selector = mapping(given.get("spec"), "spec").get("selector")
+    allowed = mapping(given.get("status"), "status").get("disruptionsAllowed")
+    return _Budget(
+        f"PodDisruptionBudget {namespace}/{name}",
+        Selection(
+            frozenset({namespace}),
+            None if selector is None else label_selector(selector, "spec.selector"),
+        ),
+        0 if allowed is None else whole_number(allowed, "status.disruptionsAllowed"),
+    )
+
+
+def _closed_budget(name: str, namespace: str) -> _Budget:
+    return _Budget(name, Selection(frozenset({namespace or "default"}), LabelSelector(())), 0)

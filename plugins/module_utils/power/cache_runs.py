@@ -31,7 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_contents 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     container_requests,
-    describe,
+    containers_of,
     identity,
     is_finished,
 )
@@ -40,6 +40,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     mapping,
     mappings,
     required_text,
+    text,
+    whole_number,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import GUARANTEED, runs
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
@@ -52,124 +54,137 @@ from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_c
 BEST_EFFORT = "besteffort"
 _POOLS = (GUARANTEED, BEST_EFFORT)
 _MORE_THAN_ENOUGH = 1 << 30
-_WHOLE = re.compile(r"[0-9]{1,9}")
+# A cache has at most so many ways: a bit of a register each.
+_MOST_WAYS = 64
+_LONGEST_NUMBER = 9
 
 Lengths = tuple[int, ...]
 
 
-def runs_of_pod(pod: Object, where: str) -> tuple[CacheRun, ...]:
-    """The runs that a pod's containers ask for, the longest first. Raises InvalidInput.
+def runs_of_pod(pod: Object) -> tuple[CacheRun, ...]:
+    """The runs that a pod's containers ask for, the longest first. Raises InvalidField.
 
     A container with the annotation ``<container>_cache_min`` takes fewer ways where there are not
     as many, of the pool for best effort. Policies are known to the daemon alone; a container with
     one counts with the ways that it requests.
     """
-    found = [_run(pod, container, where) for container in _asking(pod, where)]
+    found = [_run(pod, container, ways) for container, ways in _asking(pod)]
     return tuple(sorted(found, reverse=True))
 
 
-def _run(pod: Object, container: Object, where: str) -> CacheRun:
-    ways = container_requests(container, where)[CACHE_WAYS]
-    least = _least(pod, container, ways, where)
+def _run(pod: Object, container: Object, ways: int) -> CacheRun:
+    least = _least(pod, container, ways)
     return CacheRun(GUARANTEED if least == ways else BEST_EFFORT, ways, least)
 
 
-def _asking(pod: Object, where: str) -> list[Object]:
-    """Containers and sidecars that ask for ways; other init containers get none of their own."""
-    spec = mapping(pod.get("spec"), f"{where}: spec")
-    sidecars = [
-        container
-        for container in mappings(spec.get("initContainers"), f"{where}: spec.initContainers")
-        if container.get("restartPolicy") == "Always"
-    ]
-    containers = mappings(spec.get("containers"), f"{where}: spec.containers")
-    return [
-        container
-        for container in (*sidecars, *containers)
-        if container_requests(container, where).get(CACHE_WAYS)
-    ]
+def _asking(pod: Object) -> list[tuple[Object, int]]:
+    """Containers and sidecars that ask for ways, and for how many; other init containers get none
+    of their own."""
+    spec = mapping(pod.get("spec"), "spec")
+    found = []
+    for part in ("initContainers", "containers"):
+        for path, container in containers_of(spec, part):
+            if part == "containers" or container.get("restartPolicy") == "Always":
+                ways = container_requests(container, path).get(CACHE_WAYS)
+                if ways:
+                    found.append((container, ways))
+    return found
 
 
-def _least(pod: Object, container: Object, ways: int, where: str) -> int:
-    annotation = f"{container.get('name')}_cache_min"
-    given = (mapping(pod.get("metadata"), where).get("annotations") or {}).get(annotation)
-    text = str(given or "").strip()
-    if not text:
+def least_annotation(container: Object) -> str:
+    """The annotation of a pod that says how few ways a container takes."""
+    return f"{container.get('name')}_cache_min"
+
+
+def _least(pod: Object, container: Object, ways: int) -> int:
+    annotation = least_annotation(container)
+    metadata = mapping(pod.get("metadata"), "metadata")
+    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
+    path = f"metadata.annotations.{annotation}"
+    given = text(annotations.get(annotation), path).strip()
+    if not given:
         return ways
-    if _WHOLE.fullmatch(text) is None or not 1 <= int(text) <= ways:
+    is_number = given.isascii() and given.isdecimal() and len(given) <= _LONGEST_NUMBER
+    if not is_number or not 1 <= int(given) <= ways:
         raise InvalidField(
-            f"{where}: annotation {annotation}",
-            f"{shown(text)} is not a number of ways from 1 to the {ways} that the container asks "
+            path,
+            f"{shown(given)} is not a number of ways from 1 to the {ways} that the container asks "
             "for",
         )
-    return int(text)
+    return int(given)
 
 
-def read_pools(
-    node_states: t.Sequence[Object], running: t.Sequence[Object]
+@dataclass(frozen=True)
+class NodeCaches:
+    """The free runs of a node's caches, and the workloads that its daemon knows."""
+
+    node: str
+    pools: CachePools
+    workloads: frozenset[str]
+
+
+def read_caches(state: Object) -> NodeCaches | None:
+    """The caches of an RmdNodeState; None where they were never read. Raises InvalidField."""
+    spec, status = (mapping(state.get(part), part) for part in ("spec", "status"))
+    node = required_text(spec.get("node"), "spec.node")
+    caches = mappings(status.get("caches"), "status.caches")
+    if not caches:
+        return None
+    workloads = mapping(status.get("workloads"), "status.workloads")
+    held = _held_ways(workloads)
+    pools = CachePools(
+        tuple((pool, _free_runs(caches, pool)) for pool in _POOLS),
+        empty=tuple((pool, _free_runs(caches, pool, held[pool])) for pool in _POOLS),
+    )
+    return NodeCaches(node, pools, frozenset(workloads))
+
+
+def pools_by_node(
+    caches: t.Iterable[NodeCaches], running: t.Iterable[Object]
 ) -> dict[str, CachePools]:
-    """Free runs by node, from RmdNodeStates; nodes whose caches were never read are left out.
-
-    Raises InvalidInput.
-    """
-    found: dict[str, CachePools] = {}
-    known: dict[str, t.Collection[str]] = {}
-    for index, state in enumerate(node_states):
-        where = f"rmd_node_states[{index}]"
-        spec, status = (mapping(state.get(part), f"{where}.{part}") for part in ("spec", "status"))
-        node = required_text(spec.get("node"), f"{where}.spec.node")
-        caches = mappings(status.get("caches"), f"{where}.status.caches")
-        if caches:
-            workloads = mapping(status.get("workloads"), f"{where}.status.workloads")
-            known[node] = workloads.keys()
-            held = _held_ways(workloads, where)
-            found[node] = CachePools(
-                tuple((pool, _free_runs(caches, pool, where)) for pool in _POOLS),
-                empty=tuple((pool, _free_runs(caches, pool, where, held[pool])) for pool in _POOLS),
-            )
+    """Free runs by node, less what bound pods will take; the pods are those of
+    ``sound_running``."""
+    found = {each.node: each for each in caches}
     promised: dict[str, list[CacheRun]] = {}
     for pod in running:
-        node = mapping(pod.get("spec"), "running: spec").get("nodeName") or ""
+        node = pod["spec"]["nodeName"]
         if node in found and not is_finished(pod):
-            promised.setdefault(node, []).extend(_not_yet_taken(pod, known[node]))
+            promised.setdefault(node, []).extend(_not_yet_taken(pod, found[node].workloads))
     return {
-        node: replace(pools, promised=tuple(sorted(promised.get(node, ()))))
-        for node, pools in found.items()
+        node: replace(each.pools, promised=tuple(sorted(promised.get(node, ()))))
+        for node, each in found.items()
     }
 
 
-def _held_ways(workloads: Object, where: str) -> dict[str, int]:
+def _held_ways(workloads: Object) -> dict[str, int]:
     """The ways that workloads hold by pool, whichever caches they are of."""
     held = dict.fromkeys(_POOLS, 0)
     for uuid, workload in workloads.items():
-        path = f"{where}.status.workloads.{uuid}"
+        path = f"status.workloads.{uuid}"
         rdt = mapping(mapping(workload, path).get("rdt"), f"{path}.rdt")
         cache = mapping(rdt.get("cache"), f"{path}.rdt.cache")
-        most, least = (_ways(cache.get(key), f"{path}.rdt.cache.{key}") for key in ("max", "min"))
+        most, least = (
+            whole_number(cache.get(name) or 0, f"{path}.rdt.cache.{name}", 0)
+            for name in ("max", "min")
+        )
         if least:
             held[GUARANTEED if most == least else BEST_EFFORT] += most
     return held
 
 
-def _ways(value: t.Any, where: str) -> int:
-    """A number of ways; 0 where there is none."""
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MORE_THAN_ENOUGH:
-        raise InvalidField(where, f"{shown(value)} is not a number of ways")
-    return value
-
-
-def _free_runs(caches: t.Sequence[Object], pool: str, where: str, held: int = 0) -> Lengths:
+def _free_runs(caches: t.Sequence[Object], pool: str, held: int = 0) -> Lengths:
     """With ``held`` ways come free, each cache may have one run of all of them at the most."""
     lengths: list[int] = []
-    for cache in caches:
-        given = mapping(cache.get(pool), f"{where}: {pool}")
-        free = given.get("free") or ""
-        ways = parse_cpu_list(required_text(free, where)) if free else []
+    for index, cache in enumerate(caches):
+        path = f"status.caches[{index}]"
+        given = mapping(cache.get(pool), f"{path}.{pool}")
+        free = text(given.get("free"), f"{path}.{pool}.free")
+        ways = parse_cpu_list(free, f"{path}.{pool}.free")
+        if ways and ways[-1] >= _MOST_WAYS:
+            raise InvalidField(f"{path}.{pool}.free", f"a cache has at most {_MOST_WAYS} ways")
         if held and given:
-            there = _ways(cache.get("ways"), f"{where}: ways")
-            lengths.append(min(len(ways) + held, there or _MORE_THAN_ENOUGH))
+            there = whole_number(cache.get("ways") or _MORE_THAN_ENOUGH, f"{path}.ways", 1)
+            lengths.append(min(len(ways) + held, there))
         else:
             lengths += [len(run) for run in runs(ways)]
     return tuple(sorted(lengths, reverse=True))
@@ -188,16 +203,15 @@ def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bo
 
 def _not_yet_taken(pod: Object, workloads: t.Collection[str]) -> list[CacheRun]:
     """The runs of a bound pod whose workloads the daemon did not have when it was read."""
-    namespace, name = identity(pod, "running")
-    where = describe(namespace, name)
-    asking = _asking(pod, where)
+    namespace, name = identity(pod)
+    asking = _asking(pod)
     uuids = [
         uuid_of(namespace, workload_name(name, str(each.get("name")), len(asking) == 1))
-        for each in asking
+        for each, _ways in asking
     ]
     return [
-        _run(pod, container, where)
-        for container, uuid in zip(asking, uuids)
+        _run(pod, container, ways)
+        for (container, ways), uuid in zip(asking, uuids)
         if uuid not in workloads
     ]
 

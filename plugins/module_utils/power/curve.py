@@ -10,7 +10,13 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
+
+# Beyond any machine. All curves are one table, in which one absurd curve would blur the others.
+_MOST_POINTS = 1_000
+_MOST_CORES = 100_000
+_MOST_WATTS = 1_000_000
+_LEAST_STEP_CORES = 1e-6
 
 
 @dataclass(frozen=True)
@@ -34,31 +40,30 @@ class Curve:
         return self.cores[0] <= cores <= self.cores[-1]
 
 
-def read_curve(given: t.Any, where: str) -> Curve:
-    """A curve from ``{"cpu": [cores], "watts": [W]}``. Raises InvalidInput, naming ``where``."""
+def read_curve(given: t.Any, path: str) -> Curve:
+    """A curve from ``{"cpu": [cores], "watts": [W]}``. Raises InvalidField."""
     if not isinstance(given, dict) or not {"cpu", "watts"} <= given.keys():
-        raise InvalidInput(f"{where}: a power curve is {{cpu: [cores], watts: [watts]}}")
-    cores = _finite_numbers(given["cpu"], f"{where}.cpu")
-    watts = _finite_numbers(given["watts"], f"{where}.watts")
+        raise InvalidField(path, "a power curve is {cpu: [cores], watts: [watts]}")
+    cores = _numbers(given["cpu"], f"{path}.cpu", _MOST_CORES)
+    watts = _numbers(given["watts"], f"{path}.watts", _MOST_WATTS)
     if len(cores) != len(watts):
-        raise InvalidInput(
-            f"{where}: {len(cores)} values of cpu and {len(watts)} of watts; give one for each"
-        )
+        problem = f"{len(cores)} values of cpu and {len(watts)} of watts; give one for each"
+        raise InvalidField(path, problem)
     if len(cores) < 2:
-        raise InvalidInput(f"{where}: a power curve needs at least two points")
-    if any(right <= left for left, right in zip(cores, cores[1:])):
-        raise InvalidInput(f"{where}.cpu: the values must ascend, each one once")
-    if cores[0] < 0 or min(watts) < 0:
-        raise InvalidInput(f"{where}: neither CPU use nor watts can be negative")
+        raise InvalidField(path, "a power curve needs at least two points")
+    if any(right - left < _LEAST_STEP_CORES for left, right in zip(cores, cores[1:])):
+        raise InvalidField(f"{path}.cpu", "the values must ascend, by 0.000001 or more")
     return Curve(cores, watts)
 
 
-def _finite_numbers(values: t.Any, where: str) -> tuple[float, ...]:
-    if not isinstance(values, (list, tuple)):
-        raise InvalidInput(f"{where} must be a list of numbers")
+def _numbers(values: t.Any, path: str, most: int) -> tuple[float, ...]:
+    if not isinstance(values, (list, tuple)) or len(values) > _MOST_POINTS:
+        raise InvalidField(path, f"it must be a list of at most {_MOST_POINTS} numbers")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InvalidInput(f"{where}: {value!r} is not a number")
-        if not math.isfinite(value):
-            raise InvalidInput(f"{where}: {value} is not finite; leave the node without a curve")
+            raise InvalidField(path, f"{shown(value)} is not a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidField(path, f"{value} is not finite; leave the node without a curve")
+        if not 0 <= value <= most:
+            raise InvalidField(path, f"{shown(value)} is not from 0 to {most}")
     return tuple(map(float, values))

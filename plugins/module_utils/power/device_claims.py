@@ -13,10 +13,17 @@ What reads and solves claims is imported only where pods have any: others need n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import node_name
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import identity
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object
@@ -78,10 +85,13 @@ class ClaimTask:
 
 @dataclass
 class ClaimBook:
-    """The claims of all waiting pods; ``understood`` are pods whose claims were read."""
+    """The claims of all waiting pods. ``invalid`` are pods whose requests cannot be read;
+    ``findings`` are about device objects that cannot be."""
 
     tasks: list[ClaimTask] = field(default_factory=list)
     of_pod: dict[Key, PodClaims] = field(default_factory=dict)
+    invalid: dict[Key, Finding] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
 
     def note(
         self,
@@ -116,14 +126,21 @@ def read_claims(
 ) -> ClaimBook:
     """The claims of the waiting pods that the objects define; none of pods without objects.
 
-    Raises InvalidInput where objects other than pods and claims cannot be read.
+    Pods, which are those that can be read otherwise, have no known claims where the objects of
+    their API cannot be read.
     """
     book = ClaimBook()
     for group, name in FIELDS.items():
-        asking = [pod for pod in pods if (pod.get("spec") or {}).get(name)]
+        asking = [pod for pod in pods if pod["spec"].get(name)]
         objects = [item for item in device_objects if _group(item) == group]
         if asking and objects:
-            _add(book, _read_task(asking, name, nodes, objects, device_power, seed))
+            subject = Subject("DeviceObjects", group)
+            read = functools.partial(_read_task, asking, name, nodes, objects)
+            task = guarded(subject, read)
+            if isinstance(task, Finding):
+                book.findings.append(task)
+            else:
+                _add(book, _with_watts(task, device_power, seed))
     _refuse_extended(book, pods, nodes, device_objects)
     return book
 
@@ -146,17 +163,21 @@ def _refuse_extended(
 
     extended = ExtendedResources(classes, offered_by(nodes))
     for pod in pods:
-        reasons = extended.unclaimed(Given({"apiVersion": "v1", "kind": "Pod", **pod}))
-        if reasons:
-            book.refuse(identity(pod, "pods"), reasons)
+        given = Given({"apiVersion": "v1", "kind": "Pod", **pod})
+        reasons = guarded(subject_of(pod, "Pod"), functools.partial(extended.unclaimed, given))
+        if isinstance(reasons, Finding):
+            book.invalid[identity(pod)] = reasons
+        elif reasons:
+            book.refuse(identity(pod), reasons)
 
 
-def _is_class_of_dra(item: Object) -> bool:
-    return item.get("kind") == "DeviceClass" and _group(item) == "resource.k8s.io"
+def _is_class_of_dra(item: t.Any) -> bool:
+    return _group(item) == "resource.k8s.io" and item.get("kind") == "DeviceClass"
 
 
-def _group(item: Object) -> str:
-    return str(item.get("apiVersion")).rpartition("/")[0]
+def _group(item: t.Any) -> str:
+    """The API group of an object; "" of what is none."""
+    return str(item.get("apiVersion")).rpartition("/")[0] if isinstance(item, dict) else ""
 
 
 def _read_task(
@@ -164,16 +185,19 @@ def _read_task(
     field_name: str,
     nodes: t.Sequence[Object],
     objects: t.Sequence[Object],
-    device_power: str | None,
-    seed: int,
-) -> ClaimTask:
+) -> Task:
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options
+
+    given = _given(objects, nodes, pods, field_name)
+    return read_task(given, Options(report=True))
+
+
+def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
+    """Raises InvalidInput where the name of the watts is none."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.together import Together
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
 
-    given = _given(objects, nodes, pods, field_name)
-    task = read_task(given, Options(report=True))
     instance = with_watts(task.instance, device_power, {}, ())
     task = dataclasses.replace(task, instance=instance)
     return ClaimTask(task, Together(instance, seed))
@@ -195,10 +219,10 @@ def _given(
     found = [Given(_in_namespace(given.manifest)) for given in read]
     for node in nodes:
         labels = node.get("metadata", node).get("labels") or {}
-        metadata = {"name": node_name(node, "nodes"), "labels": labels}
+        metadata = {"name": node_name(node), "labels": labels}
         found.append(Given({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
     for pod in pods:
-        namespace, name = identity(pod, "pods")
+        namespace, name = identity(pod)
         metadata = {"namespace": namespace, "name": name}
         found.append(
             Given(

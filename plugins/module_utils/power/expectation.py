@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import typing as t
 from decimal import Decimal
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import Subject, guarded
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import read_curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import Intake, has_node
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
     Loads,
     Occupancy,
@@ -25,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader im
     measured_use,
     occupancies,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import Namespaces
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
 
@@ -51,21 +50,19 @@ def expected_watts(
     """Watts by node, from its curve at the CPU use that the snapshot tells.
 
     The use comes from where placement takes it. Nodes whose use is not known, or lies outside their
-    curve, are left out, and so are those whose curve is none.
+    curve, are left out, and those of which this cannot be read.
     """
-    running = [pod for pod in snapshot.get("pods") or [] if (pod.get("spec") or {}).get("nodeName")]
-    occupied = occupancies(running)
-    measured = measured_use(snapshot.get("node_metrics"), "node_metrics")
+    intake = Intake()
+    nodes = intake.nodes(snapshot.get("nodes") or [])
+    running = [pod for pod in snapshot.get("pods") or [] if has_node(pod)]
+    allocatable = {name: node.allocatable for name, node in nodes.items()}
+    occupied = occupancies(intake.running(running, allocatable, Namespaces()))
+    metrics = snapshot.get("node_metrics") or []
+    measured = dict(intake.each(metrics, "NodeMetrics", "node_metrics", measured_use))
     loads = Loads(source, Decimal(str(assumption)), measured)
-
-    def watts_of(node: str) -> float | None:
+    expected = {}
+    for node, curve in intake.curves(curves).items():
         use = loads.of(node, None, occupied.get(node) or Occupancy())
-        curve = read_curve(curves[node], f"curves.{node}")
-        if use is None or not curve.covers(use / MICROCORES_PER_CORE):
-            return None
-        return curve.watts_at(use / MICROCORES_PER_CORE)
-
-    found = {
-        node: guarded(Subject("Node", node), functools.partial(watts_of, node)) for node in curves
-    }
-    return {node: watts for node, watts in found.items() if isinstance(watts, (int, float))}
+        if use is not None and curve.covers(use / MICROCORES_PER_CORE):
+            expected[node] = curve.watts_at(use / MICROCORES_PER_CORE)
+    return expected

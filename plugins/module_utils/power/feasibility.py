@@ -31,7 +31,8 @@ PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 CLAIM_ELSEWHERE = "resourceclaim not available on the node"
 EVERY_ADDRESS = "0.0.0.0"
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DIGITS_OF_INT64 = 19
 
 
 def obstacle(constraints: Constraints, node: Node) -> str | None:
@@ -85,7 +86,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def matches(expression: Expression, labels: Labels) -> bool:
-    """Whether the labels meet the demand. Gt and Lt compare whole numbers."""
+    """Whether the labels meet the demand. Gt and Lt compare whole numbers of 64 bits."""
     value = labels.get(expression.key)
     operator, values = expression.operator, expression.values
     if operator == "In":
@@ -98,9 +99,19 @@ def matches(expression: Expression, labels: Labels) -> bool:
         return value is None
     if value is None or len(values) != 1:
         return False
-    if not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(values[0])):
+    found, wanted = _int64(value), _int64(values[0])
+    if found is None or wanted is None:
         return False
-    return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+    return found > wanted if operator == "Gt" else found < wanted
+
+
+def _int64(text: str) -> int | None:
+    """A number as Go's ParseInt reads it into 64 bits; None for a text that is none."""
+    digits = text[1:].lstrip("0") if text[:1] in ("+", "-") else text.lstrip("0")
+    if len(digits) > _DIGITS_OF_INT64 or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def _tolerated(taint: Taint, tolerations: t.Iterable[Toleration]) -> bool:

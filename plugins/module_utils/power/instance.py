@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerNode, PeerPod
 
@@ -185,7 +186,8 @@ class PodRelations:
 class Shape:
     """All that matters of a pod for placing it; pods of equal shape are interchangeable.
 
-    ``unsupported`` names fields that the placer does not understand: such a pod stays unplaced.
+    ``unsupported`` names fields that the placer does not understand, ``invalid`` one that cannot be
+    read: such a pod stays unplaced.
     ``device_claims`` are keys of Instance.claims, one for each API, "" where it asks for nothing.
     """
 
@@ -199,6 +201,14 @@ class Shape:
     preferences: tuple[Preference, ...] = ()
     cache_runs: tuple[CacheRun, ...] = ()
     device_claims: tuple[str, ...] = ()
+    invalid: str = ""
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why the pod is not placed at all; empty for those that are."""
+        if self.invalid:
+            return (f"invalid: {self.invalid}",)
+        return tuple(f"unsupported: {field}" for field in self.unsupported)
 
 
 @dataclass(frozen=True)
@@ -253,7 +263,8 @@ class Instance:
     """Nodes by name; pods by descending priority, namespace and name. Names are unique.
 
     ``peers`` are the sets of pods that rules speak of: how many running ones each node has.
-    ``previous`` is the node that the last plan gave a pod, by namespace and name.
+    ``previous`` is the node that the last plan gave a pod, by namespace and name. ``findings`` are
+    what cannot be read of the pods.
     """
 
     nodes: tuple[Node, ...]
@@ -262,3 +273,4 @@ class Instance:
     peers: tuple[t.Mapping[str, int], ...] = ()
     claims: ClaimBook | None = None
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()

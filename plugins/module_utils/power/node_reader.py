@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve, read_curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     MICROCORES_PER_CORE,
@@ -22,10 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view impo
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
     assumed_use,
     counted_requests,
-    describe,
     effective_requests,
     host_ports,
-    identity,
     is_daemon,
     is_finished,
 )
@@ -35,6 +33,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     mappings,
     quantities,
     required_text,
+    text,
+    text_mapping,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
 
@@ -43,6 +43,8 @@ UsageSource = t.Literal["auto", "metrics", "requests"]
 _SHORT_KEYS = frozenset(
     "name allocatable used usage_cores labels taints unschedulable ready curve".split()
 )
+# More than any machine has; sums of so many microcores stay within 64 bits.
+_MOST_CORES = 1_000_000
 
 
 @dataclass
@@ -58,15 +60,18 @@ class Occupancy:
     ports: frozenset[HostPort] = frozenset()
     counted: dict[str, int] = field(default_factory=dict)
 
-    def add(self, pod: Object, where: str) -> None:
-        spec = mapping(pod.get("spec"), f"{where}: spec")
-        requests = {**effective_requests(spec, where), "pods": 1}
+    def add(self, pod: Object) -> None:
+        """Count a pod that is on the node. Raises InvalidField, and has counted nothing then."""
+        spec = mapping(pod.get("spec"), "spec")
+        requests = {**effective_requests(spec), "pods": 1}
+        counted = counted_requests(spec, requests)
+        starts = mapping(pod.get("status"), "status").get("phase") == "Pending"
+        is_workload, ports = not is_daemon(pod), frozenset(host_ports(spec))
         self.requests = _sum(self.requests, requests)
-        self.counted = _sum(self.counted, counted_requests(spec, requests, where))
-        if (pod.get("status") or {}).get("phase") == "Pending":
-            self.starting_millicores += requests.get("cpu", 0)
-        self.hosts_workload = self.hosts_workload or not is_daemon(pod)
-        self.ports |= frozenset(host_ports(spec, where))
+        self.counted = _sum(self.counted, counted)
+        self.starting_millicores += requests.get("cpu", 0) if starts else 0
+        self.hosts_workload = self.hosts_workload or is_workload
+        self.ports |= ports
 
 
 @dataclass(frozen=True)
@@ -85,50 +90,47 @@ class Loads:
         if measured is None and self.source != "requests":
             measured = self.measured_microcores.get(node)
         if measured is not None:
-            return measured + assumed_use(occupancy.starting_millicores, self.assumption)
-        if self.source == "metrics":
+            use = measured + assumed_use(occupancy.starting_millicores, self.assumption)
+        elif self.source == "metrics":
             return None
-        return assumed_use(occupancy.requests.get("cpu", 0), self.assumption)
+        else:
+            use = assumed_use(occupancy.requests.get("cpu", 0), self.assumption)
+        return min(use, _MOST_CORES * MICROCORES_PER_CORE)
 
 
 def occupancies(running: t.Iterable[Object]) -> dict[str, Occupancy]:
-    """What runs, or is about to run, on each node. Raises InvalidInput."""
+    """What runs, or is about to run, on each node; the pods are those of ``sound_running``."""
     result: dict[str, Occupancy] = {}
     for pod in running:
-        where = describe(*identity(pod, "running"))
-        node = mapping(pod.get("spec"), f"{where}: spec").get("nodeName")
-        if not node:
-            raise InvalidInput(f"{where} stands in running but has no nodeName; say where it runs")
         if not is_finished(pod):
-            result.setdefault(node, Occupancy()).add(pod, where)
+            result.setdefault(pod["spec"]["nodeName"], Occupancy()).add(pod)
     return result
 
 
-def measured_use(node_metrics: t.Any, where: str) -> dict[str, int]:
-    """Microcores in use by node, from objects of metrics.k8s.io. Raises InvalidInput."""
-    return {
-        required_text(mapping(item.get("metadata"), where).get("name"), f"{where}: name"): _cores(
-            mapping(item.get("usage"), where).get("cpu"), f"{where}: usage.cpu"
-        )
-        for item in mappings(node_metrics, where)
-    }
+def measured_use(metrics: Object) -> tuple[str, int]:
+    """A node and its microcores in use, from an object of metrics.k8s.io. Raises InvalidField."""
+    name = mapping(metrics.get("metadata"), "metadata").get("name")
+    usage = mapping(metrics.get("usage"), "usage")
+    return required_text(name, "metadata.name"), _cores(usage.get("cpu"), "usage.cpu")
 
 
-def _cores(value: t.Any, where: str) -> int:
-    cores = parse_quantity(value, where)
-    if cores < 0:
-        raise InvalidInput(f"{where}: {value!r} is negative; CPU use is 0 or more")
+def _cores(value: t.Any, path: str) -> int:
+    cores = parse_quantity(value, path)
+    if not 0 <= cores <= _MOST_CORES:
+        problem = f"{shown(value)} is negative or absurd; CPU use is from 0 to {_MOST_CORES} cores"
+        raise InvalidField(path, problem)
     return round(cores * MICROCORES_PER_CORE)
 
 
-def node_name(given: Object, where: str) -> str:
-    """The name of a Node or of its short form. Raises InvalidInput."""
-    metadata = mapping(given.get("metadata", given), where)
-    return required_text(metadata.get("name"), f"{where}: the node's name")
+def node_name(given: Object) -> str:
+    """The name of a Node or of its short form. Raises InvalidField."""
+    is_short = "metadata" not in given
+    metadata = mapping(given if is_short else given["metadata"], "metadata")
+    return required_text(metadata.get("name"), "name" if is_short else "metadata.name")
 
 
 def read_node(given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | None) -> Node:
-    """A node from the Kubernetes object or the short form. Raises InvalidInput."""
+    """A node from the Kubernetes object or the short form. Raises InvalidField."""
     if "metadata" in given:
         return _from_kubernetes(given, occupancy, loads, curve)
     return _from_short_form(given, occupancy, loads, curve)
@@ -137,26 +139,27 @@ def read_node(given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | 
 def _from_kubernetes(
     given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | None
 ) -> Node:
-    name = given["metadata"]["name"]
-    where = f"node {name}"
-    spec = mapping(given.get("spec"), f"{where}: spec")
-    status = mapping(given.get("status"), f"{where}: status")
-    allocatable = quantities(status.get("allocatable"), f"{where}: status.allocatable")
-    conditions = mappings(status.get("conditions"), f"{where}: status.conditions")
+    name = node_name(given)
+    spec = mapping(given.get("spec"), "spec")
+    status = mapping(given.get("status"), "status")
+    allocatable = quantities(status.get("allocatable"), "status.allocatable")
+    conditions = mappings(status.get("conditions"), "status.conditions")
     return _node(
         name,
         allocatable=allocatable,
         free=_less(allocatable, occupancy.requests),
         use=loads.of(name, None, occupancy),
         curve=curve,
-        labels=mapping(given["metadata"].get("labels"), f"{where}: labels"),
-        taints=_taints(spec.get("taints"), where),
+        labels=text_mapping(given["metadata"].get("labels"), "metadata.labels"),
+        taints=_taints(spec.get("taints"), "spec.taints"),
         unschedulable=bool(spec.get("unschedulable")),
-        ready=all(item.get("status") == "True" for item in conditions if item["type"] == "Ready"),
+        ready=all(
+            item.get("status") == "True" for item in conditions if item.get("type") == "Ready"
+        ),
         hosts_workload=occupancy.hosts_workload,
         ports=occupancy.ports,
         peer_view=_peer_view(
-            quantities(status.get("capacity"), f"{where}: status.capacity"), allocatable, occupancy
+            quantities(status.get("capacity"), "status.capacity"), allocatable, occupancy
         ),
     )
 
@@ -164,35 +167,28 @@ def _from_kubernetes(
 def _from_short_form(
     given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | None
 ) -> Node:
-    name = given["name"]
-    where = f"node {name}"
+    name = node_name(given)
     unknown = sorted(given.keys() - _SHORT_KEYS)
     if unknown:
-        raise InvalidInput(
-            f"{where}: {unknown[0]!r} is not known here; write {', '.join(sorted(_SHORT_KEYS))}"
-        )
-    allocatable = {
-        "pods": UNLIMITED,
-        **quantities(given.get("allocatable"), f"{where}: allocatable"),
-    }
-    used = quantities(given.get("used"), f"{where}: used")
+        problem = f"it is not known here; write {', '.join(sorted(_SHORT_KEYS))}"
+        raise InvalidField(unknown[0], problem)
+    allocatable = {"pods": UNLIMITED, **quantities(given.get("allocatable"), "allocatable")}
+    used = quantities(given.get("used"), "used")
     occupied = replace(
         occupancy,
         requests=_sum(used, occupancy.requests),
         counted=_sum(used, occupancy.counted),
     )
     usage_cores = given.get("usage_cores")
-    measured = None if usage_cores is None else _cores(usage_cores, f"{where}: usage_cores")
+    measured = None if usage_cores is None else _cores(usage_cores, "usage_cores")
     return _node(
         name,
         allocatable=allocatable,
         free=_less(allocatable, occupied.requests),
         use=loads.of(name, measured, occupied),
-        curve=curve
-        if given.get("curve") is None
-        else read_curve(given["curve"], f"{where}: curve"),
-        labels=mapping(given.get("labels"), f"{where}: labels"),
-        taints=_taints(given.get("taints"), where),
+        curve=curve if given.get("curve") is None else read_curve(given["curve"], "curve"),
+        labels=text_mapping(given.get("labels"), "labels"),
+        taints=_taints(given.get("taints"), "taints"),
         unschedulable=bool(given.get("unschedulable")),
         ready=given.get("ready") is not False,
         hosts_workload=occupied.hosts_workload or any(used.values()),
@@ -229,12 +225,12 @@ def _sum(first: t.Mapping[str, int], second: t.Mapping[str, int]) -> dict[str, i
     return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
 
 
-def _taints(given: t.Any, where: str) -> tuple[Taint, ...]:
+def _taints(given: t.Any, path: str) -> tuple[Taint, ...]:
     return tuple(
         Taint(
-            required_text(item.get("key"), f"{where}: taint key"),
-            item.get("value") or "",
-            item.get("effect") or "",
+            required_text(item.get("key"), f"{path}[{index}].key"),
+            text(item.get("value"), f"{path}[{index}].value"),
+            text(item.get("effect"), f"{path}[{index}].effect"),
         )
-        for item in mappings(given, f"{where}: taints")
+        for index, item in enumerate(mappings(given, path))
     )

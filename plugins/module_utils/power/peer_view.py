@@ -22,6 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
 # kube-scheduler takes a container without a request for so much when it scores nodes.
 COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}
 _PEAKS_MILLICORES_IF_MISSING = 1000
+# More than any node has: scores are computed in 64 bits.
+_MOST_COUNTED = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,23 @@ class PeerNode:
     counted_bytes: int = 0
 
 
-def peer_pod(spec: Object, counted: t.Mapping[str, int], where: str) -> PeerPod:
-    """A pod by its ``spec`` and by what kube-scheduler counts for it. Raises InvalidInput."""
-    containers = mappings(spec.get("containers"), f"{where}: spec.containers")
-    overhead = mapping(spec.get("overhead"), f"{where}: spec.overhead")
+def peer_pod(spec: Object, counted: t.Mapping[str, int]) -> PeerPod:
+    """A pod by its ``spec`` and by what kube-scheduler counts for it. Raises InvalidField."""
+    overhead = mapping(spec.get("overhead"), "spec.overhead")
     minimize_power = peaks = 0
-    for container in containers:
-        requested, limit = _cpu(container, "requests", where), _cpu(container, "limits", where)
+    for index, container in enumerate(mappings(spec.get("containers"), "spec.containers")):
+        path = f"spec.containers[{index}].resources"
+        requested, limit = _cpu(container, "requests", path), _cpu(container, "limits", path)
         minimize_power += requested or limit or 0
         present = [value for value in (requested, limit) if value is not None]
         peaks += present[0] if present else _PEAKS_MILLICORES_IF_MISSING
     return PeerPod(
-        minimize_power_millicores=minimize_power,
-        peaks_millicores=peaks + amount("cpu", overhead.get("cpu", 0), f"{where}: spec.overhead"),
-        counted_millicores=counted.get("cpu", 0),
-        counted_bytes=counted.get("memory", 0),
+        minimize_power_millicores=min(minimize_power, _MOST_COUNTED),
+        peaks_millicores=min(
+            peaks + amount("cpu", overhead.get("cpu", 0), "spec.overhead"), _MOST_COUNTED
+        ),
+        counted_millicores=min(counted.get("cpu", 0), _MOST_COUNTED),
+        counted_bytes=min(counted.get("memory", 0), _MOST_COUNTED),
     )
 
 
@@ -74,8 +78,7 @@ def lacks_requests(spec: Object) -> bool:
     )
 
 
-def _cpu(container: Object, part: str, where: str) -> int | None:
+def _cpu(container: Object, part: str, path: str) -> int | None:
     """Millicores of a container's requests or limits; None where it names none."""
-    path = f"{where}: container {container.get('name')} resources"
     resources = mapping(mapping(container.get("resources"), path).get(part), f"{path}.{part}")
     return amount("cpu", resources["cpu"], f"{path}.{part}") if "cpu" in resources else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.label_selector import (
     LabelSelector,
@@ -20,12 +21,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.label_selector impor
     parse_label_selector,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Labels
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import identity
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+    identity,
+    labels_of,
+    owners_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
     Object,
     mapping,
-    mappings,
     required_text,
+    text,
+    text_mapping,
+    texts,
 )
 
 # The API server puts it on every namespace.
@@ -45,18 +52,15 @@ class PodFacts(t.NamedTuple):
         return (*self.labels, ("", self.controller))
 
 
-def pod_facts(pod: Object, where: str) -> PodFacts:
-    """Raises InvalidInput for a pod without a name."""
-    namespace, _name = identity(pod, where)
-    metadata = pod["metadata"]
-    labels = mapping(metadata.get("labels"), f"{where}: labels")
-    owners = metadata.get("ownerReferences") or []
-    controller = next((owner.get("uid") or "" for owner in owners if owner.get("controller")), "")
+def pod_facts(pod: Object) -> PodFacts:
+    """Raises InvalidField for a pod whose names, labels or owners cannot be read."""
+    namespace, _name = identity(pod)
+    owner: Object = next((each for each in owners_of(pod) if each.get("controller")), {})
     return PodFacts(
         namespace,
-        frozenset((key, str(value)) for key, value in labels.items()),
-        controller,
-        bool(metadata.get("deletionTimestamp")),
+        frozenset(labels_of(pod).items()),
+        text(owner.get("uid"), "metadata.ownerReferences.uid"),
+        bool(pod["metadata"].get("deletionTimestamp")),
     )
 
 
@@ -134,38 +138,39 @@ class Namespaces:
         return names or frozenset()
 
 
-def read_namespaces(given: t.Any, where: str) -> Namespaces:
-    """From Namespace objects; None where there are none given. Raises InvalidInput."""
-    if given is None:
-        return Namespaces()
-    labels = {}
-    for index, item in enumerate(mappings(given, where)):
-        metadata = mapping(item.get("metadata", item), f"{where}[{index}]")
-        name = required_text(metadata.get("name"), f"{where}[{index}].name")
-        labels[name] = mapping(metadata.get("labels"), f"{where}[{index}].labels")
-    return Namespaces(labels)
+def read_namespace(given: Object) -> tuple[str, Labels]:
+    """Name and labels of a Namespace, or of its short form. Raises InvalidField."""
+    metadata = mapping(given.get("metadata", given), "metadata")
+    name = required_text(metadata.get("name"), "metadata.name")
+    return name, text_mapping(metadata.get("labels"), "metadata.labels")
 
 
 def read_selection(
-    term: Object, pod: PodFacts, namespaces: Namespaces, where: str
+    term: Object, pod: PodFacts, namespaces: Namespaces, path: str
 ) -> tuple[Selection, str]:
-    """An affinity term of a pod, and its topology key. Raises InvalidInput, UnknownNamespaces."""
-    key = required_text(term.get("topologyKey"), f"{where}: topologyKey")
-    try:
-        selector = read_selector(term, pod)
-        chosen: frozenset[str] | None = frozenset(term.get("namespaces") or ())
-        if term.get("namespaceSelector") is not None:
-            found = namespaces.matching(parse_label_selector(term["namespaceSelector"]))
-            chosen = None if found is None or chosen is None else chosen | found
-        elif not chosen:
-            chosen = frozenset({pod.namespace})
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
+    """An affinity term of a pod, and its topology key. Raises InvalidField, UnknownNamespaces."""
+    key = required_text(term.get("topologyKey"), f"{path}.topologyKey")
+    selector = read_selector(term, pod, path)
+    chosen: frozenset[str] | None = frozenset(texts(term.get("namespaces"), f"{path}.namespaces"))
+    if term.get("namespaceSelector") is not None:
+        wanted = label_selector(term["namespaceSelector"], f"{path}.namespaceSelector")
+        found = namespaces.matching(wanted)
+        chosen = None if found is None or chosen is None else chosen | found
+    elif not chosen:
+        chosen = frozenset({pod.namespace})
     return Selection(chosen, selector), key
 
 
-def read_selector(term: Object, pod: PodFacts) -> LabelSelector | None:
-    """A term's label selector with what its match keys add. Raises InvalidInput.
+def label_selector(given: t.Any, path: str) -> LabelSelector:
+    """A label selector at this place of an object. Raises InvalidField."""
+    try:
+        return parse_label_selector(given)
+    except InvalidInput as error:
+        raise InvalidField(path, str(error)) from error
+
+
+def read_selector(term: Object, pod: PodFacts, path: str) -> LabelSelector | None:
+    """A term's label selector with what its match keys add. Raises InvalidField.
 
     The API server adds them too; twice is as good as once.
     """
@@ -175,8 +180,8 @@ def read_selector(term: Object, pod: PodFacts) -> LabelSelector | None:
     added = [
         Requirement(key, operator, frozenset({own[key]}))
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-        for key in term.get(field) or ()
+        for key in texts(term.get(field), f"{path}.{field}")
         if key in own
     ]
-    selector = parse_label_selector(term["labelSelector"])
+    selector = label_selector(term["labelSelector"], f"{path}.labelSelector")
     return LabelSelector((*selector.requirements, *added))

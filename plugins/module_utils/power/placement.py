@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.context import (
     Context,
     Parameters,
@@ -56,7 +57,7 @@ SPEC = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
         "curves": {"type": "path"},
-        "src": {"type": "path"},
+        "src": {"type": "list", "elements": "path", "default": []},
         "nodes": {"type": "list", "elements": "dict"},
         "pods": {"type": "list", "elements": "dict"},
         "running": {"type": "list", "elements": "dict"},
@@ -96,8 +97,9 @@ SPEC = ArgumentSpec(
         "path": {"type": "path"},
     },
     mutually_exclusive=(
-        ("snapshot", "nodes", "src"),
-        *((other, part) for part in _PARTS for other in ("snapshot", "src")),
+        ("snapshot", "nodes"),
+        ("snapshot", "src"),
+        *(("snapshot", part) for part in _PARTS),
         ("previous", "previous_placements"),
     ),
     required_one_of=(("snapshot", "nodes", "src"),),
@@ -116,11 +118,17 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = _checked(SPEC.complete(parameters))
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
     source = read_source(parameters)
-    problem = build_problem(instance_of(source, parameters))
+    instance = instance_of(source, parameters)
+    findings = [*source.findings, *instance.findings]
+    warn_of(findings, context)
+    problem = build_problem(instance)
     strategy = parameters["strategy"]
     answer = _feasible(solve(problem, strategy, Limits.of(parameters)))
     _warn_of_short_curves(answer.assignment, context)
-    result: Result = describe_answer(answer)
+    result: Result = {
+        **describe_answer(answer),
+        "findings": [finding.as_dict() for finding in findings],
+    }
     if parameters["rebalance"]:
         steps = propose(source, parameters, answer.assignment)
         result["steps"] = [step.as_dict() for step in steps]
@@ -157,14 +165,14 @@ def _feasible(answer: Answer) -> Answer:
 
 
 def _checked(parameters: Parameters) -> Parameters:
-    given = [name for name in ("snapshot", "nodes", "src") if parameters[name] is not None]
-    if len(given) != 1:
-        raise InvalidInput("give one of snapshot (with curves), nodes (with pods) or src")
+    is_listed = parameters["nodes"] is not None or bool(parameters["src"])
+    if is_listed == (parameters["snapshot"] is not None):
+        raise InvalidInput("give snapshot (with curves), or nodes and pods, or src with these")
     if parameters["snapshot"] and not parameters["curves"]:
         raise InvalidInput("curves: give the file that power_prediction_info wrote")
     for part in _PARTS:
-        if given != ["nodes"] and parameters[part]:
-            raise InvalidInput(f"{part} stands in {given[0]} already; leave it out")
+        if parameters["snapshot"] and parameters[part]:
+            raise InvalidInput(f"{part} stands in snapshot already; leave it out")
     for name in ("usage_source", "strategy", "unpriced", "compare"):
         choices = SPEC.options[name]["choices"]
         given_values = parameters[name] if name == "compare" else [parameters[name]]

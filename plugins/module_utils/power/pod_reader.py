@@ -9,7 +9,6 @@ import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
     EVERY_ADDRESS,
 )
@@ -20,7 +19,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     HostPort,
     NodeTerm,
     Pod,
-    PodRelations,
     Preference,
     Shape,
     Toleration,
@@ -36,12 +34,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
     Object,
-    amount,
     kubernetes_words,
     mapping,
     mappings,
+    object_name,
     quantities,
     required_text,
+    text,
+    text_mapping,
+    texts,
+    whole_number,
 )
 
 if t.TYPE_CHECKING:
@@ -51,45 +53,36 @@ _SHORT_METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),
 )
 _FINISHED = ("Succeeded", "Failed")
+# Of one short form: larger fleets have never been tried.
+_MOST_COPIES = 100_000
+_LARGEST_PORT = 65_535
+# A weight of 1 to 100 in the API.
+LARGEST_WEIGHT = 100
 _MICROCORES_PER_MILLICORE = 1000
-_NO_RELATIONS = PodRelations()
 
 
-def as_kubernetes_pods(given: t.Any, where: str) -> list[Object]:
-    """Pods as Kubernetes writes them; of a short form with ``count`` n the n copies."""
-    pods: list[Object] = []
-    for index, item in enumerate(mappings(given, where)):
-        if "metadata" in item:
-            pods.append(item)
-        else:
-            pods += _from_short_form(item, f"{where}[{index}]")
-    return pods
+def from_short_form(short: Object) -> list[Object]:
+    """A short form as Kubernetes writes pods; with ``count`` n its n copies. Raises InvalidField.
 
-
-def _from_short_form(short: Object, where: str) -> list[Object]:
-    name = required_text(short.get("name"), f"{where}.name")
+    Copies share all but their names.
+    """
+    name = required_text(short.get("name"), "name")
     count = short.get("count")
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-        raise InvalidInput(f"{where}.count: {count!r} is not a number of pods")
+    number = None if count is None else whole_number(count, "count", 0, _MOST_COPIES)
     words = kubernetes_words({key: value for key, value in short.items() if key != "count"})
     metadata = {key: words.pop(key) for key in _SHORT_METADATA if key in words}
     metadata["ownerReferences"] = words.pop("ownerReferences", [])
     container = {"name": "main", "resources": {"requests": words.pop("requests", {})}}
     spec = {"containers": [container], **words}
-    names = [name] if count is None else [f"{name}-{number}" for number in range(count)]
+    names = [name] if number is None else [f"{name}-{index}" for index in range(number)]
     return [{"metadata": {**metadata, "name": each}, "spec": spec} for each in names]
 
 
-def identity(pod: Object, where: str) -> tuple[str, str]:
-    """Namespace and name of a pod. Raises InvalidInput."""
-    metadata = mapping(pod.get("metadata"), f"{where}.metadata")
-    name = required_text(metadata.get("name"), f"{where}.metadata.name")
-    return metadata.get("namespace") or "default", name
-
-
-def describe(namespace: str, name: str) -> str:
-    """How messages call a pod."""
-    return f"pod {namespace}/{name}"
+def identity(pod: Object) -> tuple[str, str]:
+    """Namespace and name of a pod. Raises InvalidField for names that no API server takes."""
+    metadata = mapping(pod.get("metadata"), "metadata")
+    namespace = object_name(metadata.get("namespace") or "default", "metadata.namespace")
+    return namespace, object_name(metadata.get("name"), "metadata.name")
 
 
 def is_pending(pod: Object, scheduler_name: str) -> bool:
@@ -111,47 +104,59 @@ def is_finished(pod: Object) -> bool:
 
 def is_daemon(pod: Object) -> bool:
     """Whether a DaemonSet owns the pod: it comes with the node and is no workload."""
-    owners = (pod.get("metadata") or {}).get("ownerReferences") or []
-    return any(owner.get("kind") == "DaemonSet" for owner in owners)
+    return any(owner.get("kind") == "DaemonSet" for owner in owners_of(pod))
+
+
+def owners_of(pod: Object) -> t.Sequence[Object]:
+    """The objects that own the pod. Raises InvalidField."""
+    metadata = mapping(pod.get("metadata"), "metadata")
+    return mappings(metadata.get("ownerReferences"), "metadata.ownerReferences")
+
+
+def labels_of(pod: Object) -> t.Mapping[str, str]:
+    """The labels of the pod. Raises InvalidField."""
+    metadata = mapping(pod.get("metadata"), "metadata")
+    return text_mapping(metadata.get("labels"), "metadata.labels")
 
 
 def read_pod(
     pod: Object,
     usage_assumption: Decimal,
     repelled_by: frozenset[str],
-    relations: PodRelations = _NO_RELATIONS,
-    also_unsupported: tuple[str, ...] = (),
     cache_runs: tuple[CacheRun, ...] = (),
-    claims: PodClaims | None = None,
 ) -> Pod:
-    """A pod to be placed. Raises InvalidInput for what no API server would accept."""
-    namespace, name = identity(pod, "pods")
-    where = describe(namespace, name)
-    metadata, spec = pod["metadata"], mapping(pod.get("spec"), f"{where}: spec")
-    requests = effective_requests(spec, where)
-    priority = spec.get("priority") or 0
-    if not isinstance(priority, int):
-        raise InvalidInput(f"{where}: spec.priority: {priority!r} is not a whole number")
+    """A pod to be placed. Raises InvalidField for what no API server would accept."""
+    namespace, name = identity(pod)
+    metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
+    requests = effective_requests(spec)
+    priority = spec.get("priority")
     shape = Shape(
         requests=tuple(sorted({**requests, "pods": 1}.items())),
         use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
-        priority=priority,
-        constraints=_constraints(spec, where, repelled_by, claims),
+        priority=0 if priority is None else whole_number(priority, "spec.priority"),
+        constraints=_constraints(spec, repelled_by),
         is_daemon=is_daemon(pod),
-        unsupported=(*_not_understood(pod, claims), *also_unsupported),
-        relations=relations,
-        preferences=_preferences(spec, where),
+        unsupported=unsupported_fields(pod),
+        preferences=_preferences(spec),
         cache_runs=cache_runs,
-        device_claims=claims.keys if claims else (),
     )
     return Pod(
         namespace,
         name,
         shape,
-        metadata.get("uid"),
-        metadata.get("resourceVersion"),
-        peer_pod(spec, counted_requests(spec, requests, where), where),
+        text(metadata.get("uid"), "metadata.uid") or None,
+        text(metadata.get("resourceVersion"), "metadata.resourceVersion") or None,
+        peer_pod(spec, counted_requests(spec, requests)),
     )
+
+
+def refused_pod(pod: Object, field: str) -> Pod:
+    """A pod that cannot be read because of this field: it stays without a node. Raises InvalidField
+    where not even its name can be read."""
+    namespace, name = identity(pod)
+    uid = pod["metadata"].get("uid")
+    shape = Shape(requests=(), use_microcores=0, invalid=field or "spec")
+    return Pod(namespace, name, shape, uid if isinstance(uid, str) and uid else None)
 
 
 def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
@@ -160,17 +165,15 @@ def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
     return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
-def counted_requests(
-    spec: Object, requests: t.Mapping[str, int], where: str
-) -> t.Mapping[str, int]:
+def counted_requests(spec: Object, requests: t.Mapping[str, int]) -> t.Mapping[str, int]:
     """What kube-scheduler counts for a pod with these effective requests when it scores nodes."""
     if not lacks_requests(spec):
         return requests
-    return effective_requests(spec, where, COUNTED_IF_MISSING)
+    return effective_requests(spec, COUNTED_IF_MISSING)
 
 
 def effective_requests(
-    spec: Object, where: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
+    spec: Object, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
     """What a pod takes of its node while it starts or runs, whichever is more.
 
@@ -182,12 +185,12 @@ def effective_requests(
     #resource-sharing-within-containers, and concepts/configuration/manage-resources-containers/.
     """
     running: dict[str, int] = {}
-    for container in mappings(spec.get("containers"), f"{where}: spec.containers"):
-        _add(running, container_requests(container, where, if_missing))
+    for path, container in containers_of(spec, "containers"):
+        _add(running, container_requests(container, path, if_missing))
     sidecars: dict[str, int] = {}
     starting: dict[str, int] = {}
-    for container in mappings(spec.get("initContainers"), f"{where}: spec.initContainers"):
-        requests = container_requests(container, where, if_missing)
+    for path, container in containers_of(spec, "initContainers"):
+        requests = container_requests(container, path, if_missing)
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requests)
             _raise_to(starting, sidecars)
@@ -196,16 +199,23 @@ def effective_requests(
             _raise_to(starting, requests)
     _add(running, sidecars)
     _raise_to(running, starting)
-    running.update(_pod_level_requests(spec, running, where))
-    _add(running, quantities(spec.get("overhead"), f"{where}: spec.overhead"))
+    running.update(_pod_level_requests(spec, running))
+    _add(running, quantities(spec.get("overhead"), "spec.overhead"))
     return running
 
 
+def containers_of(spec: Object, part: str) -> t.Iterator[tuple[str, Object]]:
+    """The path and the content of each container in this part of a pod. Raises InvalidField."""
+    path = f"spec.{part}"
+    for index, container in enumerate(mappings(spec.get(part), path)):
+        yield f"{path}[{index}]", container
+
+
 def container_requests(
-    container: Object, where: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
+    container: Object, path: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
-    """What one container requests. Raises InvalidInput."""
-    path = f"{where}: container {container.get('name')} resources"
+    """What one container requests. Raises InvalidField."""
+    path = f"{path}.resources"
     resources = mapping(container.get("resources"), path)
     # Where only a limit is given, the API server takes it for the request too.
     limits = quantities(resources.get("limits"), f"{path}.limits")
@@ -213,15 +223,13 @@ def container_requests(
     return {**if_missing, **limits, **requests}
 
 
-def _pod_level_requests(
-    spec: Object, of_containers: t.Mapping[str, int], where: str
-) -> dict[str, int]:
-    path = f"{where}: spec.resources"
+def _pod_level_requests(spec: Object, of_containers: t.Mapping[str, int]) -> dict[str, int]:
+    path = "spec.resources"
     resources = mapping(spec.get("resources"), path)
     requests = quantities(resources.get("requests"), f"{path}.requests")
-    for name, limit in mapping(resources.get("limits"), f"{path}.limits").items():
+    for name, limit in quantities(resources.get("limits"), f"{path}.limits").items():
         if name not in requests:
-            requests[name] = of_containers.get(name) or amount(name, limit, f"{path}.limits")
+            requests[name] = of_containers.get(name) or limit
     return requests
 
 
@@ -235,99 +243,102 @@ def _raise_to(total: dict[str, int], least: t.Mapping[str, int]) -> None:
         total[name] = max(total.get(name, 0), value)
 
 
-def _not_understood(pod: Object, claims: PodClaims | None) -> tuple[str, ...]:
+def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[str, ...]:
     """Fields, less those about claims where the claims are known, and what is wrong with these."""
-    fields = unsupported_fields(pod)
     if claims is None:
         return fields
     return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
 
 
-def _constraints(
-    spec: Object, where: str, repelled_by: frozenset[str], claims: PodClaims | None
-) -> Constraints:
-    selector = mapping(spec.get("nodeSelector"), f"{where}: spec.nodeSelector")
-    tolerations = mappings(spec.get("tolerations"), f"{where}: spec.tolerations")
-    affinity = mapping(spec.get("affinity"), f"{where}: spec.affinity")
-    node_affinity = mapping(affinity.get("nodeAffinity"), f"{where}: spec.affinity.nodeAffinity")
-    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+def _constraints(spec: Object, repelled_by: frozenset[str]) -> Constraints:
+    selector = text_mapping(spec.get("nodeSelector"), "spec.nodeSelector")
+    required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
     return Constraints(
-        node_name=spec.get("nodeName") or "",
-        node_selector=tuple(sorted((key, str(value)) for key, value in selector.items())),
-        node_terms=None if required is None else _node_terms(required, where),
+        node_name=text(spec.get("nodeName"), "spec.nodeName"),
+        node_selector=tuple(sorted(selector.items())),
+        node_terms=None if required is None else _node_terms(required),
         tolerations=tuple(
-            Toleration(
-                item.get("key") or "",
-                item.get("operator") or "Equal",
-                item.get("value") or "",
-                item.get("effect") or "",
-            )
-            for item in tolerations
+            _toleration(item, f"spec.tolerations[{index}]")
+            for index, item in enumerate(mappings(spec.get("tolerations"), "spec.tolerations"))
         ),
-        ports=host_ports(spec, where),
+        ports=host_ports(spec),
         repelled_by=repelled_by,
-        device_nodes=claims.nodes if claims else None,
     )
 
 
-def host_ports(spec: Object, where: str) -> tuple[HostPort, ...]:
+def _toleration(given: Object, path: str) -> Toleration:
+    key, operator, value, effect = (
+        text(given.get(name), f"{path}.{name}") for name in ("key", "operator", "value", "effect")
+    )
+    return Toleration(key, operator or "Equal", value, effect)
+
+
+def _node_affinity(spec: Object) -> Object:
+    affinity = mapping(spec.get("affinity"), "spec.affinity")
+    return mapping(affinity.get("nodeAffinity"), "spec.affinity.nodeAffinity")
+
+
+def host_ports(spec: Object) -> tuple[HostPort, ...]:
     """Ports of the node that a pod opens while it runs: those of containers and sidecars.
 
     On the host's network each port is one of the node; the API server says so in hostPort.
     """
     found = set()
     for part in ("containers", "initContainers"):
-        for container in mappings(spec.get(part), f"{where}: spec.{part}"):
+        for path, container in containers_of(spec, part):
             if part == "initContainers" and container.get("restartPolicy") != "Always":
                 continue
-            for port in mappings(container.get("ports"), f"{where}: spec.{part}.ports"):
+            for index, port in enumerate(mappings(container.get("ports"), f"{path}.ports")):
                 number = port.get("hostPort")
                 if not number and spec.get("hostNetwork"):
                     number = port.get("containerPort")
                 if number:
-                    found.add(_host_port(port, number, f"{where}: spec.{part}.ports"))
+                    found.add(_host_port(port, number, f"{path}.ports[{index}]"))
     return tuple(sorted(found))
 
 
-def _host_port(port: Object, number: t.Any, where: str) -> HostPort:
-    if not isinstance(number, int):
-        raise InvalidInput(f"{where}: {number!r} is not the number of a port")
-    return HostPort(port.get("protocol") or "TCP", number, port.get("hostIP") or EVERY_ADDRESS)
+def _host_port(port: Object, number: t.Any, path: str) -> HostPort:
+    return HostPort(
+        text(port.get("protocol"), f"{path}.protocol") or "TCP",
+        whole_number(number, f"{path}.hostPort", 1, _LARGEST_PORT),
+        text(port.get("hostIP"), f"{path}.hostIP") or EVERY_ADDRESS,
+    )
 
 
-def _preferences(spec: Object, where: str) -> tuple[Preference, ...]:
-    affinity = mapping(spec.get("affinity"), f"{where}: spec.affinity")
-    node_affinity = mapping(affinity.get("nodeAffinity"), f"{where}: spec.affinity.nodeAffinity")
-    path = f"{where}: spec.affinity.nodeAffinity, preferred terms"
-    wishes = mappings(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution"), path)
+def _preferences(spec: Object) -> tuple[Preference, ...]:
+    name = "preferredDuringSchedulingIgnoredDuringExecution"
+    path = f"spec.affinity.nodeAffinity.{name}"
     found = []
-    for wish in wishes:
-        weight = wish.get("weight")
-        if not isinstance(weight, int) or isinstance(weight, bool) or weight < 1:
-            raise InvalidInput(f"{path}: weight {weight!r} is not a whole number of 1 or more")
-        found.append(Preference(weight, _node_term(mapping(wish.get("preference"), path), path)))
+    for index, wish in enumerate(mappings(_node_affinity(spec).get(name), path)):
+        place = f"{path}[{index}]"
+        weight = whole_number(wish.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
+        term = mapping(wish.get("preference"), f"{place}.preference")
+        found.append(Preference(weight, _node_term(term, f"{place}.preference")))
     return tuple(found)
 
 
-def _node_terms(required: t.Any, where: str) -> tuple[NodeTerm, ...]:
-    path = f"{where}: spec.affinity.nodeAffinity, required terms"
-    terms = mappings(mapping(required, path).get("nodeSelectorTerms"), path)
-    return tuple(_node_term(term, path) for term in terms)
+def _node_terms(required: t.Any) -> tuple[NodeTerm, ...]:
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    terms = mapping(required, path).get("nodeSelectorTerms")
+    path = f"{path}.nodeSelectorTerms"
+    return tuple(
+        _node_term(term, f"{path}[{index}]") for index, term in enumerate(mappings(terms, path))
+    )
 
 
 def _node_term(term: Object, path: str) -> NodeTerm:
     return NodeTerm(
-        _expressions(term.get("matchExpressions"), path),
-        _expressions(term.get("matchFields"), path),
+        _expressions(term.get("matchExpressions"), f"{path}.matchExpressions"),
+        _expressions(term.get("matchFields"), f"{path}.matchFields"),
     )
 
 
-def _expressions(given: t.Any, where: str) -> tuple[Expression, ...]:
+def _expressions(given: t.Any, path: str) -> tuple[Expression, ...]:
     return tuple(
         Expression(
-            required_text(item.get("key"), f"{where}: key"),
-            str(item.get("operator")),
-            tuple(map(str, item.get("values") or ())),
+            required_text(item.get("key"), f"{path}[{index}].key"),
+            text(item.get("operator"), f"{path}[{index}].operator"),
+            tuple(texts(item.get("values"), f"{path}[{index}].values")),
         )
-        for item in mappings(given, where)
+        for index, item in enumerate(mappings(given, path))
     )

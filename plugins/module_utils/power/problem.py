@@ -18,11 +18,10 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.costs import NodeCosts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import obstacle
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
-    UNLIMITED,
     Constraints,
     Instance,
     Pod,
@@ -46,6 +45,9 @@ if t.TYPE_CHECKING:
     Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
+
+
+_BITS_OF_SUMS = 62
 
 
 @dataclass(frozen=True)
@@ -90,15 +92,16 @@ class Problem:
 
 
 def build_problem(instance: Instance) -> Problem:
-    """The arrays of an instance. Pods with unsupported fields are left out.
+    """The arrays of an instance. Pods that are refused are left out.
 
-    Raises MissingLibrary, and InvalidInput where quantities are beyond what can be counted.
+    Raises MissingLibrary.
     """
     numpy = require("numpy")
     groups = _groups(instance)
     names = sorted({name for group in groups for name, _amount in group.shape.requests})
-    request = _table(numpy, [dict(group.shape.requests) for group in groups], names)
-    free = _table(numpy, [dict(node.free) for node in instance.nodes], names)
+    most = _most_counted(instance)
+    request = _table(numpy, [dict(group.shape.requests) for group in groups], names, most + 1)
+    free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
     allowed = _allowed(numpy, instance, groups)
     shapes = [group.shape for group in groups]
@@ -130,19 +133,24 @@ def build_problem(instance: Instance) -> Problem:
 def _groups(instance: Instance) -> tuple[Group, ...]:
     members: dict[Shape, list[Pod]] = {}
     for pod in instance.pods:
-        if not pod.shape.unsupported:
+        if not pod.shape.refusals:
             members.setdefault(pod.shape, []).append(pod)
     return tuple(Group(shape, tuple(pods)) for shape, pods in members.items())
 
 
-def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str]) -> Integers:
+def _most_counted(instance: Instance) -> int:
+    """Up to which amounts are told apart: sums of it over all nodes and pods fit into 64 bits.
+
+    A node counts with this much at the most, and a pod that asks for more fits nowhere.
+    """
+    return 1 << (_BITS_OF_SUMS - (len(instance.nodes) + len(instance.pods)).bit_length())
+
+
+def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int) -> Integers:
     table = numpy.zeros((len(rows), len(names)), dtype=numpy.int64)
     for index, row in enumerate(rows):
         for column, name in enumerate(names):
-            amount = row.get(name, 0)
-            if abs(amount) > UNLIMITED:
-                raise InvalidInput(f"{amount} of {name} is more than can be counted here")
-            table[index, column] = amount
+            table[index, column] = max(-most, min(row.get(name, 0), most))
     return t.cast("Integers", table)
 
 
@@ -209,7 +217,7 @@ def _related_limits(
     for rule in relations.rules:
         for concerned in rule.groups:
             limit[concerned] = numpy.minimum(limit[concerned], rule.most(concerned))
-    broken = {pod.shape.relations.gang for pod in instance.pods if pod.shape.unsupported} - {""}
+    broken = {pod.shape.relations.gang for pod in instance.pods if pod.shape.refusals} - {""}
     for index, group in enumerate(groups):
         if group.shape.relations.gang in broken:
             limit[index] = 0

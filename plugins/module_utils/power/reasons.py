@@ -79,7 +79,7 @@ class _Explainer:
         return {
             "reasons": reasons,
             "message": availability_message(reasons, len(self._instance.nodes)),
-            "fits_empty_fleet": None if shape.unsupported else self._fits_empty_fleet(shape),
+            "fits_empty_fleet": None if shape.refusals else self._fits_empty_fleet(shape),
         }
 
     def _related_reasons(self, shape: Shape) -> list[str | None]:
@@ -95,8 +95,8 @@ class _Explainer:
     def _reasons_of_node(
         self, shape: Shape, node: Node, free: t.Mapping[str, int], related: str | None
     ) -> list[str]:
-        if shape.unsupported:
-            return [f"unsupported: {field}" for field in shape.unsupported]
+        if shape.refusals:
+            return list(shape.refusals)
         reason = obstacle(shape.constraints, node)
         if reason is not None:
             return [reason]

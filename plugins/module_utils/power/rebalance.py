@@ -12,10 +12,12 @@ list can end after any step.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import guarded, subject_of
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
@@ -117,19 +119,25 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
     )
 
 
+def surely_movable(pod: Object, scheduler_name: str) -> bool:
+    """As ``is_movable``; a pod of which this cannot be said is not."""
+    read = functools.partial(is_movable, pod, scheduler_name)
+    return guarded(subject_of(pod, "Pod"), read) is True
+
+
 def propose(source: Source, parameters: Parameters, planned: Assignment) -> list[Step]:
     """The steps, in the order in which they are to be carried out. Raises InvalidInput."""
     priced = {node.name for node in planned.problem.instance.nodes if node.curve is not None}
-    budgets = Budgets(source.budgets)
+    budgets = source.budgets
     movable = {
-        identity(pod, "running"): pod
+        identity(pod): pod
         for pod in source.running
-        if is_movable(pod, parameters["scheduler_name"])
+        if surely_movable(pod, parameters["scheduler_name"])
         and pod["spec"]["nodeName"] in priced
-        and budgets.refusal([pod_facts(pod, "running")]) is None
+        and budgets.refusal([pod_facts(pod)]) is None
     }
     instance = _released(source, parameters, planned, movable)
-    not_understood = {(pod.namespace, pod.name) for pod in instance.pods if pod.shape.unsupported}
+    not_understood = {(pod.namespace, pod.name) for pod in instance.pods if pod.shape.refusals}
     if not_understood:
         movable = {key: pod for key, pod in movable.items() if key not in not_understood}
         instance = _released(source, parameters, planned, movable)
@@ -162,12 +170,8 @@ def _released(
     """The task of placing the movable pods, while all others are where they are or will be."""
     nodes = planned.problem.instance.nodes
     target = {(pod.namespace, pod.name): nodes[node].name for pod, node in bound_pods(planned)}
-    waiting = [
-        _on(pod, target[identity(pod, "pods")])
-        for pod in source.pods
-        if identity(pod, "pods") in target
-    ]
-    staying = [pod for pod in source.running if identity(pod, "running") not in movable]
+    waiting = [_on(pod, target[identity(pod)]) for pod in source.pods if identity(pod) in target]
+    staying = [pod for pod in source.running if identity(pod) not in movable]
     task = replace(
         source,
         pods=[_on(pod, "") for pod in movable.values()],
@@ -214,7 +218,7 @@ def _task(
             given = movable[pod.namespace, pod.name]
             node = index_of[given["spec"]["nodeName"]]
             home[group, node] += 1
-            budget = budgets.budget_of(pod_facts(given, "running"))
+            budget = budgets.budget_of(pod_facts(given))
             pods.setdefault((group, node), []).append(MovablePod(pod, budget))
     return Relocation(
         # A pod may stay on a node that would not take it any more.

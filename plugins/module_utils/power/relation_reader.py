@@ -9,11 +9,16 @@ of the sets it belongs that some rule names.
 
 from __future__ import annotations
 
+import functools
 import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Attraction,
     EvenStart,
@@ -38,15 +43,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields imp
     PODSPREAD_ANNOTATIONS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
-    describe,
+    LARGEST_WEIGHT,
     identity,
     is_finished,
+    labels_of,
+    owners_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
     Object,
     mapping,
     mappings,
     required_text,
+    whole_number,
 )
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -54,6 +62,9 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REGION = "topology.kubernetes.io/region"
 _ZONE = "topology.kubernetes.io/zone"
 _NO_RELATIONS = PodRelations()
+
+# What a pod demands, and paths of its fields that cannot be understood here.
+Rules = tuple[PodRelations, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,10 @@ class Surroundings:
 
 
 class RelationReader:
-    """The relations of all waiting pods. First every rule is read, then who belongs to what."""
+    """The relations of all waiting pods. First every rule is read, then who belongs to what.
+
+    A pod that cannot be read or understood leaves no set behind to which others could belong.
+    """
 
     def __init__(self, pods: t.Sequence[Object], surroundings: Surroundings) -> None:
         self._surroundings = surroundings
@@ -78,14 +92,18 @@ class RelationReader:
         self._marked: dict[tuple[str, str] | None, list[PeerSet]] = {}
         self._sizes: dict[str, int] | None = None
         self._waiting = pods
-        self._rules = [self._read(pod) for pod in pods]
+        self._rules = [self._kept(pod) for pod in pods]
         self._members: dict[PodFacts, frozenset[int]] = {}
 
-    def relations(self) -> t.Iterator[tuple[PodRelations, tuple[str, ...]]]:
-        """Of each pod its relations, and paths of fields that cannot be understood here."""
-        for pod, (rules, unsupported) in zip(self._waiting, self._rules):
-            members = self._sets_of(pod_facts(pod, "pods")) if self._sets else frozenset()
-            yield (replace(rules, member_of=members) if members else rules), unsupported
+    def relations(self) -> t.Iterator[Rules | Finding]:
+        """Of each pod its relations, or why they cannot be read."""
+        for pod, rules in zip(self._waiting, self._rules):
+            if isinstance(rules, Finding) or not self._sets:
+                yield rules
+                continue
+            relations, unsupported = rules
+            members = frozenset() if unsupported else self._sets_of(pod_facts(pod))
+            yield (replace(relations, member_of=members) if members else relations), unsupported
 
     def peers(self) -> tuple[t.Mapping[str, int], ...]:
         """How many running pods of each set are on each node."""
@@ -95,7 +113,7 @@ class RelationReader:
         for pod in self._surroundings.running:
             node = (pod.get("spec") or {}).get("nodeName")
             if node and not is_finished(pod):
-                for index in self._sets_of(pod_facts(pod, "running")):
+                for index in self._sets_of(pod_facts(pod)):
                     found[index][node] = found[index].get(node, 0) + 1
         return tuple(found)
 
@@ -116,24 +134,38 @@ class RelationReader:
                 self._marked.setdefault(mark, []).append(peer_set)
         return self._sets.setdefault(peer_set, len(self._sets))
 
-    def _read(self, pod: Object) -> tuple[PodRelations, tuple[str, ...]]:
-        spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
-        affinity = spec.get("affinity") or {}
-        gang = (metadata.get("labels") or {}).get(POD_GROUP_LABEL) or ""
+    def _forget(self, known: int) -> None:
+        """Leave out the sets after the first ones."""
+        while len(self._sets) > known:
+            peer_set, _index = self._sets.popitem()
+            marks: list[tuple[str, str] | None] = [*peer_set.marks()]
+            for mark in marks or [None]:
+                self._marked[mark].remove(peer_set)
+
+    def _kept(self, pod: Object) -> Rules | Finding:
+        known = len(self._sets)
+        rules = guarded(subject_of(pod, "Pod"), functools.partial(self._read, pod))
+        if isinstance(rules, Finding):
+            self._forget(known)
+        elif rules[1]:
+            self._forget(known)
+            rules = gang_of(pod), rules[1]
+        return rules
+
+    def _read(self, pod: Object) -> Rules:
+        spec = mapping(pod.get("spec"), "spec")
+        affinity = mapping(spec.get("affinity"), "spec.affinity")
+        gang = gang_of(pod)
         start = self._even_start(pod)
         constraints = spec.get("topologySpreadConstraints")
-        near, away = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
-        if not (gang or start or constraints or near or away):
-            return _NO_RELATIONS, ()
-        namespace, name = identity(pod, "pods")
-        reader = _PodReader(
-            self._index,
-            pod_facts(pod, "pods"),
-            self._surroundings.namespaces,
-            describe(namespace, name),
-        )
+        near = mapping(affinity.get("podAffinity"), "spec.affinity.podAffinity")
+        away = mapping(affinity.get("podAntiAffinity"), "spec.affinity.podAntiAffinity")
+        if not (start or constraints or near or away):
+            return gang, ()
+        reader = _PodReader(self._index, pod_facts(pod), self._surroundings.namespaces)
         hard, soft = reader.spreadings(constraints)
-        relations = PodRelations(
+        relations = replace(
+            gang,
             exclusions=reader.exclusions(away.get(_REQUIRED)),
             attraction=reader.attraction(near.get(_REQUIRED)),
             spreadings=hard,
@@ -143,15 +175,13 @@ class RelationReader:
                 *reader.preferences(near.get(_PREFERRED), near=True),
                 *reader.preferences(away.get(_PREFERRED), near=False),
             ),
-            gang=f"{namespace}/{gang}" if gang else "",
         )
         return relations, tuple(dict.fromkeys(reader.unsupported))
 
     def _even_start(self, pod: Object) -> EvenStart | None:
         """WAO's PodSpread; upstream skips it too for other controllers and for no share of 1."""
-        metadata = pod.get("metadata") or {}
-        owners = metadata.get("ownerReferences") or []
-        owner: Object = next((each for each in owners if each.get("controller")), {})
+        metadata = mapping(pod.get("metadata"), "metadata")
+        owner: Object = next((each for each in owners_of(pod) if each.get("controller")), {})
         if owner.get("kind") != "ReplicaSet" or not owner.get("uid"):
             return None
         replica_set = self._surroundings.replica_sets.get(owner["uid"], {})
@@ -171,7 +201,7 @@ class RelationReader:
         if self._sizes is None:
             self._sizes = {}
             for pod in (*self._waiting, *self._surroundings.running):
-                facts = pod_facts(pod, "pods")
+                facts = pod_facts(pod)
                 if not (facts.is_leaving or is_finished(pod)):
                     self._sizes[facts.controller] = self._sizes.get(facts.controller, 0) + 1
         return self._sizes.get(uid, 0)
@@ -183,8 +213,17 @@ class RelationReader:
         return ""
 
 
+def gang_of(pod: Object) -> PodRelations:
+    """The pod group that a pod belongs to, as the only relation. Raises InvalidField."""
+    gang = labels_of(pod).get(POD_GROUP_LABEL)
+    if not gang:
+        return _NO_RELATIONS
+    namespace, _name = identity(pod)
+    return PodRelations(gang=f"{namespace}/{gang}")
+
+
 def _podspread_rate(metadata: Object) -> float | None:
-    annotations = metadata.get("annotations") or {}
+    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
     for name in PODSPREAD_ANNOTATIONS:
         if name in annotations:
             try:
@@ -203,26 +242,26 @@ class _PodReader:
         index: t.Callable[[PeerSet], int],
         facts: PodFacts,
         namespaces: Namespaces,
-        where: str,
     ) -> None:
         self._index = index
         self._facts = facts
         self._namespaces = namespaces
-        self._where = where
         self.unsupported: list[str] = []
 
-    def _selection(self, term: Object, part: str) -> tuple[Selection, str] | None:
+    def _selection(self, term: Object, part: str, path: str) -> tuple[Selection, str] | None:
         try:
-            return read_selection(
-                term, self._facts, self._namespaces, f"{self._where}: spec.affinity.{part}"
-            )
+            return read_selection(term, self._facts, self._namespaces, path)
         except UnknownNamespaces:
             self.unsupported.append(f"spec.affinity.{part}.namespaceSelector")
             return None
 
     def _selections(self, terms: t.Any, part: str) -> list[tuple[Selection, str]]:
-        given = mappings(terms, f"{self._where}: spec.affinity.{part}")
-        return [found for term in given if (found := self._selection(term, part)) is not None]
+        path = f"spec.affinity.{part}.{_REQUIRED}"
+        return [
+            found
+            for index, term in enumerate(mappings(terms, path))
+            if (found := self._selection(term, part, f"{path}[{index}]")) is not None
+        ]
 
     def exclusions(self, terms: t.Any) -> tuple[Exclusion, ...]:
         return tuple(
@@ -241,36 +280,34 @@ class _PodReader:
 
     def preferences(self, terms: t.Any, *, near: bool) -> t.Iterator[PeerPreference]:
         part = "podAffinity" if near else "podAntiAffinity"
-        path = f"{self._where}: spec.affinity.{part}"
-        for wish in mappings(terms, path):
-            weight = _whole_number(wish.get("weight"), f"{path}: weight")
-            term = mapping(wish.get("podAffinityTerm"), f"{path}: podAffinityTerm")
-            found = self._selection(term, part)
+        path = f"spec.affinity.{part}.{_PREFERRED}"
+        for index, wish in enumerate(mappings(terms, path)):
+            place = f"{path}[{index}]"
+            weight = whole_number(wish.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
+            term = mapping(wish.get("podAffinityTerm"), f"{place}.podAffinityTerm")
+            found = self._selection(term, part, f"{place}.podAffinityTerm")
             if found is not None:
                 yield PeerPreference(weight, self._index(PeerSet((found[0],))), found[1], near)
 
     def spreadings(self, constraints: t.Any) -> tuple[tuple[Spreading, ...], tuple[Spreading, ...]]:
         """Those that must be kept, and those that are wishes."""
-        path = f"{self._where}: spec.topologySpreadConstraints"
+        path = "spec.topologySpreadConstraints"
         hard: list[Spreading] = []
         soft: list[Spreading] = []
-        for constraint in mappings(constraints, path):
+        for index, constraint in enumerate(mappings(constraints, path)):
             wished = constraint.get("whenUnsatisfiable") == "ScheduleAnyway"
-            (soft if wished else hard).append(self._spreading(constraint, path))
+            (soft if wished else hard).append(self._spreading(constraint, f"{path}[{index}]"))
         return _with_keys(hard), _with_keys(soft)
 
     def _spreading(self, constraint: Object, path: str) -> Spreading:
-        try:
-            selector = read_selector(constraint, self._facts)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
+        selector = read_selector(constraint, self._facts, path)
         selection = Selection(frozenset({self._facts.namespace}), selector)
         min_domains = constraint.get("minDomains")
         return Spreading(
             self._index(PeerSet((selection,), counts_leaving=False)),
-            required_text(constraint.get("topologyKey"), f"{path}: topologyKey"),
-            _whole_number(constraint.get("maxSkew"), f"{path}: maxSkew"),
-            1 if min_domains is None else _whole_number(min_domains, f"{path}: minDomains"),
+            required_text(constraint.get("topologyKey"), f"{path}.topologyKey"),
+            whole_number(constraint.get("maxSkew"), f"{path}.maxSkew", 1),
+            1 if min_domains is None else whole_number(min_domains, f"{path}.minDomains", 1),
             (constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
             (constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         )
@@ -280,9 +317,3 @@ def _with_keys(spreadings: list[Spreading]) -> tuple[Spreading, ...]:
     """Only nodes that have the keys of all constraints of a pod count for any of them."""
     keys = tuple(sorted({each.topology_key for each in spreadings}))
     return tuple(each._replace(required_keys=keys) for each in spreadings)
-
-
-def _whole_number(value: t.Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(f"{where}: {value!r} is not a whole number of 1 or more")
-    return value

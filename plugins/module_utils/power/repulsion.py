@@ -21,14 +21,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import (
     pod_facts,
     read_selection,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
-    describe,
-    identity,
-    is_finished,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
+    Object,
+    mapping,
+    mappings,
+    texts,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object, mappings
 
 _NOBODY: frozenset[str] = frozenset()
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PATH = f"spec.affinity.podAntiAffinity.{_REQUIRED}"
 
 
 @dataclass
@@ -54,9 +57,7 @@ class Repulsion:
         self._terms: dict[str, _Term] = {}
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[str]] = {}
         for pod in running:
-            affinity = (pod.get("spec") or {}).get("affinity") or {}
-            anti_affinity = affinity.get("podAntiAffinity") or {}
-            required = anti_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+            required = repelling_terms(pod)
             if required and not is_finished(pod):
                 self._add(pod, required)
 
@@ -64,7 +65,7 @@ class Repulsion:
         """Names of the nodes where this pod is not wanted."""
         if not self._terms:
             return _NOBODY
-        facts = pod_facts(pod, "pods")
+        facts = pod_facts(pod)
         key = (facts.namespace, facts.labels)
         if key not in self._known:
             labels = dict(facts.labels)
@@ -80,27 +81,44 @@ class Repulsion:
             )
         return self._known[key]
 
-    def _add(self, pod: Object, required: t.Any) -> None:
-        namespace, name = identity(pod, "running")
-        where = f"{describe(namespace, name)}: required anti-affinity"
+    def _add(self, pod: Object, required: t.Sequence[Object]) -> None:
         node_labels = self._labels_of.get(pod["spec"].get("nodeName") or "", {})
-        facts = pod_facts(pod, "running")
-        for term in mappings(required, where):
+        facts = pod_facts(pod)
+        for term in required:
             domain = node_labels.get(term.get("topologyKey") or "")
             if domain is None:
                 continue
             keys = [*(term.get("matchLabelKeys") or ()), *(term.get("mismatchLabelKeys") or ())]
             own = [dict(facts.labels).get(key) for key in keys]
-            known = json.dumps([namespace, term, own], sort_keys=True)
+            known = json.dumps([facts.namespace, term, own], sort_keys=True)
             if known not in self._terms:
-                self._terms[known] = self._read(term, facts, where)
+                self._terms[known] = _Term(*_selection(term, facts, self._namespaces, _PATH))
             self._terms[known].domains.add(domain)
 
-    def _read(self, term: Object, facts: PodFacts, where: str) -> _Term:
-        """A namespace selector whose labels are not known stands for every namespace: to refuse a
-        node is the safe mistake."""
-        try:
-            return _Term(*read_selection(term, facts, self._namespaces, where))
-        except UnknownNamespaces:
-            everywhere = {**term, "namespaceSelector": {}}
-            return _Term(*read_selection(everywhere, facts, self._namespaces, where))
+
+def repelling_terms(pod: Object) -> t.Sequence[Object]:
+    """The required anti-affinity terms of a pod. Raises InvalidField."""
+    spec = mapping(pod.get("spec"), "spec")
+    affinity = mapping(spec.get("affinity"), "spec.affinity")
+    anti_affinity = mapping(affinity.get("podAntiAffinity"), "spec.affinity.podAntiAffinity")
+    return mappings(anti_affinity.get(_REQUIRED), _PATH)
+
+
+def check_repelling(pod: Object, facts: PodFacts, namespaces: Namespaces) -> None:
+    """Raise InvalidField where the required anti-affinity of a running pod cannot be read."""
+    for index, term in enumerate(repelling_terms(pod)):
+        path = f"{_PATH}[{index}]"
+        _selection(term, facts, namespaces, path)
+        for name in ("matchLabelKeys", "mismatchLabelKeys"):
+            texts(term.get(name), f"{path}.{name}")
+
+
+def _selection(
+    term: Object, facts: PodFacts, namespaces: Namespaces, path: str
+) -> tuple[Selection, str]:
+    """A namespace selector whose labels are not known stands for every namespace: to refuse a node
+    is the safe mistake."""
+    try:
+        return read_selection(term, facts, namespaces, path)
+    except UnknownNamespaces:
+        return read_selection({**term, "namespaceSelector": {}}, facts, namespaces, path)

@@ -5,82 +5,110 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.manifests import read_file_content
+from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
-    read_pools,
-    runs_of_pod,
+    NodeCaches,
+    pools_by_node,
+    read_caches,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import read_curve
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import (
-    ClaimBook,
-    read_claims,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
     Instance,
-    Node,
-    Pod,
     Rules,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import (
+    Intake,
+    SoundNode,
+    has_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
     Loads,
     Occupancy,
     measured_use,
-    node_name,
     occupancies,
     read_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import read_namespaces
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
-    as_kubernetes_pods,
-    describe,
-    identity,
-    is_pending,
-    read_pod,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import (
+    Namespaces,
+    read_namespace,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_pending
 from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
     Object,
     mapping,
-    mappings,
     required_text,
+    sequence,
+    text,
+    text_mapping,
+    whole_number,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_reader import (
-    RelationReader,
     Surroundings,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import (
+    WaitingPods,
+)
 
 Parameters = t.Mapping[str, t.Any]
 
-_FILE_KEYS = (
-    *("curves", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
-    *("device_objects", "replica_sets", "rmd_node_states", "running"),
+_LISTS = (
+    *("device_objects", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
+    *("replica_sets", "rmd_node_states", "running"),
 )
+_FILE_KEYS = ("curves", *_LISTS)
 
 
 @dataclass(frozen=True)
-class Source:
-    """What is known of the cluster, still in the words in which it was given.
+class Given:
+    """What was given of the cluster, in the words in which it was given; all of it may be odd.
 
     ``namespaces`` None: their labels are not known.
     """
 
-    nodes: t.Sequence[Object]
+    nodes: t.Sequence[t.Any]
+    pods: t.Sequence[t.Any]
+    running: t.Sequence[t.Any]
+    curves: t.Mapping[str, t.Any] = field(default_factory=dict)
+    node_metrics: t.Sequence[t.Any] = ()
+    namespaces: t.Sequence[t.Any] | None = None
+    replica_sets: t.Sequence[t.Any] = ()
+    budgets: t.Sequence[t.Any] = ()
+    rmd_node_states: t.Sequence[t.Any] = ()
+    device_objects: t.Sequence[t.Any] = ()
+    previous: t.Sequence[t.Any] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of the cluster. All but pods, budgets and device objects can be read without
+    errors; ``findings`` are about what is left out or replaced for that."""
+
+    nodes: t.Mapping[str, SoundNode]
     pods: t.Sequence[Object]
     running: t.Sequence[Object]
-    curves: Object = field(default_factory=dict)
-    node_metrics: t.Sequence[Object] = ()
-    namespaces: t.Sequence[Object] | None = None
-    replica_sets: t.Sequence[Object] = ()
-    budgets: t.Sequence[Object] = ()
-    rmd_node_states: t.Sequence[Object] = ()
+    curves: t.Mapping[str, Curve] = field(default_factory=dict)
+    measured: t.Mapping[str, int] = field(default_factory=dict)
+    namespaces: Namespaces = field(default_factory=Namespaces)
+    replica_sets: t.Mapping[str, Object] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets)
+    caches: t.Sequence[NodeCaches] = ()
     device_objects: t.Sequence[Object] = ()
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -89,53 +117,114 @@ def read_instance(parameters: Parameters) -> Instance:
 
 
 def instance_of(source: Source, parameters: Parameters) -> Instance:
-    """The task in neutral terms. Raises InvalidInput."""
+    """The task in neutral terms."""
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
-    nodes = _with_caches(_read_nodes(source, parameters, assumption), source)
-    claims = read_claims(
+    loads = Loads(parameters["usage_source"], assumption, source.measured)
+    occupied = occupancies(source.running)
+    pools = pools_by_node(source.caches, source.running)
+    nodes = tuple(
+        replace(
+            read_node(
+                source.nodes[name].given,
+                occupied.get(name) or Occupancy(),
+                loads,
+                source.curves.get(name),
+            ),
+            cache_pools=pools.get(name),
+        )
+        for name in sorted(source.nodes)
+    )
+    labels_of = {name: node.labels for name, node in source.nodes.items()}
+    waiting = WaitingPods(
         source.pods,
-        source.nodes,
+        Surroundings(
+            source.running, list(labels_of.values()), source.namespaces, source.replica_sets
+        ),
+        Repulsion(source.running, labels_of, source.namespaces),
+        assumption,
+    )
+    waiting.read_claims(
+        [node.given for node in source.nodes.values()],
         source.device_objects,
         parameters["device_power"],
         parameters["seed"],
     )
-    pods, peers = _read_pods(source, assumption, claims)
     rules = Rules(
         allow_power_off=parameters["allow_power_off"],
         standby_watts=parameters["standby_watts"],
         use_unpriced=parameters["unpriced"] == "last_resort",
         preference_watts=parameters["preference_watts"],
     )
-    return Instance(nodes, pods, rules, peers, claims, source.previous)
+    pods, peers = waiting.pods()
+    findings = tuple(waiting.findings)
+    return Instance(nodes, pods, rules, peers, waiting.claims, source.previous, findings)
 
 
 def read_source(parameters: Parameters) -> Source:
     """What the completed parameters hold or point to. Raises InvalidInput."""
+    given = _read_given(parameters)
+    intake = Intake()
+    nodes = intake.nodes(given.nodes)
+    namespaces = Namespaces()
+    if given.namespaces is not None:
+        listed = intake.each(given.namespaces, "Namespace", "namespaces", read_namespace)
+        namespaces = Namespaces(dict(listed))
+    running = intake.running(
+        intake.pods(given.running, "running"),
+        {name: node.allocatable for name, node in nodes.items()},
+        namespaces,
+    )
+    measured = intake.each(given.node_metrics, "NodeMetrics", "node_metrics", measured_use)
+    states = intake.each(given.rmd_node_states, "RmdNodeState", "rmd_node_states", read_caches)
+    sets = intake.each(given.replica_sets, "ReplicaSet", "replica_sets", _read_replica_set)
+    previous = intake.each(given.previous, "placement", "previous_placements", _read_previous)
+    budgets = Budgets(given.budgets)
+    return Source(
+        nodes=nodes,
+        pods=intake.pods(given.pods, "pods"),
+        running=running,
+        curves=intake.curves(given.curves),
+        measured=dict(measured),
+        namespaces=namespaces,
+        replica_sets=dict(sets),
+        budgets=budgets,
+        caches=[state for state in states if state is not None],
+        device_objects=given.device_objects,
+        previous=dict(previous),
+        findings=(*intake.findings, *budgets.findings),
+    )
+
+
+def _read_given(parameters: Parameters) -> Given:
     curves: Object = {}
     if parameters["curves"]:
         curves = documents.load(parameters["curves"], "curves")["curves"]
     if parameters["snapshot"]:
         return _from_snapshot(parameters, curves)
-    given = parameters
-    if parameters["src"]:
-        given = _load_file(parameters["src"])
-        curves = curves or mapping(given.get("curves"), "curves")
-    return Source(
-        nodes=mappings(given.get("nodes"), "nodes"),
-        pods=as_kubernetes_pods(given.get("pods"), "pods"),
-        running=as_kubernetes_pods(given.get("running"), "running"),
+    files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"]]
+    lists: dict[str, list[t.Any]] = {}
+    for where, content in (("", parameters), *files):
+        for part in _LISTS:
+            if content.get(part) is not None:
+                lists.setdefault(part, []).extend(sequence(content[part], f"{where}{part}"))
+    for where, content in files:
+        curves = {**mapping(content.get("curves"), f"{where}curves"), **curves}
+    return Given(
+        nodes=lists.get("nodes", []),
+        pods=lists.get("pods", []),
+        running=lists.get("running", []),
         curves=curves,
-        node_metrics=mappings(given.get("node_metrics"), "node_metrics"),
-        namespaces=given.get("namespaces"),
-        replica_sets=mappings(given.get("replica_sets"), "replica_sets"),
-        budgets=mappings(given.get("pod_disruption_budgets"), "pod_disruption_budgets"),
-        rmd_node_states=mappings(given.get("rmd_node_states"), "rmd_node_states"),
-        device_objects=mappings(given.get("device_objects"), "device_objects"),
-        previous=_read_previous(parameters),
+        node_metrics=lists.get("node_metrics", []),
+        namespaces=lists.get("namespaces"),
+        replica_sets=lists.get("replica_sets", []),
+        budgets=lists.get("pod_disruption_budgets", []),
+        rmd_node_states=lists.get("rmd_node_states", []),
+        device_objects=lists.get("device_objects", []),
+        previous=_previous_placements(parameters),
     )
 
 
-def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
+def _from_snapshot(parameters: Parameters, curves: Object) -> Given:
     snapshot = documents.load(parameters["snapshot"], "snapshot")
     pods = snapshot.get("pods", [])
     if parameters["rebalance"] and "pod_disruption_budgets" not in snapshot:
@@ -143,10 +232,18 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
             "rebalance: the snapshot has no pod_disruption_budgets, which say what may be moved; "
             "include them in fleet_snapshot_info"
         )
-    return Source(
+    running = [pod for pod in pods if has_node(pod)]
+    pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
+    return Given(
         nodes=snapshot["nodes"],
-        pods=[pod for pod in pods if is_pending(pod, parameters["scheduler_name"])],
-        running=[pod for pod in pods if (pod.get("spec") or {}).get("nodeName")],
+        # One of which this cannot be said waits, and is found to be invalid.
+        pods=[
+            pod
+            for pod in pods
+            if not has_node(pod)
+            and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
+        ],
+        running=running,
         curves=curves,
         node_metrics=snapshot.get("node_metrics", []),
         namespaces=snapshot.get("namespaces"),
@@ -154,43 +251,37 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Source:
         budgets=snapshot.get("pod_disruption_budgets", []),
         rmd_node_states=snapshot.get("rmd_node_states", []),
         device_objects=snapshot.get("device_objects", []),
-        previous=_read_previous(parameters),
+        previous=_previous_placements(parameters),
     )
 
 
-def _read_previous(parameters: Parameters) -> dict[tuple[str, str], str]:
-    """The node of each pod in the last plan, from its document or from literal placements."""
-    where = "previous_placements"
-    placements = parameters[where]
+def _previous_placements(parameters: Parameters) -> t.Sequence[t.Any]:
+    """The placements of the last plan, from its document or from literal ones."""
     if parameters["previous"]:
-        where = f"previous {parameters['previous']}: placements"
-        placements = documents.load(parameters["previous"], "plan")["placements"]
-    return {
-        (
-            required_text(placement.get("namespace") or "default", f"{where}[{index}].namespace"),
-            required_text(placement.get("pod"), f"{where}[{index}].pod"),
-        ): required_text(placement.get("node"), f"{where}[{index}].node")
-        for index, placement in enumerate(mappings(placements, where))
-    }
+        return t.cast("list[Object]", documents.load(parameters["previous"], "plan")["placements"])
+    return sequence(parameters["previous_placements"], "previous_placements")
+
+
+def _read_previous(placement: Object) -> tuple[tuple[str, str], str]:
+    """A pod and its node in the last plan. Raises InvalidField."""
+    namespace = text(placement.get("namespace"), "namespace") or "default"
+    pod, node = (required_text(placement.get(name), name) for name in ("pod", "node"))
+    return (namespace, pod), node
+
+
+def _read_replica_set(given: Object) -> tuple[str, Object]:
+    """A ReplicaSet by its uid. Raises InvalidField."""
+    metadata = mapping(given.get("metadata"), "metadata")
+    text_mapping(metadata.get("annotations"), "metadata.annotations")
+    replicas = mapping(given.get("spec"), "spec").get("replicas")
+    if replicas is not None:
+        whole_number(replicas, "spec.replicas", 0)
+    return text(metadata.get("uid"), "metadata.uid"), given
 
 
 def _load_file(path: str) -> Parameters:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"src: cannot read {path}: {error}") from error
-    if path.endswith(".json"):
-        try:
-            content = strict_json.parse(text)
-        except ValueError as error:
-            raise InvalidInput(f"src: {path} is not JSON: {error}") from error
-    else:
-        yaml = require("yaml", "PyYAML")
-        try:
-            content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except yaml.YAMLError as error:
-            raise InvalidInput(f"src: {path} is not YAML: {error}") from error
-    unknown = sorted(mapping(content, f"src {path}").keys() - set(_FILE_KEYS))
+    content = read_file_content(path)
+    unknown = sorted(mapping(content, f"src {path}").keys() - set(_FILE_KEYS), key=str)
     if unknown or not content:
         raise InvalidInput(
             f"src {path}: {unknown[0]!r} is not known here; write {', '.join(_FILE_KEYS)}"
@@ -198,86 +289,3 @@ def _load_file(path: str) -> Parameters:
             else f"src {path} is empty; write {', '.join(_FILE_KEYS)}"
         )
     return t.cast(Parameters, content)
-
-
-def _read_nodes(source: Source, parameters: Parameters, assumption: Decimal) -> tuple[Node, ...]:
-    loads = Loads(
-        parameters["usage_source"], assumption, measured_use(source.node_metrics, "node_metrics")
-    )
-    occupied = occupancies(source.running)
-    curves = {name: read_curve(curve, f"curves.{name}") for name, curve in source.curves.items()}
-    nodes: dict[str, Node] = {}
-    for index, given in enumerate(source.nodes):
-        name = node_name(given, f"nodes[{index}]")
-        if name in nodes:
-            raise InvalidInput(f"nodes: the node {name} stands there twice; give each node once")
-        occupancy = occupied.get(name) or Occupancy()
-        nodes[name] = read_node(given, occupancy, loads, curves.get(name))
-    return tuple(nodes[name] for name in sorted(nodes))
-
-
-def _with_caches(nodes: tuple[Node, ...], source: Source) -> tuple[Node, ...]:
-    """The nodes with the free runs of cache ways of those that have an RmdNodeState."""
-    pools = read_pools(source.rmd_node_states, source.running)
-    return tuple(replace(node, cache_pools=pools.get(node.name)) for node in nodes)
-
-
-def _read_pods(
-    source: Source, assumption: Decimal, claims: ClaimBook
-) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
-    """The pods to be placed, and what runs of the sets of pods that their rules speak of."""
-    labels_of = {
-        node_name(node, "nodes"): node.get("metadata", node).get("labels") or {}
-        for node in source.nodes
-    }
-    namespaces = read_namespaces(source.namespaces, "namespaces")
-    repulsion = Repulsion(source.running, labels_of, namespaces)
-    seen = _unique_names(source.running, set(), "running")
-    _unique_names(source.pods, seen, "pods")
-    replica_sets = {
-        mapping(item.get("metadata"), "replica_sets").get("uid") or "": item
-        for item in source.replica_sets
-    }
-    surroundings = Surroundings(source.running, list(labels_of.values()), namespaces, replica_sets)
-    reader = RelationReader(source.pods, surroundings)
-    pods: list[Pod] = []
-    former_demands: tuple[t.Any, ...] = ()
-    for index, (relations, unsupported) in enumerate(reader.relations()):
-        pod, former = source.pods[index], source.pods[index - 1]
-        closed = repulsion.nodes_closed_to(pod)
-        demands = (relations, unsupported, closed)
-        if demands == former_demands and _is_copy(pod, former):
-            pods.append(replace(pods[-1], name=pod["metadata"]["name"]))
-        else:
-            key = identity(pod, "pods")
-            runs = runs_of_pod(pod, describe(*key))
-            asked = claims.of_pod.get(key)
-            pods.append(read_pod(pod, assumption, closed, relations, unsupported, runs, asked))
-        former_demands = demands
-    pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
-    return tuple(pods), reader.peers()
-
-
-def _is_copy(pod: Object, other: Object) -> bool:
-    """Whether both come from one short form with a count: all but their names is the same."""
-    metadata, others = pod["metadata"], other["metadata"]
-    return (
-        "spec" in pod
-        and pod["spec"] is other.get("spec")
-        and metadata.keys() == others.keys()
-        and all(value is others[key] for key, value in metadata.items() if key != "name")
-    )
-
-
-def _unique_names(
-    pods: t.Sequence[Object], seen: set[tuple[str, str]], where: str
-) -> set[tuple[str, str]]:
-    for pod in pods:
-        key = identity(pod, where)
-        if key in seen:
-            raise InvalidInput(
-                f"{where}: the {describe(*key)} stands there twice; give each pod once, either "
-                "as one to be placed or as one that runs"
-            )
-        seen.add(key)
-    return seen

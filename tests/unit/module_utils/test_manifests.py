@@ -55,7 +55,7 @@ def test_files_are_read_with_and_without_a_key(tmp_path: Path) -> None:
     text = tmp_path / "a.yaml"
     text.write_text(json.dumps(manifest("Pod")))
     assert manifests.read_file(str(text)) == [manifest("Pod")]
-    with pytest.raises(InvalidInput, match="Cannot read the manifests"):
+    with pytest.raises(InvalidInput, match="src: cannot read"):
         manifests.read_file(str(tmp_path / "none.yaml"))
     document.write_text("{")
     with pytest.raises(InvalidInput, match="is not JSON"):

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
     fit,
-    read_pools,
+    read_caches,
     runs_of_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import CacheRun
@@ -149,18 +148,21 @@ def test_best_effort_makes_do_with_fewer_ways_of_a_pool_of_its_own() -> None:
 
 @pytest.mark.parametrize("least", ["0", "5", "-1", "many"])
 def test_a_least_number_of_ways_that_is_none_is_told(least: str) -> None:
-    with pytest.raises(InvalidInput, match="annotation main_cache_min: .* not a number of ways"):
-        place(task([node("n")], [], [best_effort("p", least)]))
+    result = place(task([node("n")], [], [best_effort("p", least)]))
+    (finding,) = result["findings"]
+    assert (finding["name"], finding["field"]) == ("p-0", "metadata.annotations.main_cache_min")
+    assert result["unplaced"][0]["pod"] == "p-0"
 
 
 def test_a_list_of_ways_that_is_none_is_told() -> None:
-    with pytest.raises(InvalidInput, match="1-x"):
-        place(task([node("n")], [state("n", "1-x")], [pod("p", 1)]))
+    (finding,) = place(task([node("n")], [state("n", "1-x")], [pod("p", 1)]))["findings"]
+    assert finding["field"] == "status.caches[0].guaranteed.free"
+    assert "'1-x'" in finding["problem"]
 
 
 def test_a_node_state_without_a_node_is_told() -> None:
-    with pytest.raises(InvalidInput, match=r"rmd_node_states\[0\].spec.node"):
-        place(task([node("n")], [{"spec": {}}], [pod("p", 1)]))
+    (finding,) = place(task([node("n")], [{"spec": {}}], [pod("p", 1)]))["findings"]
+    assert (finding["name"], finding["field"]) == ("rmd_node_states[0]", "spec.node")
 
 
 FREE = st.lists(st.sampled_from(["", "1-4", "2-3,6-9", "0,2,4-6", "1-2,4-5"]), max_size=2)
@@ -215,13 +217,14 @@ def test_an_annotation_that_is_no_number_names_its_field(text: str) -> None:
         "spec": {"containers": [{"name": "c", "resources": {"requests": {WAYS: "4"}}}]},
     }
     with pytest.raises(InvalidField, match="is not a number of ways from 1 to the 4") as caught:
-        runs_of_pod(asking, "pod default/p")
-    assert caught.value.field == "pod default/p: annotation c_cache_min"
+        runs_of_pod(asking)
+    assert caught.value.field == "metadata.annotations.c_cache_min"
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("ways", ["abc", True, -1, 1.5, 10**30, [3]])
 def test_a_number_of_ways_that_is_none_names_its_field(ways: t.Any) -> None:
     held = {"rmd-workload-other": {"rdt": {"cache": {"max": ways, "min": 4}}}}
-    with pytest.raises(InvalidField, match="is not a number of ways"):
-        read_pools([state("n", "1-3", workloads=held)], [])
+    with pytest.raises(InvalidField, match=r"rdt\.cache\.max: ") as caught:
+        read_caches(state("n", "1-3", workloads=held))
+    assert len(str(caught.value)) < 300

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place, placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
 from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
@@ -278,8 +277,11 @@ def test_an_extended_resource_of_a_class_is_refused_by_name() -> None:
 
 def test_an_object_that_cannot_be_read_is_told() -> None:
     broken = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {}}
-    with pytest.raises(InvalidInput, match="device_objects"):
-        place(task([node("a")], [pod("p", made_of="one")], broken))
+    result = place(task([node("a")], [pod("p", made_of="one")], broken))
+    (finding,) = result["findings"]
+    assert (finding["kind"], finding["name"]) == ("DeviceObjects", "resource.k8s.io")
+    assert "device_objects" in finding["problem"]
+    assert list(result["unplaced"][0]["reasons"]) == ["unsupported: spec.resourceClaims"]
 
 
 def test_equal_input_gives_an_equal_answer_whatever_its_order() -> None:

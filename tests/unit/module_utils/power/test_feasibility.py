@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader im
     read_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
-    as_kubernetes_pods,
+    from_short_form,
     read_pod,
 )
 from support.placement_checker import Fleet
@@ -96,7 +96,7 @@ PODS = st.fixed_dictionaries(
 @settings(max_examples=600)
 @given(NODES, PODS)
 def test_a_node_is_open_exactly_where_the_rules_say_so(node: Json, pod: Json) -> None:
-    (converted,) = as_kubernetes_pods([pod], "pods")
+    (converted,) = from_short_form(pod)
     read = read_pod(converted, Decimal(1), frozenset())
     loads = Loads("requests", Decimal(1), {})
     obstacle = feasibility.obstacle(

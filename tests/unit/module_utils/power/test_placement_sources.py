@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 
@@ -154,11 +156,11 @@ def test_one_file_can_hold_it_all(tmp_path: Path, suffix: str) -> None:
         "curves": {"n1": CURVE},
     }
     path.write_text(json.dumps(content))
-    result = place({"src": str(path)})
+    result = place({"src": [str(path)]})
     assert [entry["node"] for entry in result["placements"]] == ["n1", "n1"]
     assert result["watts"]["before"] == 120.0
     document = written(tmp_path, "curves", curves={"n1": {"cpu": [0, 10], "watts": [0, 10]}})
-    assert place({"src": str(path), "curves": document})["watts"]["before"] == 2.0
+    assert place({"src": [str(path)], "curves": document})["watts"]["before"] == 2.0
 
 
 NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
@@ -167,10 +169,10 @@ NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "give one of snapshot"),
-        ({"nodes": [], "src": "x"}, "give one of snapshot"),
+        ({}, "give snapshot"),
+        ({"nodes": [], "snapshot": "x"}, "give snapshot"),
         ({"snapshot": "s.json"}, "curves: give the file that power_prediction_info wrote"),
-        ({"src": "x.yml", "pods": [NODE]}, "pods stands in src already"),
+        ({"snapshot": "x", "curves": "x", "pods": [NODE]}, "pods stands in snapshot"),
         ({"nodes": [], "strategy": "best"}, "strategy: 'best' is not one of optimal, greedy"),
         ({"nodes": [], "compare": ["spread", "best"]}, "compare: 'best' is not one of optimal"),
         ({"nodes": [], "usage_source": "guess"}, "usage_source: 'guess' is not one of auto"),
@@ -182,44 +184,7 @@ NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
         ({"nodes": [], "seed": -1}, "seed: -1 is not allowed"),
         ({"nodes": [], "preference_watts": -2}, "preference_watts: -2 is not allowed"),
         ({"nodes": [], "wishes": 2}, "unknown option wishes"),
-        ({"nodes": "all"}, "nodes must be a list"),
-        ({"nodes": [{}]}, r"nodes\[0\]: the node's name must be a text"),
-        ({"nodes": [NODE, NODE]}, "nodes: the node n1 stands there twice"),
-        ({"nodes": [{**NODE, "cpus": 3}]}, "node n1: 'cpus' is not known here; write allocatable"),
-        (
-            {"nodes": [{"name": "n1", "allocatable": {"cpu": "-2"}}]},
-            r"node n1: allocatable\.cpu: '-2' is negative",
-        ),
-        (
-            {"nodes": [{"name": "n1", "allocatable": {"memory": "lots"}}]},
-            r"node n1: allocatable\.memory: 'lots' is not a Kubernetes quantity",
-        ),
-        ({"nodes": [{**NODE, "usage_cores": -0.5}]}, r"node n1: usage_cores: -0\.5 is negative"),
-        (
-            {"nodes": [{**NODE, "curve": {"cpu": [0, 1], "watts": [1, math.nan]}}]},
-            r"node n1: curve\.watts: nan is not finite",
-        ),
-        ({"nodes": [{**NODE, "taints": [{}]}]}, "node n1: taint key must be a text"),
-        (
-            {"nodes": [NODE], "pods": [{"name": "a"}, {"name": "a"}]},
-            "pods: the pod default/a stands there twice",
-        ),
-        (
-            {
-                "nodes": [NODE],
-                "pods": [{"name": "a"}],
-                "running": [{"name": "a", "node_name": "n1"}],
-            },
-            "pods: the pod default/a stands there twice",
-        ),
-        (
-            {"nodes": [NODE], "running": [{"name": "a"}]},
-            "pod default/a stands in running but has no nodeName",
-        ),
-        (
-            {"nodes": [NODE], "pods": [{"name": "a", "requests": {"memory": "9E"}}]},
-            "of memory is more than can be counted here",
-        ),
+        ({"nodes": "all"}, "nodes: it must be a list"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(parameters: Json, message: str) -> None:
@@ -228,24 +193,66 @@ def test_bad_input_is_refused_in_one_sentence(parameters: Json, message: str) ->
 
 
 @pytest.mark.parametrize(
+    ("parameters", "finding"),
+    [
+        ({"nodes": [{}]}, r"Node nodes\[0\]: name: it must be a text"),
+        ({"nodes": [NODE, NODE]}, "Node n1: metadata.name: another node has this name"),
+        ({"nodes": [{**NODE, "cpus": 3}]}, "Node n1: cpus: it is not known here; write alloc"),
+        (
+            {"nodes": [{"name": "n1", "allocatable": {"cpu": "-2"}}]},
+            r"Node n1: allocatable\.cpu: '-2' is negative",
+        ),
+        (
+            {"nodes": [{"name": "n1", "allocatable": {"memory": "lots"}}]},
+            r"Node n1: allocatable\.memory: 'lots' is not a Kubernetes quantity",
+        ),
+        ({"nodes": [{**NODE, "usage_cores": -0.5}]}, r"Node n1: usage_cores: -0\.5 is negative"),
+        (
+            {"nodes": [{**NODE, "curve": {"cpu": [0, 1], "watts": [1, math.nan]}}]},
+            r"Node n1: curve\.watts: nan is not finite",
+        ),
+        ({"nodes": [{**NODE, "taints": [{}]}]}, r"Node n1: taints\[0\]\.key: it must be a text"),
+        (
+            {"nodes": [NODE], "pods": [{"name": "a"}, {"name": "a"}]},
+            "Pod default/a: metadata.name: another pod has this name",
+        ),
+        (
+            {
+                "nodes": [NODE],
+                "pods": [{"name": "a"}],
+                "running": [{"name": "a", "node_name": "n1"}],
+            },
+            "Pod default/a: metadata.name: another pod has this name",
+        ),
+        (
+            {"nodes": [NODE], "running": [{"name": "a"}]},
+            "Pod a: spec.nodeName: it must be a text",
+        ),
+    ],
+)
+def test_an_object_that_cannot_be_used_is_a_finding(parameters: Json, finding: str) -> None:
+    warnings: list[str] = []
+    assert len(place(parameters, Context(warn=warnings.append))["findings"]) == 1
+    assert re.match(finding, warnings[0]), warnings
+
+
+def test_files_and_lists_are_one_input(tmp_path: Path) -> None:
+    first, second = tmp_path / "nodes.yml", tmp_path / "pods.json"
+    first.write_text("nodes: [{name: n1, allocatable: {cpu: 2}}]")
+    second.write_text('{"pods": [{"name": "a"}]}')
+    result = place({"src": [str(first), str(second)], "pods": [{"name": "b"}]})
+    assert [entry["pod"] for entry in result["placements"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("fleet.json", "{", r"src: .*fleet\.json is not JSON"),
-        ("fleet.yml", "a: [", r"src: .*fleet\.yml is not YAML"),
-        ("fleet.yml", "", r"src .*fleet\.yml is empty; write curves, namespaces, node_metrics"),
-        ("fleet.yml", "- a", r"src .*fleet\.yml must be a mapping"),
+        ("fleet.json", "{", r"fleet\.json is not JSON"),
+        ("fleet.yml", "a: [", r"fleet\.yml: not YAML"),
+        ("fleet.yml", "", r"src .*fleet\.yml is empty; write curves, device_objects, namespaces"),
+        ("fleet.yml", "- a", r"src .*fleet\.yml: it must be a mapping"),
         ("fleet.yml", "node: []", r"src .*fleet\.yml: 'node' is not known here"),
         ("fleet.yml", None, r"src: cannot read .*fleet\.yml"),
-        (
-            "fleet.yml",
-            "{nodes: [], node_metrics: [{metadata: {name: a}, usage: {cpu: much}}]}",
-            r"node_metrics: usage\.cpu: 'much' is not a Kubernetes quantity",
-        ),
-        (
-            "fleet.yml",
-            "{nodes: [], curves: {n1: {cpu: [0], watts: [1]}}}",
-            r"curves\.n1: a power curve needs at least two points",
-        ),
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_sentence(
@@ -255,7 +262,7 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(
     if content is not None:
         path.write_text(content)
     with pytest.raises(InvalidInput, match=message):
-        place({"src": str(path)})
+        place({"src": [str(path)]})
 
 
 def test_a_document_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def container(cpu: str, memory: str = "0", **more: t.Any) -> Json:
 def test_effective_requests_are_what_the_kubelet_reserves(
     spec: Json, cpu: int, memory: int
 ) -> None:
-    requests = pod_reader.effective_requests(spec, "pod a/b")
+    requests = pod_reader.effective_requests(spec)
     assert requests.get("cpu", 0) == cpu
     assert requests.get("memory", 0) == memory * MEBIBYTE
 
@@ -148,7 +148,7 @@ def test_a_pod_is_read_from_its_short_form_as_from_kubernetes() -> None:
         "requests": {"cpu": "500m", "memory": "1Gi"},
         "tolerations": tolerations,
     }
-    (converted,) = pod_reader.as_kubernetes_pods([short], "pods")
+    (converted,) = pod_reader.from_short_form(short)
     pod = read(kubernetes)
     assert read(dict(converted)) == pod
     assert pod.shape.requests == (("cpu", 500), ("memory", 2**30), ("pods", 1))
@@ -166,14 +166,13 @@ def test_a_pod_is_read_from_its_short_form_as_from_kubernetes() -> None:
 
 
 def test_a_count_makes_numbered_pods() -> None:
-    pods = pod_reader.as_kubernetes_pods([{"name": "w", "count": 3}, {"name": "single"}], "pods")
+    given: list[Json] = [{"name": "w", "count": 3}, {"name": "single"}]
+    pods = [pod for short in given for pod in pod_reader.from_short_form(short)]
     assert [pod["metadata"]["name"] for pod in pods] == ["w-0", "w-1", "w-2", "single"]
 
 
 def test_a_field_of_a_short_form_that_is_not_understood_is_unsupported() -> None:
-    (pod,) = pod_reader.as_kubernetes_pods(
-        [{"name": "a", "resource_claims": [{"name": "gpu"}]}], "pods"
-    )
+    (pod,) = pod_reader.from_short_form({"name": "a", "resource_claims": [{"name": "gpu"}]})
     assert read(dict(pod)).shape.unsupported == ("spec.resourceClaims",)
 
 
@@ -205,28 +204,31 @@ def test_only_pods_that_wait_for_our_scheduler_are_pending(pod: Json, pending: b
 
 
 @pytest.mark.parametrize(
-    ("pods", "message"),
+    ("short", "message"),
     [
-        ("web", "pods must be a list"),
-        (["web"], r"pods\[0\] must be a mapping"),
-        ([{"count": 2}], r"pods\[0\]\.name must be a text that is not empty"),
-        ([{"name": "a", "count": -1}], r"pods\[0\]\.count: -1 is not a number of pods"),
-        ([{"name": "a", "count": "2"}], r"pods\[0\]\.count: '2' is not a number of pods"),
-        ([{"metadata": {}}], r"pods\.metadata\.name must be a text"),
+        ({"count": 2}, "name: it must be a text that is not empty"),
+        ({"name": "a", "count": -1}, "count: -1 is not a whole number from 0 to 100000"),
+        ({"name": "a", "count": "2"}, "count: '2' is not a whole number from 0 to 100000"),
+        ({"name": "a", "count": 10**9}, "count: 1000000000 is not a whole number from 0 to 100000"),
+        ({"name": "a/b"}, "metadata.name: 'a/b' is no name of an object"),
+        ({"name": "a" * 254}, "metadata.name: 'aaa.*' is no name of an object"),
         (
-            [{"name": "a", "requests": {"cpu": "-1"}}],
-            r"pod default/a: container main resources\.requests\.cpu: '-1' is negative",
+            {"name": "a", "requests": {"cpu": "-1"}},
+            r"spec\.containers\[0\]\.resources\.requests\.cpu: '-1' is negative",
         ),
         (
-            [{"name": "a", "requests": {"memory": "1 GB"}}],
-            r"pod default/a: .*requests\.memory: '1 GB' is not a Kubernetes quantity",
+            {"name": "a", "requests": {"memory": "1 GB"}},
+            r"spec\.containers\[0\]\..*requests\.memory: '1 GB' is not a Kubernetes quantity",
         ),
-        ([{"name": "a", "priority": "high"}], r"spec\.priority: 'high' is not a whole number"),
-        ([{"name": "a", "tolerations": "all"}], r"spec\.tolerations must be a list"),
-        ([{"name": "a", "node_selector": ["ssd"]}], r"spec\.nodeSelector must be a mapping"),
+        ({"name": "a", "priority": "high"}, r"spec\.priority: 'high' is not a whole number"),
+        ({"name": "a", "priority": 2**31}, r"spec\.priority: 2147483648 is not a whole number"),
+        ({"name": "a", "uid": 5}, r"metadata\.uid: 5 is no text"),
+        ({"name": "a", "tolerations": "all"}, r"spec\.tolerations: it must be a list"),
+        ({"name": "a", "tolerations": ["all"]}, r"spec\.tolerations\[0\]: it must be a mapping"),
+        ({"name": "a", "node_selector": ["ssd"]}, r"spec\.nodeSelector: it must be a mapping"),
     ],
 )
-def test_bad_pods_are_refused_in_one_sentence(pods: t.Any, message: str) -> None:
+def test_bad_pods_are_refused_in_one_sentence(short: Json, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        for pod in pod_reader.as_kubernetes_pods(pods, "pods"):
+        for pod in pod_reader.from_short_form(short):
             read(dict(pod))

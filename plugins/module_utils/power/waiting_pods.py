@@ -1,0 +1,201 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The pods that are to be placed: each read within a boundary of its own.
+
+A pod that cannot be read or understood stays without a node, and leaves nothing behind that
+another pod's reading meets: no claim, and no set of pods that one of its rules names.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import runs_of_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import (
+    ClaimBook,
+    read_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+    Pod,
+    PodRelations,
+    Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import is_copy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import pod_facts
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import CLAIM_FIELDS
+from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+    identity,
+    read_pod,
+    refused_pod,
+    without_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object, mapping
+from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_reader import (
+    RelationReader,
+    Surroundings,
+    gang_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+
+_NO_RELATIONS = PodRelations()
+_NO_NODES: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Draft:
+    """A pod as far as it was read; ``former`` is the one of which it is a copy."""
+
+    given: Object
+    pod: Pod
+    former: _Draft | None = None
+
+
+class WaitingPods:
+    """Reads the pods in turns: first each for itself, then claims, then rules between pods."""
+
+    def __init__(
+        self,
+        given: t.Sequence[Object],
+        surroundings: Surroundings,
+        repulsion: Repulsion,
+        assumption: Decimal,
+    ) -> None:
+        self.findings: list[Finding] = []
+        self.claims = ClaimBook()
+        self._surroundings = surroundings
+        self._repulsion = repulsion
+        self._assumption = assumption
+        self._drafts = self._read_each(given)
+
+    def read_claims(
+        self,
+        nodes: t.Sequence[Object],
+        device_objects: t.Sequence[Object],
+        device_power: str | None,
+        seed: int,
+    ) -> None:
+        """Read what the pods claim of devices; those that are refused anyway claim nothing."""
+        concerned = [
+            draft.given
+            for draft in self._drafts
+            if not draft.pod.shape.invalid
+            and CLAIM_FIELDS.issuperset(draft.pod.shape.unsupported)
+            and (not draft.pod.shape.unsupported or self._has_sound_rules(draft.given))
+        ]
+        self.claims = read_claims(concerned, nodes, device_objects, device_power, seed)
+        self.findings += self.claims.findings
+        for draft in self._drafts:
+            shape, key = draft.pod.shape, (draft.pod.namespace, draft.pod.name)
+            if key in self.claims.invalid:
+                self._refuse(draft, self.claims.invalid[key])
+                continue
+            asked = self.claims.of_pod.get(key)
+            if asked is not None:
+                shape = replace(
+                    shape,
+                    unsupported=without_claims(shape.unsupported, asked),
+                    device_claims=asked.keys,
+                    constraints=replace(shape.constraints, device_nodes=asked.nodes),
+                )
+                draft.pod, draft.former = replace(draft.pod, shape=shape), None
+
+    def pods(self) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
+        """The pods in their order, and how many pods of each set run on each node."""
+        accepted = [draft for draft in self._drafts if not draft.pod.shape.refusals]
+        reader = RelationReader([draft.given for draft in accepted], self._surroundings)
+        done: dict[int, tuple[t.Any, Shape]] = {}
+        for draft, rules in zip(accepted, reader.relations()):
+            if isinstance(rules, Finding):
+                self._refuse(draft, rules)
+                continue
+            relations, unsupported = rules
+            closed = self._repulsion.nodes_closed_to(draft.given)
+            demands = (relations, unsupported, closed)
+            known = done.get(id(draft.former)) if draft.former is not None else None
+            if known is not None and known[0] == demands:
+                shape = known[1]
+            else:
+                shape = _related(draft.pod.shape, relations, unsupported, closed)
+            draft.pod = replace(draft.pod, shape=shape)
+            done[id(draft)] = demands, shape
+        for draft in self._drafts:
+            if draft.pod.shape.refusals:
+                self._keep_gang(draft)
+        pods = [draft.pod for draft in self._drafts]
+        pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
+        return tuple(pods), reader.peers()
+
+    def _read_each(self, given: t.Sequence[Object]) -> list[_Draft]:
+        taken = {identity(pod) for pod in self._surroundings.running}
+        drafts: list[_Draft] = []
+        for index, pod in enumerate(given):
+            draft = self._draft(pod, drafts[-1] if drafts else None, f"pods[{index}]")
+            if draft is None:
+                continue
+            key = draft.pod.namespace, draft.pod.name
+            if key in taken:
+                problem = "another pod has this name; the first counts, or the one that runs"
+                subject = Subject("Pod", draft.pod.name, draft.pod.namespace)
+                self.findings.append(Finding(subject, "metadata.name", problem))
+                continue
+            taken.add(key)
+            drafts.append(draft)
+        return drafts
+
+    def _draft(self, pod: Object, former: _Draft | None, place: str) -> _Draft | None:
+        """What one pod says by itself; None where not even its name can be read."""
+        if former is not None and not former.pod.shape.invalid and is_copy(pod, former.given):
+            name = guarded(subject_of(pod, "Pod", place), functools.partial(identity, pod))
+            if not isinstance(name, Finding):
+                return _Draft(pod, replace(former.pod, name=name[1]), former)
+        subject = subject_of(pod, "Pod", place)
+        read = guarded(subject, functools.partial(self._read, pod))
+        if not isinstance(read, Finding):
+            return _Draft(pod, read)
+        self.findings.append(read)
+        refused = guarded(subject, functools.partial(refused_pod, pod, read.field))
+        return None if isinstance(refused, Finding) else _Draft(pod, refused)
+
+    def _read(self, pod: Object) -> Pod:
+        pod_facts(pod)
+        mapping(pod.get("status"), "status")
+        return read_pod(pod, self._assumption, _NO_NODES, runs_of_pod(pod))
+
+    def _has_sound_rules(self, pod: Object) -> bool:
+        rules = next(RelationReader([pod], self._surroundings).relations())
+        return not isinstance(rules, Finding) and not rules[1]
+
+    def _refuse(self, draft: _Draft, finding: Finding) -> None:
+        self.findings.append(finding)
+        draft.pod = refused_pod(draft.given, finding.field)
+
+    def _keep_gang(self, draft: _Draft) -> None:
+        """The others of a pod's group wait with it."""
+        relations = guarded(subject_of(draft.given, "Pod"), functools.partial(gang_of, draft.given))
+        if not isinstance(relations, Finding) and relations.gang:
+            shape = replace(draft.pod.shape, relations=relations)
+            draft.pod = replace(draft.pod, shape=shape)
+
+
+def _related(
+    shape: Shape, relations: PodRelations, unsupported: tuple[str, ...], closed: frozenset[str]
+) -> Shape:
+    """The shape with all that depends on other pods."""
+    if relations == _NO_RELATIONS and not unsupported and not closed:
+        return shape
+    return replace(
+        shape,
+        relations=relations,
+        unsupported=(*shape.unsupported, *unsupported),
+        constraints=replace(shape.constraints, repelled_by=closed),
+    )
