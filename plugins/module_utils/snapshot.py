@@ -314,9 +314,8 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     names = list(dict.fromkeys(["nodes", *options["include"]]))
     _check_selectors(options["selectors"], names)
     done: list[str] = []
-    counting = threading.Lock()
-
     findings: list[Finding] = []
+    counting = threading.Lock()
 
     def read(name: str) -> list[Object]:
         items, left_out = _read_part(kube, SOURCES[name], options["selectors"].get(name))
@@ -331,14 +330,11 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
     body["cluster"] = {"host": kube.host}
-    body["findings"] = [finding.as_dict() for finding in sorted(findings, key=str)]
-    warn_of(sorted(findings, key=str), context)
+    body["findings"] = _told(findings, context)
     result: Result = {
         "changed": False,
         "counts": {name: len(body[name]) for name in names},
-        "controllers": sorted(
-            {image for obj in body.get("controllers", []) for image in obj["images"]}
-        ),
+        "controllers": _images(body),
         "findings": body["findings"],
     }
     if not options["path"]:
@@ -347,6 +343,18 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         return {**result, "snapshot": document}
     digest = documents.write(options["path"], "snapshot", body, documents.new_run())
     return {**result, "path": options["path"], "sha256": digest}
+
+
+def _images(body: Object) -> list[str]:
+    """The images of all controllers that were found."""
+    return sorted({image for obj in body.get("controllers", []) for image in obj["images"]})
+
+
+def _told(findings: t.Iterable[Finding], context: Context) -> list[dict[str, str]]:
+    """The findings as the result has them, after one warning; threads found them in any order."""
+    ordered = sorted(findings, key=str)
+    warn_of(ordered, context)
+    return [finding.as_dict() for finding in ordered]
 
 
 def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:

@@ -149,15 +149,20 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         parameters["device_power"],
         parameters["seed"],
     )
-    rules = Rules(
+    pods, peers = waiting.pods()
+    findings = tuple(waiting.findings)
+    return Instance(
+        nodes, pods, _rules(parameters), peers, waiting.claims, source.previous, findings
+    )
+
+
+def _rules(parameters: Parameters) -> Rules:
+    return Rules(
         allow_power_off=parameters["allow_power_off"],
         standby_watts=parameters["standby_watts"],
         use_unpriced=parameters["unpriced"] == "last_resort",
         preference_watts=parameters["preference_watts"],
     )
-    pods, peers = waiting.pods()
-    findings = tuple(waiting.findings)
-    return Instance(nodes, pods, rules, peers, waiting.claims, source.previous, findings)
 
 
 def read_source(parameters: Parameters) -> Source:
