@@ -305,9 +305,7 @@ class _Binder:
         return ""
 
 
-def guarded_but_failures(
-    subject: Subject, work: t.Callable[[], T]
-) -> T | Finding | WattwiseError:
+def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Finding | WattwiseError:
     """As ``guarded``, but with an error that is no defect of the object as it is.
 
     The API server may answer the next run, and another run may give its Lease back.

@@ -5,15 +5,27 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import Placement, bind_all
+from ansible_collections.wattwise.kube.plugins.module_utils.binding import (
+    Placement,
+    bind_all,
+    guarded_but_failures,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context, Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
     ApiError,
     InvalidInput,
+    WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.lease import LeaseLost
@@ -21,7 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.open_nodes import Op
 from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_pending
-from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import is_movable
+from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import surely_movable
 
 _TOO_MANY_REQUESTS = 429
 _PAUSE_SECONDS = 0.5
@@ -199,7 +211,7 @@ class Mover:
             raise _NotMade("skipped", "the pod was replaced by another of the same name")
         if pod["spec"].get("nodeName") != move.source:
             raise _NotMade("skipped", f"the pod is not on node {move.source} any more")
-        if not is_movable(pod, self._options["scheduler_name"]):
+        if not surely_movable(pod, self._options["scheduler_name"]):
             reason = "the pod would not come back to this scheduler, or must not be evicted"
             raise _NotMade("skipped", reason)
         return pod
@@ -260,11 +272,17 @@ class Mover:
         listed = self._kube.list(
             f"/api/v1/namespaces/{move.namespace}/pods", {"fieldSelector": "spec.nodeName="}
         )
+
+        def is_wanted(item: Object) -> bool:
+            return pod_facts(item).controller == controller and is_pending(
+                item, self._options["scheduler_name"]
+            )
+
+        # A pod of which this cannot be said is no replacement.
         return [
             item
             for item in listed
-            if pod_facts(item).controller == controller
-            and is_pending(item, self._options["scheduler_name"])
+            if guarded(subject_of(item, "Pod"), functools.partial(is_wanted, item)) is True
         ]
 
     def _replacement(self, move: Move, pod: Object, before: set[str]) -> Object:
@@ -305,7 +323,14 @@ class _Prospect:
         self._arrived: dict[str, list[Object]] = {}
 
     def refusal(self, move: Move, pod: Object) -> str | None:
-        """Why the target does not take the pod; None where it does."""
+        """Why the target does not take the pod; None where it does. Raises ApiError."""
+        subject = Subject("Pod", move.pod, move.namespace)
+        read = guarded_but_failures(subject, functools.partial(self._refusal, move, pod))
+        if isinstance(read, WattwiseError):
+            raise read
+        return str(read) if isinstance(read, Finding) else read
+
+    def _refusal(self, move: Move, pod: Object) -> str | None:
         node = OpenNode.read(self._kube, move.target, without=self._gone)
         if node is None:
             return f"node {move.target} is gone"
