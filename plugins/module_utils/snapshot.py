@@ -331,12 +331,9 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
     body["cluster"] = {"host": kube.host}
     body["findings"] = _told(findings, context)
-    result: Result = {
-        "changed": False,
-        "counts": {name: len(body[name]) for name in names},
-        "controllers": _images(body),
-        "findings": body["findings"],
-    }
+    counts = {name: len(body[name]) for name in names}
+    told = {"controllers": _images(body), "findings": body["findings"]}
+    result: Result = {"changed": False, "counts": counts, **told}
     if not options["path"]:
         moment = format_time(context.now())
         document = {"document": documents.document_name("snapshot"), "time": moment, **body}
