@@ -387,7 +387,7 @@ EXAMPLES = r"""
 
 - name: Compare strategies on the same input
   wattwise.kube.power_placement:
-    src: fleet.yml
+    src: [fleet.yml]
     time_limit: 30
     allow_power_off: true
     standby_watts: 8

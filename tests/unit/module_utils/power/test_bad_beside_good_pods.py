@@ -28,7 +28,7 @@ Json = dict[str, t.Any]
 
 STRATEGIES = ("greedy", "spread", "peaks", "minimize_power", "optimal")
 # Mostly those that take milliseconds.
-CHOICES = (*STRATEGIES[:4] * 4, "optimal")
+CHOICES = (*STRATEGIES[:4] * 10, "optimal")
 PER_ALLOCATABLE = {
     "cpu": "8000m",
     "memory": str(32 * 2**30),
@@ -43,7 +43,7 @@ def placed(given: Json, strategy: str) -> Json:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(beside, file)
         file.flush()
-        result = place({**given, "src": [file.name], "strategy": strategy, "time_limit": 2})
+        result = place({**given, "src": [file.name], "strategy": strategy, "time_limit": 0.5})
     given.update(beside)
     documents.check(
         {"document": "wattwise.kube/plan/v1", "time": "2026-01-01T00:00:00Z", **result}, "plan", "p"
