@@ -12,7 +12,6 @@ but have no workload yet. On which cache a pod's CPUs lie, kubelet decides.
 from __future__ import annotations
 
 import functools
-import re
 import typing as t
 from dataclasses import dataclass, replace
 
