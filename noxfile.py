@@ -321,7 +321,7 @@ def unit(session: nox.Session) -> None:
         stale.unlink()
     run_pytest(
         session,
-        *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=120"),
+        *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=300"),
         *("-m", "not slow"),
         *("tests/unit", "tests/conformance"),
         launcher=("coverage", "run", f"--data-file={data}", "-m"),

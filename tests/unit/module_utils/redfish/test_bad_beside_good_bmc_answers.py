@@ -80,7 +80,8 @@ def read(work: str, servers: t.Sequence[tuple[str, HttpsServer]]) -> Json:
         {"name": name, "endpoint": server.endpoint, "username": username, "password": password}
         for name, server in servers
     ]
-    return WORKS[work]({"targets": targets, "timeout": 4.0}, Context())
+    given = {"targets": targets, "timeout": 4.0, "allow_plain_http": True}
+    return WORKS[work](given, Context())
 
 
 def of_good(result: Json) -> list[t.Any]:
@@ -178,7 +179,11 @@ def test_a_status_of_anything_hinders_no_other_machine(
 
     pair.bad.documents = dict(TREE)
     results = []
-    credentials = {"default": dict(zip(("username", "password"), ACCOUNT, strict=True))}
+    given: Json = {
+        "credentials": {"default": dict(zip(("username", "password"), ACCOUNT, strict=True))},
+        "default_credential_namespaces": ["wao-system"],
+        "allow_plain_http": True,
+    }
     for configs in (
         [config("good", pair.good)],
         [config("bad", pair.bad, status=odd), config("good", pair.good)],
@@ -188,7 +193,7 @@ def test_a_status_of_anything_hinders_no_other_machine(
         path = tmp_path / f"{len(configs)}.json"
         documents.write(str(path), "snapshot", body)
         with bounded():
-            result = read_thermal({"snapshot": str(path), "credentials": credentials}, Context())
+            result = read_thermal(given | {"snapshot": str(path)}, Context())
         results.append(of_good(result))
         assert_fit_for_documents(result)
     assert results[0] == results[1]
