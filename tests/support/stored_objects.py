@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
+import json
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Resource
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 
 Json = dict[str, t.Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -34,10 +35,14 @@ class StoredObjects:
     def add(self, obj: Json) -> None:
         """Store an object; its uid is its path."""
         path = self._path(obj)
-        stored = copy.deepcopy(obj)
+        stored = _copied(obj)
         version = str(next(self._numbers))
         stored["metadata"] |= {"uid": path, "resourceVersion": version, "generation": 1}
         self.objects[path] = stored
+
+    def guarded(self, _guard: object) -> StoredObjects:
+        """Without a Lease: what holds between two runs must hold without one."""
+        return self
 
     def _path(self, obj: Json) -> str:
         resource = self.resource(obj["apiVersion"], obj["kind"])
@@ -46,7 +51,7 @@ class StoredObjects:
     def resource(self, api_version: str, kind: str) -> Resource:
         root = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
         plural = kind.lower() + ("es" if kind.endswith("s") else "s")
-        namespaced = kind in ("Pod", "DeviceClaim", "DevicePrivilegedClaim")
+        namespaced = kind in ("Pod", "DeviceClaim", "DevicePrivilegedClaim", "ResourceClaim")
         return Resource(root, plural, namespaced)
 
     def in_parallel(
@@ -66,21 +71,32 @@ class StoredObjects:
             for key, obj in sorted(self.objects.items())
             if key.startswith(root) and key.split("/")[-2] == plural
         ]
-        return [trim(copy.deepcopy(obj)) for obj in found if not _is_finished(obj)]
+        return [trim(_copied(obj)) for obj in found if not _is_finished(obj)]
 
     def find(self, path: str) -> Json | None:
-        return copy.deepcopy(self.objects.get(path))
+        return _copied(self.objects.get(path))
 
-    def request(self, method: str, path: str, body: Json, _content_type: str = "") -> Json:
+    def get(self, path: str) -> Json:
+        return t.cast("Json", self.find(path))
+
+    def request(
+        self, method: str, path: str, body: Json, _content_type: str = "", **_more: t.Any
+    ) -> Json:
         self.before_request()
         path = path.removesuffix("/status")
+        if path.endswith("/binding"):
+            pod = self.objects[path.removesuffix("/binding")]
+            pod["spec"]["nodeName"] = body["target"]["name"]
+            return {}
         stored = self.objects.get(path)
         if stored is None:
             raise ApiError(f"{path} is gone", 404)
         if body["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
             raise ApiError(f"{path} has changed", 409)
-        if method == "PUT":
-            stored["status"] = copy.deepcopy(body["status"])
+        if "/resourceclaims/" in path:
+            _merge(stored, body)
+        elif method == "PUT":
+            stored["status"] = _copied(body["status"])
         else:  # the scheduler binds a pod as soon as its gate is open
             [term] = body["spec"]["affinity"]["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
             stored["spec"] |= {
@@ -89,8 +105,24 @@ class StoredObjects:
             }
         stored["metadata"]["resourceVersion"] = str(next(self._numbers))
         self.after_write()
-        return copy.deepcopy(stored)
+        return _copied(stored)
+
+
+def _merge(target: Json, patch: Json) -> None:
+    """A merge patch (RFC 7396)."""
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(target.setdefault(key, {}), value)
+        else:
+            target[key] = value
+
+
+def _copied(value: t.Any) -> t.Any:
+    """As it comes over a connection, also where it is deeper than copy.deepcopy goes."""
+    return json.loads(json.dumps(value))
 
 
 def _is_finished(obj: Json) -> bool:
-    return bool(obj["kind"] == "Pod" and obj.get("status", {}).get("phase") == "Succeeded")
+    return bool(obj["kind"] == "Pod" and member(obj, "status", "phase") == "Succeeded")

@@ -30,8 +30,12 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ansible_collections.wattwise.kube.plugins.module_utils import boundary
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced, mark
@@ -84,12 +88,19 @@ class Problem:
 class Report:
     """What came of one attempt.
 
-    ``contended`` names the objects that somebody else wrote meanwhile.
+    ``contended`` names the objects that somebody else wrote meanwhile. ``findings`` are about
+    objects that cannot be read: nothing is written to these, and nothing given that they may hold.
     """
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+    def note(self, finding: Finding) -> None:
+        """Add what is wrong with an object, unless it is known."""
+        if finding not in self.findings:
+            self.findings.append(finding)
 
 
 def tell(kube: Kube, context: Context, report: Report, unplaced: t.Sequence[Unplaced]) -> None:
@@ -104,9 +115,15 @@ def tell(kube: Kube, context: Context, report: Report, unplaced: t.Sequence[Unpl
             return None
         return Change("explained", "Pod", one.namespace, one.pod, after=one.message)
 
-    for outcome in kube.in_parallel(attempt, unplaced):
+    def bounded(one: Unplaced) -> Change | Problem | boundary.Finding | None:
+        subject = boundary.Subject("Pod", one.pod, one.namespace)
+        return boundary.guarded(subject, lambda: attempt(one))
+
+    for outcome in kube.in_parallel(bounded, unplaced):
         if isinstance(outcome, Change):
             report.changes.append(outcome)
+        elif isinstance(outcome, boundary.Finding):
+            report.note(Finding(outcome.subject, outcome.field, outcome.problem))
         elif outcome is not None:
             report.problems.append(outcome)
 

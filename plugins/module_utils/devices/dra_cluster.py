@@ -13,6 +13,7 @@ all claims again after writing, before a pod is bound: what is contested then is
 
 from __future__ import annotations
 
+import functools
 import time
 import typing as t
 
@@ -30,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_objects import DraObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods import (
     PodClaims,
+    claims_made,
     claims_of_pod,
     names_claims,
     with_made_claims,
@@ -39,7 +41,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.extended_res
     ExtendedResources,
     offered_by,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import Json
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Node
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selector import selected
@@ -47,11 +53,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes im
     Room,
     hindrance,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_pending
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import trim_node
 from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced
+
+T = t.TypeVar("T")
 
 # How long the controller has for making claims from templates.
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 5.0, 0.1
@@ -77,13 +84,13 @@ class DraView:
 
     def settle(self, pods: Pods) -> None:
         """Read, give contested or failed devices back, and look where pods have theirs already."""
-        ours = [Given(pod) for pod in pods.by_key.values() if _is_ours(pod, pods)]
+        ours = [given for given in map(Given, pods.by_key.values()) if self._is_ours(given, pods)]
         self._objects = DraObjects(self._kube, self._context, self.report)
         for pod, found in self._await_claims(ours):
             key = pod.namespace, pod.name
             self._given[key] = pod
             self._claims[key] = tuple((one.namespace, one.name) for one in found.claims)
-            reason = found.problem or self._extended(pod) or hindrance(pod.manifest, pods)
+            reason = found.problem or self._obstacle(pod, pods)
             if reason:
                 self._refuse(key, reason, waits=found.awaited)
         self._give_contested_back()
@@ -93,11 +100,45 @@ class DraView:
         if allocated:
             self._place(allocated, pods)
 
+    def _is_ours(self, pod: Given, pods: Pods) -> bool:
+        """Whether it waits for us, and can be read."""
+
+        def read() -> bool:
+            return is_pending(pod.manifest, pods.scheduler_name) and names_claims(pod)
+
+        return self._read(pod, read) or False
+
+    def _read(self, pod: Given, read: t.Callable[[], T]) -> T | None:
+        """What is read of a pod; None where that is a finding."""
+        found = guarded(pod, read)
+        if not isinstance(found, Finding):
+            return found
+        self.report.note(found)
+        return None
+
+    def _obstacle(self, pod: Given, pods: Pods) -> str:
+        """Why a pod must get no devices, apart from its claims; "" where it may."""
+        classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
+        found = guarded(pod, lambda: ExtendedResources(classes, ()).unclaimed(pod))
+        if not isinstance(found, Finding) and found:
+            offered = offered_by(self._kube.list("/api/v1/nodes", trim=trim_node))
+            found = guarded(pod, lambda: ExtendedResources(classes, offered).unclaimed(pod))
+        if not isinstance(found, Finding) and found:
+            return f"unsupported: {', '.join(found)}"
+        reason = (
+            found
+            if isinstance(found, Finding)
+            else guarded(pod, lambda: hindrance(pod.manifest, pods))
+        )
+        if isinstance(reason, Finding):
+            self.report.note(reason)
+        return str(reason)
+
     def _await_claims(self, pods: t.Sequence[Given]) -> list[tuple[Given, PodClaims]]:
         """The pods with their claims, when the controller has made them or takes too long."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            told = with_made_claims(pods, self._objects.claims.values())
+            told = self._with_made_claims(pods)
             found = [(pod, self._claims_of(pod)) for pod in told]
             waits = any(claims.awaited for _pod, claims in found)
             if not waits or self._context.check_mode or time.monotonic() > deadline:
@@ -105,20 +146,21 @@ class DraView:
             time.sleep(_PAUSE_SECONDS)
             self._objects.read_claims()
 
-    def _claims_of(self, pod: Given) -> PodClaims:
-        try:
-            return claims_of_pod(pod, self._objects.claims, self._objects.templates)
-        except InvalidInput as error:
-            return PodClaims(problem=str(error))
+    def _with_made_claims(self, pods: t.Sequence[Given]) -> list[Given]:
+        made = claims_made(self._objects.claims.values())
+        found = [self._read(pod, functools.partial(with_made_claims, pod, made)) for pod in pods]
+        return [pod for pod in found if pod is not None]
 
-    def _extended(self, pod: Given) -> str:
-        """Why no devices are given to a pod that asks for some beside its claims."""
-        classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
-        reasons = ExtendedResources(classes, ()).unclaimed(pod)
-        if reasons:
-            offered = offered_by(self._kube.list("/api/v1/nodes", trim=trim_node))
-            reasons = ExtendedResources(classes, offered).unclaimed(pod)
-        return f"unsupported: {', '.join(reasons)}" if reasons else ""
+    def _claims_of(self, pod: Given) -> PodClaims:
+        objects = self._objects
+        read = functools.partial(
+            claims_of_pod, pod, objects.claims, objects.templates, objects.unreadable
+        )
+        found = guarded(pod, read)
+        if isinstance(found, Finding):
+            self.report.note(found)
+            return PodClaims(problem=str(found))
+        return found
 
     def _open(self) -> list[Key]:
         """Pods that can get a node as far as is known."""
@@ -192,15 +234,22 @@ class DraView:
         nodes = self._kube.list("/api/v1/nodes", trim=trim_node)
         room = Room(nodes, known)
         for pod in pods:
-            there = self._nodes_of_claims(pod, nodes)
-            taking = room.nodes_for(pod)
-            there = there if taking is None else there & taking
-            if not there:
+            read = functools.partial(self._nodes_taking, pod, nodes, room)
+            there = guarded(self._given[pod], read)
+            if isinstance(there, Finding):
+                self.report.note(there)
+                self._refuse(pod, str(there))
+            elif not there:
                 where = "no node of the devices that its claims have takes the pod"
                 if not self._give_back(pod, where):
                     self._refuse(pod, where)
             elif all(self._reserve(claim, None, [pod]) for claim in self._claims[pod]):
                 self._placed[pod] = min(there)
+
+    def _nodes_taking(self, pod: Key, nodes: t.Sequence[Object], room: Room) -> frozenset[str]:
+        """The nodes of the pod's devices that take it. Raises InvalidInput."""
+        there, taking = self._nodes_of_claims(pod, nodes), room.nodes_for(pod)
+        return there if taking is None else there & taking
 
     def _nodes_of_claims(self, pod: Key, nodes: t.Sequence[Object]) -> frozenset[str]:
         """The nodes from which all devices of a pod's claims can be used."""
@@ -230,7 +279,8 @@ class DraView:
         """Slices, classes, claims and rules, and the pods of which claims lack devices."""
         pods = [self._given[key] for key in self._open() if self._lacking(key)]
         objects = self._objects
-        return [*objects.slices, *objects.others, *objects.claims.values(), *pods]
+        claims = [*objects.claims.values(), *objects.unreadable.values()]
+        return [*objects.slices, *objects.others, *claims, *pods]
 
     def placed(self) -> t.Mapping[Key, str]:
         """The nodes of pods whose claims all have devices, and are reserved for them."""
@@ -337,10 +387,6 @@ class DraView:
             if key in self._given and key not in self._waiting
         ]
         tell(self._kube, self._context, self.report, unplaced)
-
-
-def _is_ours(pod: Object, pods: Pods) -> bool:
-    return is_pending(pod, pods.scheduler_name) and names_claims(Given(pod))
 
 
 def _devices_text(claim: Given) -> str:

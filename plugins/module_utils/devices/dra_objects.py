@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
@@ -17,8 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods import Key
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
     Findings,
     Given,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import Json
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
@@ -51,12 +54,24 @@ class DraObjects:
         self.others = [*classes, *(rule for found in tainting for rule in found)]
         self.templates = frozenset((one.namespace, one.name) for one in templates)
         self.claims: dict[Key, Given] = {}
+        self.unreadable: dict[Key, Given] = {}
         self.read_claims()
 
     def read_claims(self) -> None:
-        """Read the claims, from the store itself and not from a cache of the API server."""
-        found = self._list(f"{_ROOT}/resourceclaims")
-        self.claims = {(one.namespace, one.name): one for one in found}
+        """Read the claims, from the store itself and not from a cache of the API server.
+
+        Those that cannot be read are kept apart: nothing is written to them.
+        """
+        self.claims, self.unreadable = {}, {}
+        now = self._context.now()
+        for claim in self._list(f"{_ROOT}/resourceclaims"):
+            key = claim.namespace, claim.name
+            problem = guarded(claim, functools.partial(dra_writes.check, claim, now))
+            if isinstance(problem, Finding):
+                self._report.note(problem)
+                self.unreadable[key] = claim
+            else:
+                self.claims[key] = claim
 
     def _list(self, path: str) -> list[Given]:
         try:
@@ -99,7 +114,7 @@ class DraObjects:
         try:
             answer = self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
         except ApiError as error:
-            if error.status == 422:
+            if error.status in (400, 422):
                 self._report.problems.append(Problem("ResourceClaim", *key, str(error)))
             elif error.status in (404, 409):
                 self._report.contended.add(str(claim))

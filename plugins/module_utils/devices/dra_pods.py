@@ -53,31 +53,39 @@ def made_for(pod: Given) -> dict[str, str]:
     return {str(entry.get("name")): str(entry.get("resourceClaimName") or "") for entry in entries}
 
 
-def with_made_claims(pods: t.Iterable[Given], claims: t.Iterable[Given]) -> list[Given]:
-    """The pods as they will be when the controller has told them the claims that it made."""
+def claims_made(claims: t.Iterable[Given]) -> dict[str, list[Json]]:
+    """The claims that the controller made, as it tells them to pods, by uid of the pod."""
     made: dict[str, list[Json]] = {}
     for claim in claims:
         metadata = claim.manifest["metadata"]
         named = (metadata.get("annotations") or {}).get(_NAME_IN_POD)
         for owner in metadata.get("ownerReferences") or [] if named else ():
-            entry = {"name": named, "resourceClaimName": claim.name}
-            made.setdefault(owner.get("uid") or "", []).append(entry)
-    return [_told(pod, made.get(pod.manifest["metadata"]["uid"], ())) for pod in pods]
+            entry = {"name": str(named), "resourceClaimName": claim.name}
+            made.setdefault(str(owner.get("uid")), []).append(entry)
+    return made
 
 
-def _told(pod: Given, made: t.Sequence[Json]) -> Given:
+def with_made_claims(pod: Given, made: t.Mapping[str, t.Sequence[Json]]) -> Given:
+    """The pod as it will be when the controller has told it the claims that it made."""
     known = made_for(pod)
     status = mapping_of(pod, pod.manifest.get("status"), "status")
     entries = [
         *(status.get("resourceClaimStatuses") or ()),
-        *(entry for entry in made if entry["name"] not in known),
+        *(
+            entry
+            for entry in made.get(pod.manifest["metadata"]["uid"], ())
+            if entry["name"] not in known
+        ),
     ]
     status = {**status, "resourceClaimStatuses": entries}
     return Given({**pod.manifest, "status": status}, pod.file)
 
 
 def claims_of_pod(
-    pod: Given, claims: t.Mapping[Key, Given], templates: t.Collection[Key]
+    pod: Given,
+    claims: t.Mapping[Key, Given],
+    templates: t.Collection[Key],
+    unreadable: t.Collection[Key] = (),
 ) -> PodClaims:
     """The claims of a pod among those of the cluster. Raises InvalidInput for a malformed pod."""
     spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
@@ -90,6 +98,9 @@ def claims_of_pod(
             return _without_claim(pod, item, templates)
         if not name:
             continue
+        if (pod.namespace, name) in unreadable:
+            problem = f"the ResourceClaim {pod.namespace}/{name} cannot be read; see findings"
+            return PodClaims(problem=problem)
         claim = claims.get((pod.namespace, name))
         if claim is None:
             return PodClaims(problem=f"there is no ResourceClaim {pod.namespace}/{name}")

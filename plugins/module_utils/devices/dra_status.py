@@ -33,11 +33,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     demand_of,
     quantity_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import text
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    objects,
+    text,
+)
 
 # Each selector of devices has one term as the API wants it; more are written out up to here.
 _MOST_TERMS = 32
 _RESULTS = "status.allocation.devices.results"
+_NAMES = ("driver", "pool", "device")
 
 
 def allocation_of(given: Given) -> Json:
@@ -49,15 +54,20 @@ def allocation_of(given: Given) -> Json:
 def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]:
     """The devices that a claim has; those that are published no longer are nobody's concern.
 
-    What cannot be read of a device that somebody has counts as all of it, and is a finding.
+    What cannot be read of a device that somebody has counts as all of it, and is a finding. Where a
+    device is not named readably, the whole pool or driver counts that is named beside it.
     """
     results = guarded(given, lambda: results_of(given))
     if isinstance(results, Finding):
         findings.note(results)
-        return []
+        results = objects(member(given.manifest, "status", "allocation", "devices", "results"))
     held: list[Held] = []
     for number, item in enumerate(results):
-        names = [text(item.get(key)) for key in ("driver", "pool", "device")]
+        names = [text(item.get(key)) for key in _NAMES]
+        if not all(names):
+            findings.add(given, f"{_RESULTS}[{number}]", "does not name a device", serious=False)
+            held += [Held(index, {}, whole=True) for index in _named_by(names, slices)]
+            continue
         index = slices.positions.get((names[0], names[1], names[2]))
         if index is None:
             continue
@@ -72,6 +82,17 @@ def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]
         is_share = bool(item.get("shareID"))
         held.append(Held(index, portions, admin, slices.devices[index].shareable and not is_share))
     return held
+
+
+def _named_by(names: t.Sequence[str], slices: Slices) -> list[int]:
+    """The devices that have all of these names that are given; none without driver and pool."""
+    if not any(names[:2]):
+        return []
+    return [
+        index
+        for position, index in slices.positions.items()
+        if all(given in ("", name) for given, name in zip(names, position))
+    ]
 
 
 def results_of(given: Given) -> t.Sequence[Json]:

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices i
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_status import (
     allocation_of,
     held_devices,
+    results_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
     Findings,
@@ -31,7 +32,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools 
     items_of,
     mapping_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Held
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Held, Node
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selector import selected
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import text
 from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time, parse_time
 
 # The controller takes an allocation away only from a claim that bears this.
@@ -46,6 +49,31 @@ def consumers(claim: Given) -> list[Json]:
     """Who may use the claim: entries of ``reservedFor``."""
     status = mapping_of(claim, claim.manifest.get("status"), "status")
     return list(items_of(claim, status.get("reservedFor"), "status.reservedFor"))
+
+
+def check(claim: Given, now: datetime.datetime) -> None:
+    """Raise for a claim of which something cannot be read that decides what is written.
+
+    What is the API server's own (name, uid, version) is not in question.
+    """
+    metadata = claim.manifest["metadata"]
+    mapping_of(claim, metadata.get("annotations"), "metadata.annotations")
+    items_of(claim, metadata.get("ownerReferences"), "metadata.ownerReferences")
+    finalizers = metadata.get("finalizers") or []
+    if not isinstance(finalizers, list) or not all(isinstance(one, str) for one in finalizers):
+        raise claim.error("metadata.finalizers", "must be a list of names")
+    for index, consumer in enumerate(consumers(claim)):
+        if not isinstance(consumer.get("uid"), str):
+            raise claim.error(f"status.reservedFor[{index}].uid", "must be a text")
+    for index, result in enumerate(results_of(claim)):
+        for name in ("driver", "pool", "device"):
+            if not text(result.get(name)):
+                where = f"status.allocation.devices.results[{index}].{name}"
+                raise claim.error(where, "must be a name")
+    readiness(claim, now)
+    selector = allocation_of(claim).get("nodeSelector")
+    if selector:
+        selected(claim, selector, "status.allocation.nodeSelector", [Node("", {})])
 
 
 def is_reserved_for(claim: Given, pod: Given) -> bool:

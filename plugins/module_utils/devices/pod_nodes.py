@@ -13,6 +13,7 @@ scheduler knows nothing of what we would reserve, and may take it anywhere.
 from __future__ import annotations
 
 import copy
+import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Key,
     Pods,
     Problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Task
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
@@ -56,6 +62,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader imp
     read_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+
+T = t.TypeVar("T")
 
 NOT_OURS = (
     "nobody keeps the pod from being scheduled without its devices; give it the schedulerName "
@@ -110,7 +118,10 @@ def _rules_between_pods(pod: Object) -> t.Iterator[str]:
 
 
 class Room:
-    """Which nodes take which pods now, by all rules of binding."""
+    """Which nodes take which pods now, by all rules of binding.
+
+    ``findings`` are about nodes and pods that cannot be read. Such a node takes nothing.
+    """
 
     def __init__(self, nodes: t.Sequence[Object], pods: Pods) -> None:
         intake = Intake()
@@ -119,6 +130,7 @@ class Room:
         on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
         running = intake.running(on_nodes, allocatable, Namespaces())
         occupied = occupancies(running)
+        self.findings = [Finding(one.subject, one.field, one.problem) for one in intake.findings]
         self._pods = pods
         self._nodes = [
             read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None)
@@ -135,8 +147,20 @@ class Room:
     def why_not(self, key: Key) -> t.Mapping[str, str]:
         """By the names of nodes that do not take the pod, why, in kube-scheduler's words.
 
-        Raises InvalidInput.
+        No node takes a pod that cannot be read.
         """
+        found = self._guarded(key, self._why_not)
+        if isinstance(found, Finding):
+            return dict.fromkeys(self.names, f"node(s) had no room for what {found}")
+        return found
+
+    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Finding:
+        found = guarded(Given(self._pods.by_key[key]), functools.partial(read, key))
+        if isinstance(found, Finding) and found not in self.findings:
+            self.findings.append(found)
+        return found
+
+    def _why_not(self, key: Key) -> t.Mapping[str, str]:
         pod = self._pods.by_key[key]
         closed = self._repulsion.nodes_closed_to(pod)
         shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
@@ -149,7 +173,7 @@ class Room:
         """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
         if self._pods.by_key[key]["spec"].get("nodeName"):
             return None
-        return frozenset(self.names).difference(self.why_not(key))
+        return frozenset(self.names).difference(self._why_not(key))
 
     def restrict(self, task: Task) -> Task:
         """The task with every unit on nodes that take each of its pods."""
@@ -157,7 +181,9 @@ class Room:
         for unit, pods in zip(task.instance.units, task.pods):
             allowed = unit.nodes
             for key in pods:
-                room = self.nodes_for(key)
+                room = self._guarded(key, self.nodes_for)
+                if isinstance(room, Finding):
+                    room = frozenset()
                 if room is not None:
                     allowed = room if allowed is None else allowed & room
             units.append(replace(unit, nodes=allowed))

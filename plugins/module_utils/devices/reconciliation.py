@@ -38,7 +38,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     View,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Allocation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
     Room,
@@ -124,6 +128,7 @@ class _Reconciliation:
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def _api(self) -> Api:
@@ -145,7 +150,7 @@ class _Reconciliation:
         return self._result(answer)
 
     def _attempt(self) -> Result:
-        self.problems = []
+        self.problems, self.findings = [], []
         view = self._api.adapter(self.kube, self.context)
         nodes, pods = self._read_nodes(), self._read_pods()
         view.settle(pods)
@@ -172,6 +177,8 @@ class _Reconciliation:
             Problem(one.kind, one.namespace, one.name, one.reason) for one in task.refused
         ]
         self.contended = view.report.contended
+        found = (*view.report.findings, *self.findings, *room.findings, *task.findings)
+        self.findings = list({(one.subject, one.field, one.problem): one for one in found}.values())
         return answer
 
     def _solve(self, task: Task, pods: Pods) -> tuple[Task, Allocation]:
@@ -214,14 +221,21 @@ class _Reconciliation:
 
     def _read_pods(self) -> Pods:
         query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-        found = self.kube.list("/api/v1/pods", query, trim_pod)
+        found = self.kube.list("/api/v1/pods", query, self._trim_pod)
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         return Pods(by_key, self.options["scheduler_name"], self.options["gate"])
+
+    def _trim_pod(self, pod: Object) -> Object:
+        """The pod trimmed; as it is where it cannot be read, as it takes room and is alive."""
+        trimmed = guarded(Given({"apiVersion": "v1", "kind": "Pod", **pod}), lambda: trim_pod(pod))
+        if not isinstance(trimmed, Finding):
+            return trimmed
+        self.findings.append(trimmed)
+        return {"apiVersion": "v1", "kind": "Pod", **pod}
 
     def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]
         task = room.restrict(self._api.read_task(objects, _OPTIONS))
-        warn_of(task.findings, self.context)
         return replace(
             task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)
         )
@@ -239,6 +253,7 @@ class _Reconciliation:
             view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
 
     def _result(self, answer: Result) -> Result:
+        warn_of(self.findings, self.context)
         shown = [change.as_dict() for change in self.changes]
         keys = [f"{one.kind} {one.namespace}/{one.name}" for one in self.changes]
         return {
@@ -250,7 +265,7 @@ class _Reconciliation:
             "node_results": answer["node_results"],
             "conflict": answer["conflict"],
             "objective": answer["objective"],
-            "findings": answer["findings"],
+            "findings": [finding.as_dict() for finding in self.findings],
             "diff": {
                 "before": {key: one.before for key, one in zip(keys, self.changes)},
                 "after": {key: one.after for key, one in zip(keys, self.changes)},

@@ -64,6 +64,7 @@ def contested(pods: int, count: int) -> StoredObjects:
 def run(store: StoredObjects, gate: str) -> Json:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kube, "connect", lambda *_args: store)
+        patch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
         patch.setattr(time, "sleep", lambda _seconds: None)
         return reconciliation.reconcile(
             {"strategy": "first_fit", "gate": gate, "api_group": "devmgmtproto.k8s.io"}

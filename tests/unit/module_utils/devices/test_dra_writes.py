@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods import (
     PodClaims,
+    claims_made,
     claims_of_pod,
     with_made_claims,
 )
@@ -112,9 +113,9 @@ class TestClaimsOfAPod:
             annotations={"resource.kubernetes.io/pod-claim-name": "gpu"},
             ownerReferences=[{"controller": True, "uid": "uid-of-p"}],
         )
-        [told] = with_made_claims([pod(self.FROM_TEMPLATE)], [made, claim()])
+        told = with_made_claims(pod(self.FROM_TEMPLATE), claims_made([made, claim()]))
         assert self.look(told, made) == PodClaims((made,))
-        assert with_made_claims([told], [made])[0].manifest == told.manifest
+        assert with_made_claims(told, claims_made([made])).manifest == told.manifest
 
     def test_the_controller_may_find_that_none_is_needed(self) -> None:
         given = pod(self.FROM_TEMPLATE, made=[{"name": "gpu"}])

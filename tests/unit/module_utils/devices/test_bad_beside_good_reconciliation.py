@@ -1,0 +1,171 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An odd claim, pool or pod of a cluster is left as it is; all others are given what they get."""
+
+from __future__ import annotations
+
+import random
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from support import odd_values
+from support.device_objects import (
+    dra_class,
+    dra_device,
+    exactly,
+    manifest,
+    resource_claim,
+    resource_slice,
+)
+from support.stored_objects import StoredObjects
+
+Json = dict[str, t.Any]
+# What the API server itself says of an object.
+KEEP = [
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("metadata", "uid"),
+    ("metadata", "resourceVersion"),
+    ("metadata", "generation"),
+    ("metadata", "deletionTimestamp"),
+]
+MARKS = ("resourceVersion", "claimVersion", "allocationTimestamp", "lastTransitionTime")
+DRA_GROUP = "resource.k8s.io"
+
+
+def a_node(name: str) -> Json:
+    status = {
+        "allocatable": {"cpu": "8", "pods": "100"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {**manifest("v1", "Node", name, {}, labels={}), "status": status}
+
+
+def dra_pod(name: str, claim: str) -> Json:
+    items = [{"name": "c", "resourceClaimName": claim}]
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": "wattwise", "resourceClaims": items, "containers": [container]}
+    return manifest("v1", "Pod", name, spec, namespace="default", labels={})
+
+
+def held(name: str, driver: str, pool: str, device: str, *users: str) -> Json:
+    """A claim with a device that says of itself all that a driver may say of one."""
+    claim = resource_claim(name, exactly("r", "odd"))
+    names = {"driver": driver, "pool": pool, "device": device}
+    field = {"key": "metadata.name", "operator": "In", "values": [pool]}
+    result = {
+        **names,
+        "request": "r",
+        "bindingConditions": ["attached"],
+        "bindingFailureConditions": ["broken"],
+    }
+    claim["status"] = {
+        "allocation": {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            "allocationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "devices": [{**names, "conditions": [{"type": "attached", "status": "True"}]}],
+        "reservedFor": [
+            {
+                "resource": "pods",
+                "name": user,
+                "uid": f"/api/v1/namespaces/default/pods/{user}",
+            }
+            for user in users
+        ],
+    }
+    claim["metadata"] |= {
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "c"},
+        "ownerReferences": [{"controller": True, "uid": "of-a-pod", "kind": "Pod"}],
+    }
+    return claim
+
+
+DRA_GOOD = [
+    *(a_node("n1"), a_node("n9")),
+    resource_slice("n1", [dra_device(name) for name in ("d0", "d1", "d2", "d3")]),
+    resource_slice("n9", [dra_device("o1"), dra_device("o2")], driver="odd.example.com"),
+    dra_class("gpu", 'device.driver == "gpu.example.com"'),
+    dra_class("odd", 'device.driver == "odd.example.com"'),
+    resource_claim("one", exactly("r", "gpu")),
+    resource_claim("two", exactly("r", "gpu", count=2)),
+    held("three", "gpu.example.com", "n1", "d3", "p3"),
+    *(dra_pod("p1", "one"), dra_pod("p2", "two"), dra_pod("p3", "three")),
+]
+DRA_ODD = {
+    "a claim that has its device": (
+        held("odd", "odd.example.com", "n9", "o1", "gone"),
+        [dra_pod("user", "odd")],
+    ),
+    "a claim that waits": (resource_claim("odd", exactly("r", "odd")), [dra_pod("user", "odd")]),
+    "a pod": (
+        dra_pod("odd", "odd"),
+        [resource_claim("odd", exactly("r", "odd"))],
+    ),
+}
+
+
+def run(group: str, objects: list[Json], odd: Json | None) -> tuple[StoredObjects, Json, list[str]]:
+    """What a cluster holds after a run, what the run said, and its warnings."""
+    store = StoredObjects()
+    for one in objects:
+        store.add(one)
+    if odd is not None:
+        store.add(odd)
+    warnings: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Kube, "connect", lambda *_args: store)
+        patch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
+        patch.setattr(time, "sleep", lambda _seconds: None)
+        context = Context(warn=warnings.append)
+        options = {"strategy": "first_fit", "api_group": group}
+        result = reconciliation.reconcile(options, context)
+    return store, result, warnings
+
+
+def without_marks(value: t.Any) -> t.Any:
+    """A value without what depends on the time and number of writes."""
+    if isinstance(value, list):
+        return [without_marks(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_marks(item) for key, item in value.items() if key not in MARKS}
+    return value
+
+
+def written(store: StoredObjects, paths: t.Collection[str]) -> dict[str, Json]:
+    return {path: without_marks(store.objects[path]) for path in paths}
+
+
+def spoilt(source: random.Random, good: Json, keep: t.Any = ()) -> Json:
+    while True:
+        found: Json = odd_values.spoilt(source, good, [*KEEP, *keep])
+        if isinstance(found.get("metadata"), dict):
+            return found
+
+
+@pytest.mark.parametrize("seed", odd_values.seeds(25))
+@pytest.mark.parametrize("kind", DRA_ODD)
+def test_all_others_get_their_devices_as_without(kind: str, seed: int) -> None:
+    odd, beside = DRA_ODD[kind]
+    # A claim or pod that asks for or says that it has others' devices is none of them.
+    device_class = ("spec", "devices", "requests", 0, "exactly", "deviceClassName")
+    bad = spoilt(random.Random(f"{kind}{seed}"), odd, [device_class])
+    alone, _result, _warnings = run(DRA_GROUP, DRA_GOOD, None)
+    with odd_values.bounded():
+        found, result, warnings = run(DRA_GROUP, [*DRA_GOOD, *beside], bad)
+    assert written(found, alone.objects) == written(alone, alone.objects)
+    assert all(
+        found.objects[f"/api/v1/namespaces/default/pods/{name}"]["spec"]["nodeName"] == "n1"
+        for name in ("p1", "p2", "p3")
+    )
+    assert len(warnings) == (1 if result["findings"] else 0)
