@@ -191,7 +191,9 @@ objective:
 findings:
   description:
     - Objects that cannot be used as they are, as M(wattwise.kube.device_allocation) returns them.
-      All others are treated as without these.
+      One warning tells of them.
+    - Such a claim, pool or pod is not written, and no device is given that such a claim or pool may
+      hold. All others are treated as without these.
   returned: always
   type: list
   elements: dict

@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube import Resource
 from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 
 Json = dict[str, t.Any]
+T = t.TypeVar("T")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -119,9 +120,9 @@ def _merge(target: Json, patch: Json) -> None:
             target[key] = value
 
 
-def _copied(value: t.Any) -> t.Any:
+def _copied(value: T) -> T:
     """As it comes over a connection, also where it is deeper than copy.deepcopy goes."""
-    return json.loads(json.dumps(value))
+    return t.cast("T", json.loads(json.dumps(value)))
 
 
 def _is_finished(obj: Json) -> bool:

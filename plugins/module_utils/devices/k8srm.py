@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_status import (
     Results,
     held_devices,
+    held_for_safety,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Claim,
@@ -104,9 +105,16 @@ class _Reader:
         return tuple(Node(name, labels[name]) for name in sorted(labels))
 
     def task(self) -> Task:
-        for given in self._of(*CLAIM_KINDS):
-            if not self._refusals.read(given, self._read_status):
-                self._node_of_claim[given.namespace, given.name] = frozenset()
+        claims = self._of(*CLAIM_KINDS)
+        unreadable = [
+            given for given in claims if not self._refusals.read(given, self._read_status)
+        ]
+        # After the others, so that it takes no devices of these where only their number is known.
+        for given in unreadable:
+            self._node_of_claim[given.namespace, given.name] = frozenset()
+            held = held_for_safety(given, self._pools, self._taken)
+            self._held += held
+            self._taken.update(one.device for one in held)
         demands: list[PodDemand] = []
         if self._of("Pod") or self._options.only_for_pods:
             read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]

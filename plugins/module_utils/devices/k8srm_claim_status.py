@@ -8,12 +8,21 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import Key
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import (
     Reservation,
     User,
     allocations_of,
+    check_entry,
+    json_of,
+    texts_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
+    items_of,
+    mapping_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Object
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
 
 _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
 
@@ -21,6 +30,30 @@ _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
 def key_of(obj: Object) -> Key:
     """Namespace and name; "" is the namespace of what has none."""
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def check_claim(given: Given) -> None:
+    """Raise for a claim of which something cannot be read that decides what is written.
+
+    What is the API server's own (name, uid, version) is not in question.
+    """
+    claim = given.manifest
+    items_of(given, claim["metadata"].get("ownerReferences"), "metadata.ownerReferences")
+    status = mapping_of(given, claim.get("status"), "status")
+    check_entry(given, {"pods": status.get("reservedFor"), **status}, "status")
+    check_conditions(given)
+    json_of(given, status)
+
+
+def check_conditions(given: Given) -> None:
+    """Raise unless each of the object's conditions has a type and the texts beside it."""
+    conditions = member(given.manifest, "status", "conditions")
+    for index, item in enumerate(items_of(given, conditions, "status.conditions")):
+        where = f"status.conditions[{index}]"
+        texts_of(given, item, where, "type", "status")
+        optional = item.get("lastTransitionTime")
+        if optional is not None and not isinstance(optional, str):
+            raise given.error(f"{where}.lastTransitionTime", "must be a text")
 
 
 def node_of(claim: Object) -> str:

@@ -10,6 +10,7 @@ Pools are read before claims, so that a pool never shows less than what claims h
 from __future__ import annotations
 
 import copy
+import functools
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
@@ -18,7 +19,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Key,
     Pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_claim_status import (
     named,
     node_of,
@@ -72,21 +77,33 @@ class PrototypeView:
         """Finish or undo what was interrupted, release, and find out what each pod asks for."""
         self._pods = pods
         for key, pod in pods.by_key.items():
-            if asks(pod) and not pod["metadata"].get("deletionTimestamp"):
-                self._read_pod(key, pod)
+            given = Given(pod)
+            items = guarded(given, functools.partial(self._items, pod))
+            if isinstance(items, Finding):
+                self.report.note(items)
+                self._store.problem("Pod", key, str(items))
+            elif items is not None:
+                self._read_pod(key, pod, items)
         self._forget_ended_pods()
         self._settle_open()
         self._clean_ledger()
         self._join_users()
 
-    def _read_pod(self, key: Key, pod: Object) -> None:
+    def _items(self, pod: Object) -> list[Object] | str | None:
+        """What the pod asks for; a sentence where it must get nothing, None where it asks for none.
+
+        Raises InvalidInput where it cannot be read.
+        """
+        if not asks(pod) or pod["metadata"].get("deletionTimestamp"):
+            return None
+        return hindrance(pod, self._pods) or read_items(pod)
+
+    def _read_pod(self, key: Key, pod: Object, items: list[Object] | str) -> None:
         try:
-            obstacle = hindrance(pod, self._pods)
-            if obstacle:
-                raise InvalidInput(obstacle)
+            if isinstance(items, str):
+                raise InvalidInput(items)
             claims = [
-                claim_of(pod, item, number, self._store.find)
-                for number, item in enumerate(read_items(pod))
+                claim_of(pod, item, number, self._store.find) for number, item in enumerate(items)
             ]
             uids = [self._store.stored(claim)["metadata"]["uid"] for claim in claims]
         except (InvalidInput, ApiError) as error:
@@ -159,6 +176,8 @@ class PrototypeView:
         return self._claims_of.keys() >= set(alive)
 
     def _state(self, reservation: Reservation) -> str:
+        if reservation.uid in self._store.unreadable:
+            return "kept"
         return state_of(reservation, self._claims.get(reservation.uid), self._pods.is_alive)
 
     def _clean_ledger(self) -> None:
@@ -222,6 +241,7 @@ class PrototypeView:
             *self._store.states.valid,
             *self._store.others,
             *self._claims.values(),
+            *self._store.unreadable.values(),
             *reserved,
             *pods,
         ]

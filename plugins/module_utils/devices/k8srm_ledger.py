@@ -19,13 +19,21 @@ with its pods) is taken out of its pools. So at any moment a pool shows all who 
 
 from __future__ import annotations
 
+import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
+    Json,
+    items_of,
+    mapping_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Object
 
 State = t.Literal["kept", "open", "void"]
 _RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")
+_IDENTITY_FIELDS = ("kind", "namespace", "name", "claimUID", "claimVersion", "nodeName")
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,47 @@ class Reservation:
             "spec": {},
             "status": {"allocations": self.result["allocations"]},
         }
+
+
+def check_reservations(given: Given) -> None:
+    """Raise unless each reservation of a pool can be read."""
+    status = mapping_of(given, given.manifest.get("status"), "status")
+    where = "status.reservations"
+    for index, entry in enumerate(items_of(given, status.get("reservations"), where)):
+        place = f"{where}[{index}]"
+        texts_of(given, entry, place, *_IDENTITY_FIELDS)
+        check_entry(given, entry, place)
+        if not entry.get("allocations"):
+            raise given.error(f"{place}.allocations", "is missing")
+    json_of(given, status)
+
+
+def check_entry(given: Given, entry: Json, where: str) -> None:
+    """Raise unless it can be read who uses what, in a claim's status or a pool's reservation."""
+    for index, user in enumerate(items_of(given, entry.get("pods"), f"{where}.pods")):
+        texts_of(given, user, f"{where}.pods[{index}]", "name", "uid")
+    allocations = items_of(given, entry.get("allocations"), f"{where}.allocations")
+    for index, item in enumerate(allocations):
+        texts_of(given, item, f"{where}.allocations[{index}]", "devicePoolName")
+    for name in ("classConfigs", "claimConfigs"):
+        items_of(given, entry.get(name), f"{where}.{name}")
+    if entry.get("nodeName") is not None:
+        texts_of(given, entry, where, "nodeName")
+
+
+def texts_of(given: Given, item: Json, where: str, *names: str) -> None:
+    """Raise unless these members of the item are texts."""
+    for name in names:
+        if not isinstance(item.get(name), str):
+            raise given.error(f"{where}.{name}", "must be a text")
+
+
+def json_of(given: Given, status: Json) -> str:
+    """The status as it would be written again; raises where that cannot be."""
+    try:
+        return json.dumps(status, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise given.error("status", "cannot be written again as it is") from error
 
 
 def allocations_of(claim: Object) -> list[Object]:

@@ -5,21 +5,32 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
     Findings,
     Given,
+    guarded,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import Ledger
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_claim_status import (
+    check_conditions,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import (
+    Ledger,
+    check_reservations,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import Pools
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_status import held_devices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_status import (
+    held_devices,
+    held_for_safety,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
     Held,
     Instance,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Object
 
 READY = {
@@ -30,6 +41,12 @@ READY = {
 }
 
 
+def check_pool(given: Given) -> None:
+    """Raise for a pool whose status cannot be read; what it gives, is for PoolStates to say."""
+    check_reservations(given)
+    check_conditions(given)
+
+
 class PoolStates:
     """The pools that can be read, and by name why others cannot be."""
 
@@ -38,14 +55,16 @@ class PoolStates:
         self.valid: list[Object] = []
         self._read = Pools(Findings(), frozenset())
         for pool in pools:
-            try:
-                # One that is wrong must not leave half of its devices among the others.
-                Pools(Findings(), frozenset()).add(Given(pool))
-                self._read.add(Given(pool))
-            except InvalidInput as error:
-                self.problems[pool["metadata"]["name"]] = str(error)
+            problem = guarded(Given(pool), functools.partial(self._add, Given(pool)))
+            if isinstance(problem, Finding):
+                self.problems[pool["metadata"]["name"]] = str(problem)
             else:
                 self.valid.append(pool)
+
+    def _add(self, pool: Given) -> None:
+        # One that is wrong must not leave half of its devices among the others.
+        Pools(Findings(), frozenset()).add(pool)
+        self._read.add(pool)
 
     def available(self, ledger: Ledger) -> dict[str, int]:
         """For each pool that can be read, how many devices a claim could have."""
@@ -63,10 +82,11 @@ class PoolStates:
         held: list[Held] = []
         taken: set[int] = set()
         for reservation in ledger.claims().values():
-            try:
-                found = held_devices(Given(reservation.as_claim()), self._read, taken)
-            except InvalidInput:
-                continue  # of a pool that changed under its users; the claim's reader tells of it
+            claim = Given(reservation.as_claim())
+            found = guarded(claim, functools.partial(held_devices, claim, self._read, taken))
+            if isinstance(found, Finding):
+                # Of a pool that changed under its users; the claim's reader tells of it.
+                found = held_for_safety(claim, self._read, taken)
             held += found
             taken.update(one.device for one in found)
         devices, counters = tuple(self._read.devices), tuple(self._read.counters)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_claims import Asked
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_classes import (
@@ -31,6 +32,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.values impor
     demand_of,
     quantity_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+    member,
+    objects,
+)
 
 
 def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
@@ -52,25 +57,50 @@ def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[
     return held
 
 
+def held_for_safety(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
+    """All that a claim may have whose status cannot be read, as far as the status names it.
+
+    Devices that are not named readably count as all of the pool that is named beside them.
+    """
+    if given.kind == "DevicePrivilegedClaim":
+        return []
+    held: list[Held] = []
+    for item in objects(member(given.manifest, "status", "allocations")):
+        pool = item.get("devicePoolName")
+        there = [
+            index
+            for index, device in enumerate(pools.devices)
+            if device.pool == pool and index not in taken
+        ]
+        named = [item.get("deviceName")]
+        named += [part.get("deviceName") for part in objects(item.get("allocations"))]
+        named = [name for name in named if isinstance(name, str)]
+        found = [index for index in there if pools.devices[index].name in named]
+        held += [Held(index, {}, whole=True) for index in found or there]
+    return held
+
+
 def _devices(
     given: Given, item: Json, pools: Pools, taken: t.AbstractSet[int], where: str
 ) -> list[int]:
     pool = item.get("devicePoolName")
     there = [index for index, device in enumerate(pools.devices) if device.pool == pool]
     parts = items_of(given, item.get("allocations"), f"{where}.allocations")
-    names = [part["deviceName"] for part in parts if part.get("deviceName")]
-    names += [item["deviceName"]] if item.get("deviceName") else []
+    given_names = [one.get("deviceName") for one in (*parts, item)]
+    if not all(name is None or isinstance(name, str) for name in given_names):
+        raise given.error(where, "deviceName must be a text")
+    names = [name for name in given_names if name]
     if pool in pools.counted or not names:
         count = item.get("deviceCount", len(names) or 1)
         free = [index for index in there if index not in taken]
-        if not isinstance(count, int) or count > len(free):
+        if not isinstance(count, int) or not 0 <= count <= len(free):
             raise given.error(
-                where, f"it has {count} devices of pool {pool!r}, which are not there"
+                where, f"it has {shown(count)} devices of pool {shown(pool)}, which are not there"
             )
         return free[:count]
     found = [index for index in there if pools.devices[index].name in names]
     if len(found) != len(set(names)):
-        raise given.error(where, f"pool {pool!r} has no device {', '.join(map(str, names))}")
+        raise given.error(where, f"pool {shown(pool)} has no device {', '.join(map(str, names))}")
     return found
 
 

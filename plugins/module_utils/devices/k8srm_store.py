@@ -10,6 +10,7 @@ Each write bears the resource version that was read. What somebody else wrote me
 from __future__ import annotations
 
 import copy
+import functools
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
@@ -25,20 +26,27 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Report,
     tell,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+    Finding,
+    Given,
+    guarded,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
     CLAIM_KINDS,
     KINDS,
     VERSION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_claim_status import (
+    check_claim,
     key_of,
     with_condition,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import Ledger
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pool_status import (
     PoolStates,
+    check_pool,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.unschedulable import Unplaced
 
@@ -50,18 +58,24 @@ class Store:
         self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[Object]]
     ) -> None:
         self.report = Report()
-        self.pools = {pool["metadata"]["name"]: pool for pool in listed["DevicePool"]}
+        # What cannot be read is nobody's: it is not written, and a pool of it gives nothing.
+        sound = [pool for pool in listed["DevicePool"] if self._is_sound(pool, check_pool)]
+        self.pools = {pool["metadata"]["name"]: pool for pool in sound}
         self.states = PoolStates(self.pools.values())
         self.ledger = Ledger.of(self.pools.values())
         self.others = [*listed["DeviceClass"], *listed["DeviceDriver"]]
         self.claims: dict[str, Object] = {}
+        self.unreadable: dict[str, Object] = {}
         self.stale: set[str] = set()
         self._kube = kube
         self._context = context
         self._uids: dict[tuple[str, Key], str] = {}
         for kind in CLAIM_KINDS:
             for claim in listed[kind]:
-                self._remember(claim)
+                if self._is_sound(claim, check_claim):
+                    self._remember(claim)
+                else:
+                    self.unreadable[claim["metadata"]["uid"]] = claim
 
     @classmethod
     def read(cls, kube: Kube, context: Context) -> Store:
@@ -75,13 +89,25 @@ class Store:
         objects = [pools, *kube.in_parallel(listed, collections[1:])]
         return cls(kube, context, dict(zip(KINDS, objects)))
 
+    def _is_sound(self, obj: Object, check: t.Callable[[Given], None]) -> bool:
+        given = Given(obj)
+        finding = guarded(given, functools.partial(check, given))
+        if isinstance(finding, Finding):
+            self.report.note(finding)
+        return not isinstance(finding, Finding)
+
     def _remember(self, claim: Object) -> None:
         uid = claim["metadata"]["uid"]
         self.claims[uid] = claim
         self._uids[claim["kind"], key_of(claim)] = uid
 
     def find(self, namespace: str, name: str) -> Object | None:
-        """A claim of either kind; a DeviceClaim where both have the name."""
+        """A claim of either kind; a DeviceClaim where both have the name.
+
+        Raises InvalidInput where it cannot be read.
+        """
+        if any(key_of(claim) == (namespace, name) for claim in self.unreadable.values()):
+            raise InvalidInput(f"the claim {namespace}/{name} cannot be read; see findings")
         for kind in CLAIM_KINDS:
             uid = self._uids.get((kind, (namespace, name)))
             if uid is not None:
@@ -161,7 +187,7 @@ class Store:
         except ApiError as error:
             if error.status in (404, 409):
                 self.report.contended.add(f"{obj['kind']} {namespace}/{name}".replace(" /", " "))
-            elif error.status == 422:
+            elif error.status in (400, 422):
                 self.problem(obj["kind"], (namespace, name), str(error))
             else:
                 raise

@@ -16,6 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices import recon
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
 from support import odd_values
 from support.device_objects import (
+    PROTOTYPE,
+    device_claim,
+    device_pool,
     dra_class,
     dra_device,
     exactly,
@@ -169,3 +172,175 @@ def test_all_others_get_their_devices_as_without(kind: str, seed: int) -> None:
         for name in ("p1", "p2", "p3")
     )
     assert len(warnings) == (1 if result["findings"] else 0)
+
+
+PROTOTYPE_GROUP = "devmgmtproto.k8s.io"
+ANNOTATION = "wattwise.github.io/device-claims"
+
+
+def prototype_pod(name: str, claim: str) -> Json:
+    spec = {
+        "schedulerName": "wattwise",
+        "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+    }
+    text = f"[{{name: c, claimName: {claim}}}]"
+    return manifest(
+        "v1", "Pod", name, spec, namespace="default", labels={}, annotations={ANNOTATION: text}
+    )
+
+
+def prototype_path(plural: str, name: str) -> str:
+    place = "namespaces/default/" if plural == "deviceclaims" else ""
+    return f"/apis/{PROTOTYPE}/{place}{plural}/{name}"
+
+
+def reservation(claim: str, *users: str, **allocation: t.Any) -> Json:
+    return {
+        "kind": "DeviceClaim",
+        "namespace": "default",
+        "name": claim,
+        "claimUID": prototype_path("deviceclaims", claim),
+        "claimVersion": "1",
+        "nodeName": "n1",
+        "pods": [
+            {"name": user, "uid": f"/api/v1/namespaces/default/pods/{user}"} for user in users
+        ],
+        "allocations": [allocation],
+    }
+
+
+def holding(claim: str, driver: str, *users: str, **allocation: t.Any) -> Json:
+    """A claim with all that a run writes on it."""
+    entry = reservation(claim, *users, **allocation)
+    condition = {
+        "type": "Allocated",
+        "status": "True",
+        "reason": "Allocated",
+        "message": "the devices are for node n1",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {
+        "allocations": entry["allocations"],
+        "nodeName": "n1",
+        "reservedFor": entry["pods"],
+        "podNames": list(users),
+        "conditions": [condition],
+        "observedGeneration": 1,
+    }
+    found = device_claim(claim, driver=driver)
+    found["metadata"]["ownerReferences"] = [{"kind": "Pod", "uid": "of-a-pod"}]
+    return {**found, "status": status}
+
+
+def pool_of(name: str, driver: str, *entries: Json, **spec: t.Any) -> Json:
+    condition = {"type": "Ready", "status": "True", "reason": "Valid", "message": "it is"}
+    status = {"reservations": list(entries), "availableDevices": 1, "conditions": [condition]}
+    return {**device_pool(name, "n1", driver, **spec), "status": status}
+
+
+LISTED = {"devices": [{"name": "a"}, {"name": "b"}]}
+PROTOTYPE_GOOD = [
+    a_node("n1"),
+    pool_of(
+        "listed",
+        "d",
+        reservation("three", "p3", devicePoolName="listed", deviceName="b"),
+        **LISTED,
+    ),
+    pool_of(
+        "counted",
+        "e",
+        reservation("four", "gone", devicePoolName="counted", deviceCount=1),
+        count=3,
+    ),
+    device_claim("one", driver="d"),
+    device_claim("two", driver="e", minDeviceCount=2),
+    holding("three", "d", "p3", devicePoolName="listed", deviceName="b"),
+    holding("four", "e", "gone", devicePoolName="counted", deviceCount=1),
+    *(prototype_pod(f"p{number}", name) for number, name in ((1, "one"), (2, "two"), (3, "three"))),
+]
+ODD_ENTRY = reservation("odd", "user", devicePoolName="odd", deviceName="a")
+ODD_HOLDER = holding("odd", "o", "user", devicePoolName="odd", deviceName="a")
+ODD_POOL = pool_of("odd", "o", ODD_ENTRY, **LISTED)
+PROTOTYPE_ODD = {
+    "a pool": (ODD_POOL, [ODD_HOLDER, prototype_pod("user", "odd")]),
+    "a claim that has its device": (ODD_HOLDER, [ODD_POOL, prototype_pod("user", "odd")]),
+    "a claim whose pod is gone": (ODD_HOLDER, [ODD_POOL]),
+    "a claim that waits": (
+        device_claim("odd", driver="o", minDeviceCount=1),
+        [pool_of("odd", "o", **LISTED), prototype_pod("user", "odd")],
+    ),
+    "a pod": (prototype_pod("odd", "odd"), [ODD_POOL, ODD_HOLDER]),
+}
+# Those that belong to others would give or take what is theirs.
+PROTOTYPE_KEEP = [("spec", "driver"), ("spec", "nodeName")]
+
+
+@pytest.mark.parametrize("seed", odd_values.seeds(25))
+@pytest.mark.parametrize("kind", PROTOTYPE_ODD)
+def test_all_others_of_the_prototype_get_their_devices_as_without(kind: str, seed: int) -> None:
+    odd, beside = PROTOTYPE_ODD[kind]
+    bad = spoilt(random.Random(f"{kind}{seed}"), odd, PROTOTYPE_KEEP)
+    alone, _result, _warnings = run(PROTOTYPE_GROUP, PROTOTYPE_GOOD, None)
+    with odd_values.bounded():
+        found, result, warnings = run(PROTOTYPE_GROUP, [*PROTOTYPE_GOOD, *beside], bad)
+    assert written(found, alone.objects) == written(alone, alone.objects)
+    for name in ("p1", "p2", "p3"):
+        assert found.objects[f"/api/v1/namespaces/default/pods/{name}"]["spec"]["nodeName"] == "n1"
+    assert len(warnings) == (1 if result["findings"] else 0)
+
+
+@pytest.mark.parametrize("place", ["status.reservedFor", "device", "status.allocation"])
+def test_what_an_unreadable_claim_may_have_is_not_given(place: str) -> None:
+    """The device that it names, all of its pool where it names none; nothing of others."""
+    odd = held("odd", "odd.example.com", "n9", "o1", "gone")
+    [result] = odd["status"]["allocation"]["devices"]["results"]
+    wanted = 2 if place == "status.reservedFor" else 1
+    if place == "status.reservedFor":
+        odd["status"]["reservedFor"] = 5
+    elif place == "device":
+        result["device"] = None
+    else:
+        odd["status"]["allocation"]["devices"]["results"] = [5, {**result, "device": {}}]
+    rival = resource_claim("rival", exactly("r", "odd", count=wanted))
+    found, answer, [warning] = run(DRA_GROUP, [*DRA_GOOD, rival, dra_pod("p4", "rival")], odd)
+    assert "nodeName" not in found.objects["/api/v1/namespaces/default/pods/p4"]["spec"]
+    stored = found.objects["/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/odd"]
+    assert stored["status"] == odd["status"]
+    assert {one["name"] for one in answer["findings"]} == {"odd"}
+    assert "ResourceClaim default/odd" in warning
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+@pytest.mark.parametrize("place", ["reservedFor", "deviceName"])
+def test_what_an_unreadable_claim_of_the_prototype_may_have_is_not_given(
+    place: str, reserved: bool
+) -> None:
+    odd = holding("odd", "o", "gone", devicePoolName="odd", deviceName="a")
+    if place == "reservedFor":
+        odd["status"]["reservedFor"] = 5
+    else:
+        odd["status"] |= {"conditions": "none"}
+        odd["status"]["allocations"][0]["deviceName"] = {}
+    pool = pool_of("odd", "o", *([ODD_ENTRY] if reserved else []), **LISTED)
+    # Of two devices one may be free where the claim, or its reservation, names the other one.
+    wanted = 2 if place == "reservedFor" else 1
+    rival = device_claim("rival", driver="o", minDeviceCount=wanted)
+    objects = [*PROTOTYPE_GOOD, pool, rival, prototype_pod("p4", "rival")]
+    found, answer, [warning] = run(PROTOTYPE_GROUP, objects, odd)
+    assert "nodeName" not in found.objects["/api/v1/namespaces/default/pods/p4"]["spec"]
+    assert found.objects[prototype_path("deviceclaims", "odd")]["status"] == odd["status"]
+    assert {one["name"] for one in answer["findings"]} == {"odd"}
+    assert "DeviceClaim default/odd" in warning
+
+
+def test_a_pool_whose_reservations_cannot_be_read_gives_nothing() -> None:
+    odd = pool_of("odd", "o", {**ODD_ENTRY, "claimUID": 5}, **LISTED)
+    rival = device_claim("rival", driver="o")
+    objects = [*PROTOTYPE_GOOD, rival, prototype_pod("p4", "rival")]
+    found, answer, [warning] = run(PROTOTYPE_GROUP, objects, odd)
+    assert "nodeName" not in found.objects["/api/v1/namespaces/default/pods/p4"]["spec"]
+    assert found.objects[prototype_path("devicepools", "odd")]["status"] == odd["status"]
+    fields = [(one["name"], one["field"]) for one in answer["findings"]]
+    assert fields == [("odd", "status.reservations[0].claimUID")]
+    assert "DevicePool odd" in warning
