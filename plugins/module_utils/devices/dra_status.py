@@ -65,7 +65,7 @@ def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]
     for number, item in enumerate(results):
         names = [text(item.get(key)) for key in _NAMES]
         if not all(names):
-            findings.add(given, f"{_RESULTS}[{number}]", "does not name a device", serious=False)
+            findings.add(given, f"{_RESULTS}[{number}]", "does not name a device")
             held += [Held(index, {}, whole=True) for index in _named_by(names, slices)]
             continue
         index = slices.positions.get((names[0], names[1], names[2]))

@@ -49,7 +49,8 @@ class ExtendedResources:
         self._offered = frozenset(offered)
         self._classes: dict[str, str] = {}
         # Of several classes with one name the youngest counts, of equally old ones the first.
-        ordered = sorted(classes, key=lambda item: str(item["metadata"]["name"]), reverse=True)
+        named = [item for item in classes if isinstance(member(item, "metadata", "name"), str)]
+        ordered = sorted(named, key=lambda item: str(item["metadata"]["name"]), reverse=True)
         ordered.sort(key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
         for item in ordered:
             stands_for = member(item, "spec", "extendedResourceName")

@@ -35,6 +35,8 @@ if t.TYPE_CHECKING:
 
 # Where the claims of each API stand in a pod, by the API's group.
 FIELDS = {"resource.k8s.io": "resourceClaims", "devmgmtproto.k8s.io": "deviceClaims"}
+# What is wrong with these themselves, their own readers find.
+_TOLD_ELSEWHERE = ("Pod", "Node")
 TOO_MANY = "claims for so many devices that several nodes can use"
 # Pairs of a pod and a device up to which all nodes together are one task: each of hundreds that a
 # search poses takes milliseconds then.
@@ -130,12 +132,13 @@ def read_claims(
     their API cannot be read.
     """
     book = ClaimBook()
+    book.findings += _without_group(device_objects)
     for group, name in FIELDS.items():
         asking = [pod for pod in pods if pod["spec"].get(name)]
         objects = [item for item in device_objects if _group(item) == group]
         if asking and objects:
             subject = Subject("DeviceObjects", group)
-            read = functools.partial(_read_task, asking, name, nodes, objects)
+            read = functools.partial(_read_task, asking, name, nodes, objects, book.findings)
             task = guarded(subject, read)
             if isinstance(task, Finding):
                 book.findings.append(task)
@@ -180,17 +183,38 @@ def _group(item: t.Any) -> str:
     return str(item.get("apiVersion")).rpartition("/")[0] if isinstance(item, dict) else ""
 
 
+def _without_group(device_objects: t.Sequence[t.Any]) -> list[Finding]:
+    """What cannot be told to be of one API or the other."""
+    return [
+        Finding(
+            subject_of(item, "object", f"device_objects[{index}]"),
+            "apiVersion" if isinstance(item, dict) else "",
+            "must be an object with an apiVersion",
+        )
+        for index, item in enumerate(device_objects)
+        if not isinstance(item, dict) or not isinstance(item.get("apiVersion"), str)
+    ]
+
+
 def _read_task(
     pods: t.Sequence[Object],
     field_name: str,
     nodes: t.Sequence[Object],
     objects: t.Sequence[Object],
+    bad: list[Finding],
 ) -> Task:
+    """The task of one API; ``bad`` gets what is wrong with its objects. Raises InvalidInput."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options
 
-    given = _given(objects, nodes, pods, field_name)
-    return read_task(given, Options(report=True))
+    given = _given(objects, nodes, pods, field_name, bad)
+    task = read_task(given, Options(report=True))
+    bad += [
+        Finding(one.subject, one.field, one.problem)
+        for one in task.findings
+        if one.serious and one.subject.kind not in _TOLD_ELSEWHERE
+    ]
+    return task
 
 
 def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
@@ -208,14 +232,20 @@ def _given(
     nodes: t.Sequence[Object],
     pods: t.Sequence[Object],
     field_name: str,
+    bad: list[Finding],
 ) -> list[Given]:
     """The objects with Nodes and Pods, of which only what is about claims matters here."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+        Finding as DeviceFinding,
+    )
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
         Given,
         read_given,
     )
 
-    read = read_given(objects, "device_objects", "", [])
+    dropped: list[DeviceFinding] = []
+    read = read_given(objects, "device_objects", "", dropped)
+    bad += [Finding(one.subject, one.field, one.problem) for one in dropped]
     found = [Given(_in_namespace(given.manifest)) for given in read]
     for node in nodes:
         labels = node.get("metadata", node).get("labels") or {}

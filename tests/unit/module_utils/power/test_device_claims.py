@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies imp
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.device_objects import DRA, device_claim, device_pool, manifest, resource_slice
 from support.joint_instances import (
+    DRIVER,
     device_classes,
     first_of,
     gpu,
@@ -275,13 +276,21 @@ def test_an_extended_resource_of_a_class_is_refused_by_name() -> None:
     assert nodes_of(place(task([node("a"), offering], [asking], named))) == {"p": "b"}
 
 
-def test_an_object_that_cannot_be_read_is_told() -> None:
-    broken = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {}}
-    result = place(task([node("a")], [pod("p", made_of="one")], broken))
-    (finding,) = result["findings"]
-    assert (finding["kind"], finding["name"]) == ("DeviceObjects", "resource.k8s.io")
-    assert "device_objects" in finding["problem"]
-    assert "unsupported: spec.resourceClaims" in result["unplaced"][0]["reasons"]
+def test_each_device_object_that_cannot_be_used_is_told_and_the_others_count() -> None:
+    bad_slice = resource_slice("b", [{"name": 5}])
+    claim = {**manifest(DRA, "ResourceClaim", "odd", {}), "status": {"allocation": []}}
+    nameless = {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {}}
+    sound = [resource_slice("a", [gpu("g")], driver=DRIVER), template("one", request())]
+    objects = [*sound, bad_slice, claim, nameless]
+    parameters = task([node("a")], [pod("p", made_of="one")], *objects)
+    parameters["device_objects"].append(5)
+    result = place(parameters)
+    assert nodes_of(result) == {"p": "a"}
+    told = {(one["kind"], one["name"]) for one in result["findings"]}
+    assert {("ResourceSlice", "b-slice"), ("ResourceClaim", "odd")} < told
+    assert len(told) == 4
+    fields = {"kind", "namespace", "name", "field", "problem"}
+    assert all(one.keys() == fields for one in result["findings"])
 
 
 def test_equal_input_gives_an_equal_answer_whatever_its_order() -> None:
