@@ -63,8 +63,8 @@ def _kept(source: t.Mapping[str, t.Any], *names: str) -> Object:
 
 def _metadata(obj: Object) -> Object:
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-    annotations = metadata.get("annotations") or {}
-    if _LAST_APPLIED in annotations:
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
         metadata["annotations"] = {
             key: value for key, value in annotations.items() if key != _LAST_APPLIED
         }

@@ -52,6 +52,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_selecto
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
     Room,
     hindrance,
+    trimmed,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_pending
@@ -121,7 +122,7 @@ class DraView:
         classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
         found = guarded(pod, lambda: ExtendedResources(classes, ()).unclaimed(pod))
         if not isinstance(found, Finding) and found:
-            offered = offered_by(self._kube.list("/api/v1/nodes", trim=trim_node))
+            offered = offered_by(self._list_nodes())
             found = guarded(pod, lambda: ExtendedResources(classes, offered).unclaimed(pod))
         if not isinstance(found, Finding) and found:
             return f"unsupported: {', '.join(found)}"
@@ -231,10 +232,10 @@ class DraView:
 
         Where no such node takes the pod, devices that only it has are given back.
         """
-        nodes = self._kube.list("/api/v1/nodes", trim=trim_node)
+        nodes = self._list_nodes()
         room = Room(nodes, known)
         for pod in pods:
-            read = functools.partial(self._nodes_taking, pod, nodes, room)
+            read = functools.partial(self._nodes_taking, pod, room)
             there = guarded(self._given[pod], read)
             if isinstance(there, Finding):
                 self.report.note(there)
@@ -246,16 +247,17 @@ class DraView:
             elif all(self._reserve(claim, None, [pod]) for claim in self._claims[pod]):
                 self._placed[pod] = min(there)
 
-    def _nodes_taking(self, pod: Key, nodes: t.Sequence[Object], room: Room) -> frozenset[str]:
+    def _list_nodes(self) -> list[Object]:
+        return self._kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
+
+    def _nodes_taking(self, pod: Key, room: Room) -> frozenset[str]:
         """The nodes of the pod's devices that take it. Raises InvalidInput."""
-        there, taking = self._nodes_of_claims(pod, nodes), room.nodes_for(pod)
+        there, taking = self._nodes_of_claims(pod, room), room.nodes_for(pod)
         return there if taking is None else there & taking
 
-    def _nodes_of_claims(self, pod: Key, nodes: t.Sequence[Object]) -> frozenset[str]:
+    def _nodes_of_claims(self, pod: Key, room: Room) -> frozenset[str]:
         """The nodes from which all devices of a pod's claims can be used."""
-        models = [
-            Node(node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes
-        ]
+        models = [Node(name, labels) for name, labels in room.labels.items()]
         found = frozenset(node.name for node in models)
         for key in self._claims[pod]:
             claim = self._claim(key)

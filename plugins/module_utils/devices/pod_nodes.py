@@ -79,6 +79,13 @@ _UNDERSTOOD = (
 )
 
 
+def trimmed(obj: Object, kind: str, trim: t.Callable[[Object], Object]) -> Object:
+    """A Node or Pod trimmed; as it is where it cannot be read: Room finds what is wrong with it."""
+    given = {"apiVersion": "v1", "kind": kind, **obj}
+    found = guarded(Given(given), functools.partial(trim, given))
+    return given if isinstance(found, Finding) else found
+
+
 def is_gated(pod: Object, gate: str) -> bool:
     """Whether our gate keeps the pod from being scheduled, and no other one does."""
     return [item["name"] for item in pod["spec"].get("schedulingGates") or []] == [gate]
@@ -137,12 +144,17 @@ class Room:
             for name, node in sound.items()
         ]
         self._by_shape: dict[Shape, dict[str, str]] = {}
-        self._repulsion = Repulsion(running, {node.name: node.labels for node in self._nodes})
+        self._repulsion = Repulsion(running, self.labels)
 
     @property
     def names(self) -> list[str]:
         """The names of all nodes."""
         return [node.name for node in self._nodes]
+
+    @property
+    def labels(self) -> dict[str, t.Mapping[str, str]]:
+        """The labels of all nodes, by name."""
+        return {node.name: node.labels for node in self._nodes}
 
     def why_not(self, key: Key) -> t.Mapping[str, str]:
         """By the names of nodes that do not take the pod, why, in kube-scheduler's words.

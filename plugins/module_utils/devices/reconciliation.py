@@ -41,13 +41,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
     Finding,
     Given,
-    guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Allocation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
     Room,
     prefer,
     send_to_nodes,
+    trimmed,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
@@ -150,7 +150,7 @@ class _Reconciliation:
         return self._result(answer)
 
     def _attempt(self) -> Result:
-        self.problems, self.findings = [], []
+        self.problems = []
         view = self._api.adapter(self.kube, self.context)
         nodes, pods = self._read_nodes(), self._read_pods()
         view.settle(pods)
@@ -177,7 +177,7 @@ class _Reconciliation:
             Problem(one.kind, one.namespace, one.name, one.reason) for one in task.refused
         ]
         self.contended = view.report.contended
-        found = (*view.report.findings, *self.findings, *room.findings, *task.findings)
+        found = (*view.report.findings, *room.findings, *task.findings)
         self.findings = list({(one.subject, one.field, one.problem): one for one in found}.values())
         return answer
 
@@ -217,21 +217,15 @@ class _Reconciliation:
         return documents.load(path, "plan") if path else {}
 
     def _read_nodes(self) -> list[Object]:
-        return self.kube.list("/api/v1/nodes", trim=snapshot.trim_node)
+        return self.kube.list(
+            "/api/v1/nodes", trim=lambda node: trimmed(node, "Node", snapshot.trim_node)
+        )
 
     def _read_pods(self) -> Pods:
         query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-        found = self.kube.list("/api/v1/pods", query, self._trim_pod)
+        found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         return Pods(by_key, self.options["scheduler_name"], self.options["gate"])
-
-    def _trim_pod(self, pod: Object) -> Object:
-        """The pod trimmed; as it is where it cannot be read, as it takes room and is alive."""
-        trimmed = guarded(Given({"apiVersion": "v1", "kind": "Pod", **pod}), lambda: trim_pod(pod))
-        if not isinstance(trimmed, Finding):
-            return trimmed
-        self.findings.append(trimmed)
-        return {"apiVersion": "v1", "kind": "Pod", **pod}
 
     def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]

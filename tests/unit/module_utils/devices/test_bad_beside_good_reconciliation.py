@@ -111,6 +111,7 @@ DRA_ODD = {
         [dra_pod("user", "odd")],
     ),
     "a claim that waits": (resource_claim("odd", exactly("r", "odd")), [dra_pod("user", "odd")]),
+    "a node": (a_node("odd"), []),
     "a pod": (
         dra_pod("odd", "odd"),
         [resource_claim("odd", exactly("r", "odd"))],
@@ -270,6 +271,7 @@ PROTOTYPE_ODD = {
         device_claim("odd", driver="o", minDeviceCount=1),
         [pool_of("odd", "o", **LISTED), prototype_pod("user", "odd")],
     ),
+    "a node": (a_node("odd"), []),
     "a pod": (prototype_pod("odd", "odd"), [ODD_POOL, ODD_HOLDER]),
 }
 # Those that belong to others would give or take what is theirs.
