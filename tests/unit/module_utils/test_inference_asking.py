@@ -37,7 +37,8 @@ def inquiry(
     url: str, points: int = 50, limit: int = 1000, credential: Credential | None = None
 ) -> asking.Inquiry:
     rows = dict.fromkeys(map(row, range(points)))
-    return asking.Inquiry(asking.Model(url, credential), limit, rows)
+    model = asking.Model(url, credential, allow_plain_http=True)
+    return asking.Inquiry(model, limit, rows)
 
 
 def ask(*inquiries: asking.Inquiry, options: FleetOptions = OPTIONS) -> None:

@@ -43,7 +43,7 @@ def placed(given: Json, strategy: str) -> Json:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(beside, file)
         file.flush()
-        result = place({**given, "src": [file.name], "strategy": strategy, "time_limit": 0.5})
+        result = place({**given, "src": [file.name], "strategy": strategy, "time_limit": 20.0})
     given.update(beside)
     documents.check(
         {"document": "wattwise.kube/plan/v1", "time": "2026-01-01T00:00:00Z", **result}, "plan", "p"
