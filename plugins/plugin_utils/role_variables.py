@@ -21,7 +21,7 @@ from pathlib import Path
 from ansible.module_utils.common import validation
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown, shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import (
     parse_selector_text,
@@ -29,6 +29,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import
 from ansible_collections.wattwise.kube.plugins.module_utils.tls import normal_fingerprint
 
 Spec = t.Mapping[str, t.Any]
+
+# A path may be that long, and its end says which file is meant.
+_LONGEST_VALUE = 4096
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -99,7 +102,10 @@ class Given:
             return "a text"
         if self.source is not None:
             return shown(self.source)
-        return f"{value:g}" if isinstance(value, float) else shown(_plain(value))
+        plain = _plain(value)
+        if isinstance(plain, str):
+            return repr(shown_text(plain, _LONGEST_VALUE))
+        return f"{plain:g}" if isinstance(plain, float) else shown(plain)
 
 
 # --- what roles take ---------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def planned(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], folde
     }
     source, plan = folder / "fleet.yml", folder / "plan.json"
     source.write_text(yaml.safe_dump(fleet))
-    place({"src": str(source), "path": str(plan)})
+    place({"src": [str(source)], "path": str(plan)})
     return str(plan)
 
 

@@ -337,7 +337,7 @@ def test_node_and_devices_are_those_of_one_plan_with_the_fewest_watts(
     }
     source, plan = tmp_path / "fleet.yml", str(tmp_path / "plan.json")
     source.write_text(yaml.safe_dump(fleet))
-    place({"src": str(source), "path": plan})
+    place({"src": [str(source)], "path": plan})
     unbound = bind({"kubeconfig": dra.kubeconfig, "plan": plan})
     assert unbound["bound"] == []
     assert {one["pod"]: one["node"] for one in unbound["skipped"]} == dict.fromkeys(

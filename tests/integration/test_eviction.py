@@ -167,7 +167,7 @@ def planned(
     source.write_text(yaml.safe_dump(fleet))
     return place(
         {
-            "src": str(source),
+            "src": [str(source)],
             "scheduler_name": namespace,
             "rebalance": True,
             "path": str(folder / "plan.json"),
@@ -322,7 +322,7 @@ def test_proposing_and_moving_work_as_tasks(
     planned(kubeconfig, namespace, nodes, tmp_path)
     plan = str(tmp_path / "plan.json")
     placing = {
-        "src": str(tmp_path / "fleet.yml"),
+        "src": [str(tmp_path / "fleet.yml")],
         "scheduler_name": namespace,
         "rebalance": True,
         "min_gain_watts": 15,

@@ -147,5 +147,5 @@ def test_a_wrong_option_and_an_unreachable_api_are_one_sentence_each(tmp_path: P
     kubeconfig = "/nowhere/kubeconfig"
     run = run_playbook(play(kubeconfig, task), tmp_path, *INVENTORY, as_json=True)
     [result] = run.results("read")
-    assert result["msg"].startswith("Cannot find out how to reach Kubernetes: ")
+    assert result["msg"].startswith("kubeconfig: cannot read the file /nowhere/kubeconfig ")
     assert "Traceback" not in run.output
