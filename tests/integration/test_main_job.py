@@ -71,6 +71,10 @@ def test_teardown_check_and_install_from_an_empty_cluster(
     assert play("teardown", whole_lab, tmp_path).returncode == 0
     assert kube.find(kept) is not None
     assert kube.find(NODE_CONFIGS) is not None
+    for node in kube.list("/api/v1/nodes"):
+        allocatable = node["status"]["allocatable"]
+        assert int(allocatable["cpu"]) > 0
+        assert allocatable.get("intel.com/l3_cache_ways", "0") == "0"
     everything = ("-e", f"teardown_everything_of={CLUSTER}")
     assert play("teardown", whole_lab, tmp_path, *everything).returncode == 0
     wait_until(lambda: kube.find(NODE_CONFIGS) is None, 60.0, "the API to serve no NodeConfigs")
