@@ -268,7 +268,8 @@ class Outcome:
         metadata = self.source.template["metadata"]
         status: Manifest = {"matchedNodes": len(self.nodes), "conditions": [self._condition()]}
         generation = metadata.get("generation")
-        if type(generation) is int and 0 < generation < 2**63:
+        is_number = isinstance(generation, int) and not isinstance(generation, bool)
+        if is_number and 0 < generation < 2**63:
             status["observedGeneration"] = generation
         return _status_manifest({**self.source.template, "kind": "NodeConfigTemplate"}, status)
 
