@@ -96,7 +96,7 @@ def module_options(module: str) -> set[str]:
     )
     found = set(documentation.get("options") or {})
     for name in documentation.get("extends_documentation_fragment", []):
-        _, _, fragment, *parts = name.split(".")
+        fragment, *parts = name.split(".")[2:]
         holder = importlib.import_module(f"{doc_fragments.__name__}.{fragment}").ModuleDocFragment
         text = getattr(holder, parts[0].upper() if parts else "DOCUMENTATION")
         found.update(yaml.safe_load(text).get("options") or {})

@@ -180,7 +180,7 @@ def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
 def test_times_of_a_busy_machine_are_on_no_page(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     busy = 1.0 + (os.cpu_count() or 1)
-    names = [(name, kind) for name, kind in scale.UNIT_COSTS]
+    names = list(scale.UNIT_COSTS)
     names += [(scale.NODES, ""), (scale.PODS, "")]
     costs = row("Costs", *(metric(name, kind, [1000.0]) for name, kind in names))
     store.merge(path, "quiet", row("Quiet", metric("time", "s", [1.0])), 0.0)

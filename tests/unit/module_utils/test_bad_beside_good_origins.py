@@ -69,7 +69,7 @@ def canonical(servers: list[HttpsServer], server: Server) -> Spelling:
 def spelled(source: random.Random, servers: list[HttpsServer], server: Server) -> Spelling:
     """One of the ways to write, or to seem to write, the server."""
     url, port = servers[server].endpoint, servers[server].port
-    scheme, _, host = url.partition("://")
+    scheme, _separator, host = url.partition("://")
     host = host.rpartition(":")[0]
     v4 = ":" not in host
     name = "localhost" if host == "127.0.0.1" else host

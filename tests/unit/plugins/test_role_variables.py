@@ -230,7 +230,7 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
     check = first["wattwise.kube.validate_role_variables"]
     assert first["tags"] == ["always"]
     used = {(role["role"].rpartition(".")[2], "main") for role in play.get("roles") or []}
-    used |= {(role, entry) for role, entry, _ in imported(play.get("tasks") or [])}
+    used |= {(role, entry) for role, entry, _arguments in imported(play.get("tasks") or [])}
     # These read no variable.
     used -= {("report", "failed"), ("report", "end")}
     checked = {(role, check.get("entry_point", "main")) for role in check.get("roles", [])}
