@@ -233,6 +233,12 @@ def mypy(session: nox.Session) -> None:
 
 
 @gate("lint", "test")
+def rooms(session: nox.Session) -> None:
+    """Imports between the rooms of the library: pyproject.toml says which may import which."""
+    run(session, "lint-imports", "--no-cache")
+
+
+@gate("lint", "test")
 def changelog(session: nox.Session) -> None:
     """The changelog's fragments: that there is one, and that all are well formed."""
     if not any((MIRROR / "changelogs" / "fragments").glob("*.yml")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas import SCHEMAS
+from ansible_collections.wattwise.kube.plugins.module_utils.base.document_schemas import SCHEMAS
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 

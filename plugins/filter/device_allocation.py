@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.utils.display import Display
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import (
     as_filter,
     checked_options,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.units import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_quantity,
     parse_quantity,
 )

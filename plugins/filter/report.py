@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.strict_json import format_compact
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
-from ansible_collections.wattwise.kube.plugins.module_utils.strict_json import format_compact
 
 
 def _in_one_sentence(work: Callable[[], t.Any]) -> t.Any:

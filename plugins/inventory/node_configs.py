@@ -106,11 +106,12 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 
-from ansible_collections.wattwise.kube.plugins.module_utils import node_inventory, snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 
 FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
 

@@ -349,7 +349,7 @@ text:
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 
 
 def main() -> None:

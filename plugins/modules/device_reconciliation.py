@@ -204,7 +204,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliati
     SPEC,
     reconcile,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -116,8 +116,11 @@ errors:
         whether it is overloaded, or raise timeout
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.pressure import SPEC, read_pressure
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import (
+    SPEC,
+    read_pressure,
+)
 
 
 def main() -> None:

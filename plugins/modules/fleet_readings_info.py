@@ -213,8 +213,8 @@ statuses:
   sample: 2
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils import observation
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 
 
 def main() -> None:

@@ -166,8 +166,8 @@ snapshot:
     time: "2026-01-31T12:00:00Z"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 
 
 def main() -> None:

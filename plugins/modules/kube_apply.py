@@ -289,12 +289,12 @@ pruned:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 
 
 def main() -> None:
-    run_module(apply.SPEC, apply.apply)
+    run_module(work.SPEC, work.apply)
 
 
 if __name__ == "__main__":

@@ -235,12 +235,12 @@ sha256:
   sample: 0d4a1185aa4a0e9cbb0cc1a3c7a4dbf1d1fee3d3e8c8ce92d8d1e4ff6ba6b2f7
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils import nodeconfig_templates
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import templates
 
 
 def main() -> None:
-    run_module(nodeconfig_templates.SPEC, nodeconfig_templates.render)
+    run_module(templates.SPEC, templates.render)
 
 
 if __name__ == "__main__":

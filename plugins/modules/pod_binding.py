@@ -176,8 +176,8 @@ errors:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils import binding
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -171,8 +171,8 @@ findings:
       sample: "it has no name or no uid; give pods as the API returns them"
 """
 
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpuset import SPEC, read_cpusets
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
 
 
 def main() -> None:

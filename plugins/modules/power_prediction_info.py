@@ -223,7 +223,7 @@ sha256:
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 
 
 def main() -> None:

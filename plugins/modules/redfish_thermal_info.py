@@ -199,9 +199,11 @@ errors:
 
 import os
 
-from ansible_collections.wattwise.kube.plugins.module_utils.credentials import with_environment
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
+    with_environment,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import thermal
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
 
 
 def main() -> None:

@@ -149,11 +149,11 @@ files:
     - /etc/wattwise/rmd/cert.pem
 """
 
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.certificates import (
     SPEC,
     keep_certificates,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
 
 
 def main() -> None:

@@ -96,11 +96,11 @@ findings:
       sample: "'A/B/C' is no name"
 """
 
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
     INFO_SPEC,
     read_pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
 
 
 def main() -> None:

@@ -176,11 +176,11 @@ findings:
       sample: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
 """
 
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import (
     SPEC,
     reconcile,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
 
 
 def main() -> None:

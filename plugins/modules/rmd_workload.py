@@ -259,8 +259,8 @@ errors:
         daemon; take it out of one of them
 """
 
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import SPEC, apply_workloads
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
 
 
 def main() -> None:

@@ -165,8 +165,11 @@ errors:
         whether it is overloaded, or raise timeout
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.skin import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.trust import SPEC, fetch_fingerprints
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
+    SPEC,
+    fetch_fingerprints,
+)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.wattwise.kube.plugins.module_utils.run_owner import process_identity
+from ansible_collections.wattwise.kube.plugins.module_utils.base.run_owner import process_identity
 
 # Ansible imports action plugins before it forks workers, and a worker has no terminal.
 PARENT_HAS_TERMINAL = sys.stdout.isatty()

@@ -14,16 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Capacity
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import (
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import quantity_text
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import (
+    allocate,
+    read_task,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Capacity
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import (
     ACCESS_MODES,
     Usage,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import quantity_text
 from support.device_objects import device_claim, device_pool
 
 Json = dict[str, t.Any]

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from lab.device_shapes import device_pools
 from support.device_objects import device_claim
 from support.reference import require_reference

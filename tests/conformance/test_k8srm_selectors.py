@@ -10,18 +10,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import Evaluations
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.functions import carried
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
     Compiler,
     SelectorError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel_functions import carried
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.evaluation import Evaluations
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_pools import (
-    attributes_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import attributes_of
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 from support.device_objects import (
     attributes,
     device_claim,

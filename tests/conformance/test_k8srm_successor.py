@@ -11,13 +11,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Alternative
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import (
+    allocate,
+    read_task,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Alternative
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
 from support.device_objects import attributes, device_claim, device_class, pod
 from support.k8srm_samples import (
     CLASSES,

@@ -11,16 +11,23 @@ import numpy
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FORMATS, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Node, Pod, Shape
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerNode, PeerPod
-from ansible_collections.wattwise.kube.plugins.module_utils.power.score_plugins import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
     SCORE_ERROR,
     SCORE_MAX,
     ClusterView,
     MinimizePower,
     normalized_minimize_power,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Node,
+    Pod,
+    Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
+    PeerNode,
+    PeerPod,
 )
 
 Json = dict[str, t.Any]

@@ -10,13 +10,16 @@ from decimal import Decimal
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
     Loads,
     occupancies,
     read_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peer_view import PeerNode, PeerPod
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import read_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
+    PeerNode,
+    PeerPod,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import read_pod
 
 Json = dict[str, t.Any]
 

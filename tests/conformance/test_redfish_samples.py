@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, folder_documents
 from support.reference import require_reference
 

@@ -20,10 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import plan
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
-    body_of,
-    stored_of,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import body_of, stored_of
 from lab.rmd.host import Configuration, Host
 from support.rmd import RmdDaemons, rmd_daemons
 from support.rmd_cluster import RmdCluster

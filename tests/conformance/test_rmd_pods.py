@@ -10,7 +10,9 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.definitions import DefinitionValidator
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+    DefinitionValidator,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     CACHE_WAYS,
     asks_for_ways,

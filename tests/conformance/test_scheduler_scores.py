@@ -11,17 +11,17 @@ import typing as t
 import numpy
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exponential import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.exponential import (
     Exponential,
     fit_exponential,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.score_plugins import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
     balanced_score,
     least_allocated_score,
     normalized_peaks,
     peaks_score,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 
 Json = dict[str, t.Any]
 

@@ -13,10 +13,9 @@ from collections import Counter
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 
 Json = dict[str, t.Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
 
 UPSTREAM_ANSWER: dict[str, Any] = {

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import problems
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import problems
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from support.wao import Object, fake, node, sample, sample_names, template
 
 WORKER_0 = node("worker-0", "10.0.0.1")

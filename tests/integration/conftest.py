@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.lab import kubeconfig, lab, lab_state, namespace, restart_apiserver, whole_lab
 
 __all__ = ["kubeconfig", "lab", "lab_state", "namespace", "restart_apiserver", "whole_lab"]

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import (
-    documents,
-    observation,
-    snapshot,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import API_VERSIONS
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from support.wao import DEFINITIONS, Object, node_config, template
 
 FALLBACK = "wattwise.github.io/fallback-inlet-celsius"

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.process import wait_until
 from support.cluster_nodes import make_node, remove
 from support.playbook import run_playbook

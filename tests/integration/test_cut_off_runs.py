@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import lease
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction import move_pods
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.eviction.eviction import move_pods
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import lease
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.api import Api
 from lab.process import wait_until
 from support.cluster_nodes import make_node, remove

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_store import Store
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.store import Store
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import reconcile
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.api import Api
 from lab.process import wait_until
 from support.device_cluster import DeviceCluster, problems

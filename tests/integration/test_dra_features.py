@@ -14,7 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import MERGE_CONTENT_TYPE, Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
 from support.cluster_nodes import remove
 from support.device_objects import dra_device, exactly, manifest
 from support.dra_lab import DraLab

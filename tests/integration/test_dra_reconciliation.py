@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import Grant
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import Grant
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Guard,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.lease import NAME, Lease, LeaseHeld
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import NAME, Lease, LeaseHeld
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.api import Api
 from lab.process import wait_until
 from support.dra_checker import claim_names

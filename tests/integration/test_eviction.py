@@ -15,12 +15,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction import move_pods
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import MERGE_CONTENT_TYPE, Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.eviction.eviction import move_pods
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.process import wait_until
 from support.inference_server import InferenceServer, Model
 from support.playbook import PlaybookRun, run_playbook

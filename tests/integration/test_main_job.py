@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab import workload
 from lab.api import Api
 from lab.comparison import Comparison, compare

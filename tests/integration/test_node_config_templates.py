@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import API_VERSIONS
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_source import APPLY_SET
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
+    APPLY_SET,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from support.wao import DEFINITIONS, Object, fake, node_config, template
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.kubectl_table import row
 
 ROOT = Path(__file__).resolve().parents[2]

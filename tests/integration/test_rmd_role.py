@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.certificates import (
     keep_certificates,
 )

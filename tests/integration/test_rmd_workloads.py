@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.rmd.host import Configuration
 from support.rmd import RmdDaemons, rmd_daemons
 from support.rmd_walk import GROUP, SAMPLES, Walk, walking

@@ -9,10 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import API_VERSIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
 from support.kubectl_table import row
 from support.wao import DEFINITIONS, Object, in_group, sample, sample_names
 

@@ -11,7 +11,7 @@ import random
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.odd_values import bounded, spoilt
 from support.rmd import RmdDaemons

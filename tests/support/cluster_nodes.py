@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.process import wait_until
 
 

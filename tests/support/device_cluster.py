@@ -15,8 +15,11 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import MERGE_CONTENT_TYPE, Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
 from lab.process import wait_until
 from support.device_objects import PROTOTYPE, device_class, device_pool, manifest
 from support.recording_proxy import Right

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Alternative,
     Capacity,
     Chosen,

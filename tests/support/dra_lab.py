@@ -11,11 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import (
-    reconcile,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )

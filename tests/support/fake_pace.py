@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Pace
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Pace
 
 
 class FakeTime:

@@ -11,7 +11,7 @@ import random
 import typing as t
 import urllib.parse
 
-from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from support.https_server import Document, Reply
 from support.odd_values import TEXTS, spoilt
 

@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from lab.physics import nominal_watts
 from lab.predictor import recorded
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer
 
 PIN = [SHARED_CERTIFICATE.fingerprint]

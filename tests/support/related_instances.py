@@ -12,9 +12,9 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Attraction,
     Constraints,
     EvenStart,

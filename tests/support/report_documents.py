@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from support.report_shares import device_objects, rmd_document
 
 Json = dict[str, t.Any]

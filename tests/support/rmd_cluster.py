@@ -9,8 +9,8 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.rmd import RmdDaemons

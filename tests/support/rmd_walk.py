@@ -14,10 +14,10 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from support.playbook import PlaybookRun, run_playbook
 from support.rmd import RmdDaemons
 

@@ -9,9 +9,9 @@ import itertools
 import json
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Resource
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Resource
 
 Json = dict[str, t.Any]
 T = t.TypeVar("T")

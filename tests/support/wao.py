@@ -11,7 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import API_VERSIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
 
 Object = dict[str, t.Any]
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.definitions import DefinitionValidator
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+    DefinitionValidator,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     GROUPS,
     TERMS,

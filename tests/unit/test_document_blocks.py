@@ -22,8 +22,10 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.wattwise.kube.plugins.module_utils.definitions import DefinitionValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+    DefinitionValidator,
+)
 from lab import predictor
 from lab.errors import LabError
 from lab.predictor import recorded

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import VOLUME
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import VOLUME
 from support import ansible_yaml, pages
 from support.report_documents import Case, write
 from support.wao import node

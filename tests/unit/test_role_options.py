@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
-from ansible_collections.wattwise.kube.plugins.module_utils import argspec
+from ansible_collections.wattwise.kube.plugins.module_utils.base import argspec
 
 Json = dict[str, t.Any]
 

@@ -15,34 +15,40 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import (
-    dra_slices,
-    dra_status,
-    k8srm_pools,
-    k8srm_status,
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+    text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    THOUSANDTHS,
+    quantity_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
+    slices as dra_slices,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
+    status as dra_status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
+    pools as k8srm_pools,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
+    status as k8srm_status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
     Finding,
     Findings,
     Given,
     guarded,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Amounts,
     Counter,
     Device,
     Node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import labels_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.values import (
-    THOUSANDTHS,
-    quantity_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
-    member,
-    objects,
-    text,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import labels_of
 
 # Of devices that several nodes reach.
 NETWORK = ""

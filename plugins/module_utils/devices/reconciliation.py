@@ -11,23 +11,20 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
     LEASE,
     PROGRESS,
     ArgumentSpec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra, k8srm, k8srm_cluster
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import describe
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocator import STRATEGIES
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     Adapter,
     Change,
     Grant,
@@ -37,23 +34,35 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster impo
     Problem,
     View,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
-    Finding,
-    Given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Allocation
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
     Room,
     prefer,
     send_to_nodes,
     trimmed,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options, Task
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.watts import with_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Guard, Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.lease import alone
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import describe
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import reader as dra
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
+    cluster as k8srm_cluster,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
+    reader as k8srm,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Allocation
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options, Task
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.watts import with_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.allocator import (
+    STRATEGIES,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
 
 
 class Api(t.NamedTuple):

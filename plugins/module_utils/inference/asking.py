@@ -9,15 +9,15 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     ProgressCallback,
     ignore_progress,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Client,
     Credential,
     FleetOptions,

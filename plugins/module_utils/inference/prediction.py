@@ -8,28 +8,29 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     FLEET,
     KUBERNETES,
     PROGRESS,
     ArgumentSpec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.credentials import (
-    Access,
-    Credentials,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
+    Access,
+    Credentials,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import client_context
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Budget,
     FleetOptions,
     Trust,
@@ -47,15 +48,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources im
     of_documents,
     of_queries,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import FAKE_POWER_WATTS
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    FAKE_POWER_WATTS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     conclude,
     fleet_options,
     shared_trust,
     warn_of_plain_http,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.tls import client_context
 
 REQUESTS_PER_HOST = 8
 # Of one row in an answer: a number in a list of its own, with room to spare.

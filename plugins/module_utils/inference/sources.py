@@ -10,29 +10,30 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import shown, shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.credentials import Named
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
     failure_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.machines import is_selected
-from ansible_collections.wattwise.kube.plugins.module_utils.selector_text import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.selector_text import (
     parse_selector_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     Origin,
     origin_of,
     origin_text,
     parse_endpoint,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import is_selected
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import ClaimTask
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+    ClaimTask,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
         ClaimAllocation,
         Instance,
     )
@@ -90,8 +92,10 @@ def _refined(
     counted: t.Mapping[int, ClaimAllocation],
 ) -> t.Mapping[int, ClaimAllocation]:
     """The best answer by all levels of device_allocation, if it is as good as the counted one."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices import optimal
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
+        Objective,
+    )
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import optimal
 
     instance = _placed(task.task.instance, places)
     answer = optimal.solve(instance, Limits(_SECONDS)).claims

@@ -10,22 +10,25 @@ import typing as t
 from decimal import Decimal
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     MICROCORES_PER_CORE,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import Intake, has_node
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import (
+    Intake,
+    has_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
     Loads,
     Occupancy,
     UsageSource,
     measured_use,
     occupancies,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import Namespaces
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import Object
 
 # Curves are of the temperatures at which they were asked for; a day later these are others.
 OLDEST_CURVES = datetime.timedelta(days=1)

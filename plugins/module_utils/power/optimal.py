@@ -12,12 +12,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import (
-    baselines,
-    greedy,
-    local_search,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import placers
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     PROOF_TOLERANCE_WATTS,
     Answer,
     StoppedBy,
@@ -28,37 +24,46 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import 
     pods_are_ideal,
     unpriced_pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.candidates import (
-    find_candidates,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.clusters import find_clusters
-from ansible_collections.wattwise.kube.plugins.module_utils.power.construction import construct
-from ansible_collections.wattwise.kube.plugins.module_utils.power.ejection import eject
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
-from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     Prices,
     prices_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import Solution, Terms
-from ansible_collections.wattwise.kube.plugins.module_utils.power.load_search import (
-    search_by_loads,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
+    LowerBounds,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
+    find_clusters,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
     Relaxation,
     relax,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
+    PlacementModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.variable_fixing import (
+    find_candidates,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
     can_be_bound,
     settled,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.warm_start import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy, local_search
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.construction import (
+    construct,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.load_search import (
+    search_by_loads,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.warm_start import (
     kept,
     previous_counts,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import Solution, Terms
 
 if t.TYPE_CHECKING:
     import numpy
@@ -176,7 +181,7 @@ def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) ->
         best = _from_relaxation(problem, relaxation, limits)
     if relaxation is not None and problem.count.sum() > _MOST_PODS_ONE_BY_ONE:
         return best
-    for start in (baselines.greedy(problem), baselines.minimize_power(problem)):
+    for start in (placers.greedy(problem), placers.minimize_power(problem)):
         # What leaves pods that another start places is not worth the search for their room.
         is_short = bool(best.left().any())
         filled = _filled(start, limits) if is_short else greedy.filled(problem, start.counts)

@@ -9,34 +9,32 @@ import math
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power import greedy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     Answer,
     bound_with,
     is_proof,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
-    MICROCORES_PER_CORE,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
+    LowerBounds,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import LIMITS, Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import propose
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import can_be_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import (
     describe_answer,
     describe_comparison,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
     instance_of,
     read_source,
@@ -46,6 +44,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies imp
     assignments_of,
     solve,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
 
 # What stands in a snapshot or a file already, beside the nodes.
 _PARTS = (

@@ -14,21 +14,24 @@ import typing as t
 from collections import Counter
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints import (
     cache_runs,
-    device_oracle,
+    device_feasibility,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.feasibility import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     NO_CURVE,
     obstacle,
     shortages,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Instance,
     Node,
     Pod,
     Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reasons import (
+    availability_message,
 )
 
 Entry = dict[str, t.Any]
@@ -114,14 +117,6 @@ class _Explainer:
             and (usable or node.curve is not None)
             and not shortages(shape.requests, node.allocatable)
             and cache_runs.fits_empty_node(shape.cache_runs, node.cache_pools)
-            and device_oracle.fits_empty_node(self._instance.claims, shape, node)
+            and device_feasibility.fits_empty_node(self._instance.claims, shape, node)
             for node in self._instance.nodes
         )
-
-
-def availability_message(reasons: t.Mapping[str, int], nodes: int) -> str:
-    """Why none of so many nodes takes a pod, as kube-scheduler words it."""
-    if nodes == 0:
-        return "no nodes available to schedule pods"
-    listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-    return f"0/{nodes} nodes are available: {listed}."

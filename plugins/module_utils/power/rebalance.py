@@ -17,28 +17,17 @@ import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import guarded, subject_of
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import require
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Instance, Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import pod_facts
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
-    POD_GROUP_LABEL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
-    identity,
-    is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
     MovablePod,
     Move,
     Relocation,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation_search import search
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relocation_steps import divided
+from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.search import search
+from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.steps import divided
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import bound_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
     Parameters,
@@ -46,6 +35,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import
     instance_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import asks_for_ways
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Instance, Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    POD_GROUP_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    identity,
+    is_finished,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import Object
 
 if t.TYPE_CHECKING:
     import numpy

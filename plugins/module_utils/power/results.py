@@ -9,19 +9,20 @@ import itertools
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import Answer, watts_of
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_results import (
-    allocations,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
+    Answer,
+    watts_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
-    MICROCORES_PER_CORE,
-    Pod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import unplaced_pods
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.device_results import allocations
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
     related_groups,
     related_steps,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import unplaced_pods
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+    Pod,
 )
 
 Entry = dict[str, t.Any]

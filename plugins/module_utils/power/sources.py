@@ -10,43 +10,50 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     guarded,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.manifests import read_file_content
-from ansible_collections.wattwise.kube.plugins.module_utils.power.budgets import Budgets
-from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file_content
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
+    Surroundings,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import WaitingPods
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
+    Repulsion,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
     NodeCaches,
     pools_by_node,
     read_caches,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Instance,
     Rules,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import (
     Intake,
     SoundNode,
     has_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
     Loads,
     Occupancy,
     measured_use,
     occupancies,
     read_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
     read_namespace,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import is_pending
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
     Object,
     mapping,
     required_text,
@@ -54,13 +61,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import
     text,
     text_mapping,
     whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_reader import (
-    Surroundings,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
-from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import (
-    WaitingPods,
 )
 
 Parameters = t.Mapping[str, t.Any]

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import baselines, optimal
-from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power import optimal
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import placers
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     Answer,
     answer_with_bound,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 _BASELINES: t.Mapping[str, t.Callable[[Problem], Assignment]] = {
-    "greedy": baselines.greedy,
-    "minimize_power": baselines.minimize_power,
-    "peaks": baselines.peaks,
-    "spread": baselines.spread,
+    "greedy": placers.greedy,
+    "minimize_power": placers.minimize_power,
+    "peaks": placers.peaks,
+    "spread": placers.spread,
 }
 
 STRATEGIES = ("optimal", *_BASELINES)

@@ -14,38 +14,45 @@ import typing as t
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     Subject,
     guarded,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import runs_of_pod
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
     ClaimBook,
     read_claims,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
+    RelationReader,
+    Surroundings,
+    gang_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
+    Repulsion,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import runs_of_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Pod,
     PodRelations,
     Shape,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.intake import is_copy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.peers import pod_facts
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import CLAIM_FIELDS
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import is_copy
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    CLAIM_FIELDS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     identity,
     read_pod,
     refused_pod,
     without_claims,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reading import Object, mapping
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relation_reader import (
-    RelationReader,
-    Surroundings,
-    gang_of,
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+    Object,
+    mapping,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
 
 _NO_RELATIONS = PodRelations()
 _NO_NODES: frozenset[str] = frozenset()

@@ -12,11 +12,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
     TargetReason,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import Object, member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    Object,
+    member,
+    text,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
     identity,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
 
 # As much of a URI and of a name as the status of a NodeConfig holds.
 LONGEST_URI = 2048

@@ -13,27 +13,30 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.machines import (
-    AUTHENTICATION,
-    machines,
-    reading_spec,
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import parse_endpoint
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Target
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    FAKE_ENDPOINT,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import FAKE_ENDPOINT
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     FAKE,
     conclude,
     read_machines,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    AUTHENTICATION,
+    machines,
+    reading_spec,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
     ROOT,
@@ -42,7 +45,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import identity, link
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import parse_endpoint
 
 SPEC = reading_spec().merge(AUTHENTICATION)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     Object,
     member,
     number,

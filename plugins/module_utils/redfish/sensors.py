@@ -13,13 +13,14 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     Object,
     member,
     number,
     objects,
     text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
     identity,
@@ -29,7 +30,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
     name_of,
     natural_order,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown
 
 COLDEST_CELSIUS = -20.0
 HOTTEST_CELSIUS = 70.0

@@ -9,39 +9,42 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Client,
     Target,
     error_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.freshness import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
     REFRESH,
     Kept,
     kept_values,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.machines import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    FAKE_INLET_CELSIUS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    FAKE,
+    conclude,
+    read_machines,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
     AUTHENTICATION,
     Machine,
     machines,
     reading_spec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import FAKE_INLET_CELSIUS
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
-    FAKE,
-    conclude,
-    read_machines,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
     identity,
@@ -55,7 +58,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.walk import Known, Walk
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
 
 GATHERED = ("inlet", "power")
 SPEC = reading_spec(sensors={"type": "dict"}).merge(

@@ -12,8 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import Object, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, objects
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import power, sensors, words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
     Chassis,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import Finding
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,

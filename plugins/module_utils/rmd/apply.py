@@ -8,35 +8,31 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     ProgressCallback,
     Result,
     ignore_progress,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Client,
     FleetOptions,
     Target,
     visit,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     conclude,
     fleet_options,
     warn_of_plain_http,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import (
-    Outcome,
-    Run,
-    Wanted,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Outcome, Run, Wanted
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
     daemon_spec,
     daemon_targets,

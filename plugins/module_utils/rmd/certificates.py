@@ -15,16 +15,19 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES, ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, require
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
 _SHORTEST_RSA_BITS = 2048
 _AUTHORITY_LIVES_LONGER = 10

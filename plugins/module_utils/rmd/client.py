@@ -12,14 +12,15 @@ from __future__ import annotations
 import typing as t
 import urllib.parse
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
     TargetReason,
     failure_of,
     told_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Received
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, whole
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Received
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache, caches_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
     JsonObject,
@@ -27,7 +28,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import 
     Wire,
     stored_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.texts import shown_text
 
 T = t.TypeVar("T")
 

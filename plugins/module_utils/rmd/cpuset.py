@@ -9,20 +9,20 @@ import functools
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     Subject,
     guarded,
     subject_of,
     warn_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )

@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import (
-    cpus_of_hex_mask,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import cpus_of_hex_mask
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored, Wire
-from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 
 _POOL_NAMES = {"guarantee": "guaranteed"}
 # Longer than a mask of all CPUs that there can be.

@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Client, Target, visit
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     member,
     number,
     text,
     whole,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    Client,
+    Target,
+    visit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     conclude,
     fleet_options,
     warn_of_plain_http,

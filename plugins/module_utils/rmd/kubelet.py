@@ -13,12 +13,15 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure, require
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    TargetFailure,
+    require,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import ExclusiveContainer
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node_files import read_bounded
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_cpu_list
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2

@@ -19,12 +19,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
-    GUARANTEED,
-    Cache,
-    runs,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import GUARANTEED, Cache, runs
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
 
 BEST_EFFORT, SHARED, SYSTEM = "besteffort", "shared", "os"

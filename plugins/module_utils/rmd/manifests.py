@@ -13,14 +13,14 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     InvalidField,
     guarded,
     shown,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     member,
     number,
     objects,

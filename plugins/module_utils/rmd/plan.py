@@ -8,13 +8,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
     REST,
     SUCCESSFUL,
     Desired,
     Stored,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 
 _UNKNOWN_CPUS = (
     "it is for all CPUs, and the daemon does not tell which there are (GET /v1/cache/l3); name the "

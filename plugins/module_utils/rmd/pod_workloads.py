@@ -15,9 +15,11 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import KUBERNETES, ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     InvalidField,
     guarded,
@@ -26,18 +28,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
     subject_of,
     warn_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube, Object, delete_object
-from ansible_collections.wattwise.kube.plugins.module_utils.pod_condition import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    Kube,
+    Object,
+    delete_object,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
     Condition,
     Event,
     stored_condition,

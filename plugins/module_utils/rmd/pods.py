@@ -16,7 +16,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     InvalidField,
     guarded,
@@ -24,13 +24,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
     shown_text,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import (
     ExclusiveContainer,
     exclusive_containers,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import said
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_quantity
 
 Object = dict[str, t.Any]
 Json = t.Mapping[str, t.Any]

@@ -10,13 +10,13 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     PROGRESS,
     RMD,
     ArgumentSpec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     InvalidField,
     guarded,
@@ -24,13 +24,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
     subject_of,
     warn_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetError
-from ansible_collections.wattwise.kube.plugins.module_utils.readout import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     conclude,
     fleet_options,
     warn_of_plain_http,

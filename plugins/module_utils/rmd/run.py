@@ -9,12 +9,9 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import member, whole
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
-    Cache,
-    machine_cpus,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache, machine_cpus
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Refused, Rmd
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.explain import explained
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import Step, plan

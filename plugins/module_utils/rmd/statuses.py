@@ -8,8 +8,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply.prune import APPLY_SET_LABEL
-from ansible_collections.wattwise.kube.plugins.module_utils.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import Visit
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
@@ -20,7 +21,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import FAILED_RESPONSE, Outcome
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
-from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 
 APPLY_SET = "wattwise-rmd-node-states"
 _POOLS = ("guaranteed", "besteffort", "shared")

@@ -8,28 +8,28 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     PROGRESS,
     RMD,
     ArgumentSpec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
+    ClientCertificate,
+    client_context,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Credential,
     Target,
     Trust,
     error_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Wire
-from ansible_collections.wattwise.kube.plugins.module_utils.tls import (
-    ClientCertificate,
-    client_context,
-)
 
 Options = dict[str, t.Any]
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import observation_status
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import status
 from bench.__main__ import DOCS, RESULTS, benches, main, pages
 from bench.kit import launcher, placement_page, scale, store
 from bench.kit.forwarder import Traffic
@@ -168,7 +168,7 @@ def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
             errors=[],
             is_fresh=True,
         )
-        manifest = observation_status.status_of(config, t.cast("t.Any", reading), {}, now)
+        manifest = status.status_of(config, t.cast("t.Any", reading), {}, now)
         if manifest:
             statuses.append(manifest)
             config = {**config, "status": manifest["status"]}

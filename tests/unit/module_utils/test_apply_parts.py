@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.apply import change, status
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.manifests import Identity
-from ansible_collections.wattwise.kube.plugins.module_utils.readiness import is_ready
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Identity
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import change, status
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness import is_ready
 
 SECRET = Identity("v1", "Secret", "n", "s")
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)

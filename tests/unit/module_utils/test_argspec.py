@@ -12,9 +12,10 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
 from ansible_collections.wattwise.kube.plugins.doc_fragments import targets
-from ansible_collections.wattwise.kube.plugins.module_utils import argspec, pressure
-from ansible_collections.wattwise.kube.plugins.module_utils.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base import argspec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import pressure
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
 from support import ansible_yaml
 

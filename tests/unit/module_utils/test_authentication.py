@@ -16,18 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.authentication import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.authentication import (
     Attempts,
     Memory,
     after_attempt,
     not_before,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import (
-    read_models,
-    read_thermal,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal
 from support.scripted_api import Asked, ScriptedApi

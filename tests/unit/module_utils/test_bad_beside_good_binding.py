@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from support.binding_api import Cluster, Json, node, pod
 from support.odd_fleets import full_pod
 from support.odd_values import TEXTS, bounded, seeds, spoilt

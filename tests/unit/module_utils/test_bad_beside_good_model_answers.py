@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
     predict_power,
 )

@@ -11,9 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import nodeconfig, observation
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.machines import machines
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import machines
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from support.odd_values import bounded, odd_value, seeds, spoilt
 from support.snapshots import write_snapshot
 from support.wao import Object, node, node_config

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
     predict_power,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.odd_values import bounded, seeds
 from support.redfish_trees import ROOT, collection

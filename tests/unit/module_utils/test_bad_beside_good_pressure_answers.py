@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.pressure import read_pressure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
 from support.https_server import HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
 from support.odd_values import TEXTS, bounded, seeds

@@ -12,9 +12,9 @@ import typing as t
 import pytest
 from kubernetes import client
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.power import pod_fields
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import take, trim_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import take, trim_pod
 from support.odd_fleets import budget, cache_state, full_pod, node
 from support.odd_values import bounded, seeds, spoilt
 from support.scripted_api import Asked, Reply, ScriptedApi

@@ -13,20 +13,23 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, observation
-from ansible_collections.wattwise.kube.plugins.module_utils.apply.status import (
-    conditions_moved,
-    with_transition_times,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     Subject,
     guarded,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.definitions import DefinitionValidator
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
+    conditions_moved,
+    with_transition_times,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+    DefinitionValidator,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from support.odd_values import bounded, seeds, spoilt
 from support.snapshots import write_snapshot
 from support.wao import DEFINITIONS, Object, node, node_config, template

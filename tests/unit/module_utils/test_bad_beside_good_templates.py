@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.template import Struct, parse
-from ansible_collections.wattwise.kube.plugins.module_utils.template.functions import FUNCTIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
+    FUNCTIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.parser import parse
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import Struct
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from support.odd_values import TEXTS, bounded, odd_value, seeds, spoilt
 from support.snapshots import write_snapshot
 from support.wao import Object, node, node_config, template

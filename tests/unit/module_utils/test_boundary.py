@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     InvalidField,
     Subject,
@@ -18,8 +18,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
     subject_of,
     warn_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     MissingLibrary,
 )

@@ -12,16 +12,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.credentials import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
     Access,
     Credentials,
     Named,
     with_environment,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.certificates import self_signed
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.redfish_trees import one_server, temperature, thermal

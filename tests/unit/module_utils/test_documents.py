@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.document_schemas import SCHEMAS
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.document_schemas import SCHEMAS
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 
 SCHEMA_FOLDER = Path(__file__).resolve().parents[3] / "schemas"
 READINGS: dict[str, t.Any] = {

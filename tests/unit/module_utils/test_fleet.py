@@ -16,25 +16,25 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     MissingLibrary,
     TargetError,
     TargetFailure,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
+    VERSION,
+    Budget,
+    retry_after_seconds,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Client,
     Credential,
     FleetOptions,
     Target,
     Trust,
     visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet_client import (
-    VERSION,
-    Budget,
-    retry_after_seconds,
 )
 from support.certificates import self_signed
 from support.fake_pace import FakeTime

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.pressure import read_pressure
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.redfish_trees import SERVER, one_server, ref
 

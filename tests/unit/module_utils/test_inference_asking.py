@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetError
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Credential,
     FleetOptions,
     Pace,

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context, Result
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Guard, Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.lease import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import (
     DURATION_SECONDS,
     Lease,
     LeaseHeld,

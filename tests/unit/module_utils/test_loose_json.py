@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     LONGEST_TEXT,
     number,
     text,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import manifests
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base import manifests
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 
 
 def manifest(kind: str, name: str = "a", namespace: str | None = None) -> dict[str, t.Any]:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     DEFAULT_FETCH_INTERVAL_SECONDS,
     TERMS,
@@ -21,7 +22,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import (
     effective,
     endpoints,
     is_rendered,
-    is_subdomain,
     problems,
 )
 from support.wao import Object, fake, node, node_config, sample

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import API_VERSIONS
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig_templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from support.wao import Object, fake, node, node_config, template
 
 REDFISH = {"type": "Redfish", "endpoint": "https://10.0.100.{{ .IPv4.Octet4 }}"}

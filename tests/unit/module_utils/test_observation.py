@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents, observation
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 Json = dict[str, t.Any]

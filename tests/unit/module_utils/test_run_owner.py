@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import utc_now
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.run_owner import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.run_owner import (
     claim,
     process_identity,
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.strict_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.strict_json import (
     JsonLimits,
     format_compact,
     parse,

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.template import Struct, parse
-from ansible_collections.wattwise.kube.plugins.module_utils.template.functions import FUNCTIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
+    FUNCTIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.parser import parse
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import Struct
 
 VARIABLES = Struct(
     Hostname="worker-07",

@@ -13,19 +13,22 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput, TargetError
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
+    certificate_fingerprint,
+    key_fingerprint,
+    normal_fingerprint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
     Client,
     Credential,
     FleetOptions,
     Target,
     Trust,
     visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.tls import (
-    certificate_fingerprint,
-    key_fingerprint,
-    normal_fingerprint,
 )
 from support.certificates import PrivateKey, self_signed
 from support.https_server import HttpsServer

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.trust import fetch_fingerprints
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
+    fetch_fingerprints,
+)
 from support.certificates import self_signed
 from support.https_server import HttpsServer
 from support.recording_server import RecordingServer

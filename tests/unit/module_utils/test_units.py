@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils import units
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base import units
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

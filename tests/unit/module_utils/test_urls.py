@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.urls import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     Origin,
     masked,
     parse_endpoint,

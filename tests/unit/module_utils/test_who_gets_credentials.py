@@ -13,27 +13,33 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.credentials import Named
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import ApiError, InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
     predict_power,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.machines import Machine, machines
-from ansible_collections.wattwise.kube.plugins.module_utils.pressure import read_pressure
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import (
-    read_models,
-    read_thermal,
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Machine,
+    machines,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import (
-    SPEC as THERMAL,
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
+    fetch_fingerprints,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import SPEC as THERMAL
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import info as rmd_info
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import trim_node_config
-from ansible_collections.wattwise.kube.plugins.module_utils.trust import fetch_fingerprints
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    trim_node_config,
+)
 from support.certificates import Certificate, self_signed
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.whole_files import FolderBusy
+from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import FolderBusy
 
 # Holds the folder's lock with a partial file in it, and says when.
 HOLDER = """

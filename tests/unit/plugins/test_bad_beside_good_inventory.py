@@ -11,7 +11,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.node_inventory import node_hosts
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.node_inventory import (
+    node_hosts,
+)
 from support.odd_values import TEXTS, bounded, odd_value, seeds, spoilt
 from support.wao import Object, node, node_config
 

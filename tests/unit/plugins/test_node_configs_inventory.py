@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.node_inventory import node_hosts
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.node_inventory import (
+    node_hosts,
+)
 from support.inventory import run_inventory
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import (
     NETWORK,
     Inventory,
     NodeDevices,
     inventory,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_duration,
+    format_time,
+    parse_time,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import (
     Fleet,
     Node,
@@ -33,11 +38,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
     Section,
     note,
     table,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.units import (
-    format_duration,
-    format_time,
-    parse_time,
 )
 
 _QUANTITIES = {

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     Subject,
     guarded,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,
@@ -41,7 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sections impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Sources
 from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import add_up, saving
-from ansible_collections.wattwise.kube.plugins.module_utils.units import parse_time
 
 
 def _collect(fleet: Fleet) -> Data:

@@ -9,8 +9,10 @@ import random
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_claims import read_claims
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+    read_claims,
+)
 from support import odd_values
 from support.device_objects import (
     DRA,

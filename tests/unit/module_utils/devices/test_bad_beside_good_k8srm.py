@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from support import odd_values
 from support.device_objects import (
     PROTOTYPE,

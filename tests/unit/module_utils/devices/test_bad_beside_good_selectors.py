@@ -10,14 +10,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cel import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
     MAXIMAL_COST,
     Compiler,
     Selector,
     SelectorError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from support import odd_values
 from support.device_objects import (
     dra_class,
@@ -114,7 +114,7 @@ def test_an_amount_without_end_is_refused_before_any_number_is_built() -> None:
 def test_a_selector_is_not_evaluated_for_devices_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices import evaluation
+    from ansible_collections.wattwise.kube.plugins.module_utils.cel import evaluation
 
     selector = Compiler("dra").compile('device.driver == "a"', "here")
     monkeypatch.setattr(evaluation, "MAXIMAL_COST_OF_ALL", 3 * selector.cost)

@@ -9,9 +9,9 @@ import random
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import inventory
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 from support import odd_values
 from support.device_objects import (
     DRA,

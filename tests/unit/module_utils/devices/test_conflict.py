@@ -13,29 +13,31 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.conflict import (
-    conflict_between_units,
-    minimal_conflict,
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import (
+    allocate,
+    read_task,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.matching import (
-    conflict_of_plain_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Claim,
     Instance,
     Unit,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.node_solver import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.conflict import (
+    conflict_between_units,
+    minimal_conflict,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
+    conflict_of_plain_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
     counted_out,
     solve_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.search import Candidates
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.task import Options
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.device_objects import (
     dra_class,
     dra_device,

@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm_ledger import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
+    narrowed,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
     Reservation,
     state_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.pod_nodes import narrowed
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.device_objects import device_claim, device_pool, manifest
 from support.stored_objects import StoredObjects
 

@@ -12,15 +12,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import dra_cluster
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cluster import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     Grant,
     GrantedClaim,
     Pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_cluster import DraView
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
+    cluster as dra_cluster,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.device_objects import (
     dra_class,
     dra_device,

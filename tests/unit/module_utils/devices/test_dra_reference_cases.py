@@ -9,13 +9,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solver_amounts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
     Part,
     add_at_least,
     add_at_most,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
 from support.device_objects import (
     Json,
     device_claim,

@@ -10,14 +10,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_pods import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import (
     PodClaims,
     claims_made,
     claims_of_pod,
     with_made_claims,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_writes import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.writes import (
     FINALIZER,
     consumers,
     contested,
@@ -29,11 +29,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra_writes i
     room_for_consumers,
     withdrawal_patch,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
     Findings,
     Given,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Node
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Node
 from support.device_objects import dra_device, exactly, manifest, resource_claim, resource_slice
 
 Json = dict[str, t.Any]

@@ -9,7 +9,7 @@ import typing as t
 
 from hypothesis import HealthCheck, given, settings
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from support.device_objects import (
     dra_class,
     dra_device,

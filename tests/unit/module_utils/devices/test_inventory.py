@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import (
     NETWORK,
     Holder,
@@ -15,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory im
     Part,
     inventory,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 from support.device_objects import device_claim, device_pool, dra_device, resource_slice
 from support.report_shares import device_objects, gpu_slice
 

@@ -10,12 +10,14 @@ import typing as t
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Instance
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.optimal import solve
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.plain_fleet import solve_plain
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Instance
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.optimal import solve
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.plain_fleet import (
+    solve_plain,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.device_objects import (
     dra_class,
     dra_device,

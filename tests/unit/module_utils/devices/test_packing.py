@@ -11,12 +11,8 @@ import typing as t
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocate, optimal
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.cells import (
-    groups_of,
-    kinds_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Alternative,
     Claim,
     Constraint,
@@ -25,10 +21,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import
     Request,
     Unit,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model import Device as Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.optimal import solve
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Device as Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import optimal
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+    groups_of,
+    kinds_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.optimal import solve
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.device_optimum import (
     Fixed,
     answer_of,

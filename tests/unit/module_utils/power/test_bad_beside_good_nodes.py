@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from support.odd_fleets import CURVE, budget, cache_state, fleet, node
 from support.odd_values import bounded, odd_value, seeds, spoilt
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import baselines, placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
-    Problem,
-    build_problem,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.score_plugins import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import placers
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
     BalancedAllocation,
     ClusterView,
     LeastAllocated,
@@ -22,6 +18,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.score_plugins 
     Peaks,
     ScorePlugin,
     asks_for_cpu,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
+    Problem,
+    build_problem,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from support.random_placements import random_parameters
@@ -66,5 +67,5 @@ def test_what_is_kept_from_pod_to_pod_changes_nothing(first_seed: int) -> None:
             "spread": plainly(problem, resources),
         }
         for strategy, assignment in expected.items():
-            found = getattr(baselines, strategy)(problem)
+            found = getattr(placers, strategy)(problem)
             assert (found.counts == assignment.counts).all(), (seed, strategy)

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.cache_runs import (
-    fit,
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import fit
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
     read_caches,
     runs_of_pod,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import CacheRun
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import CacheRun
 from support.placement_caches import bits, possible, rows
 from support.placement_checker import violations
 

@@ -13,13 +13,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place, placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
+    LowerBounds,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
+    PlacementModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.device_objects import DRA, device_claim, device_pool, manifest, resource_slice
 from support.joint_instances import (

@@ -10,22 +10,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import greedy, placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.ejection import eject
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.linear import (
-    LinearModel,
-    solve,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
-    POD_GROUP_LABEL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
     Problem,
     build_problem,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    POD_GROUP_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, solve
 from support.placement_fleets import Json, Size, placement_task
 
 

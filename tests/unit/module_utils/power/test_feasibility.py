@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import feasibility
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import feasibility
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Constraints,
     Expression,
     Node,
@@ -21,12 +21,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.instance impor
     Taint,
     Toleration,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
     Loads,
     Occupancy,
     read_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_reader import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     from_short_form,
     read_pod,
 )

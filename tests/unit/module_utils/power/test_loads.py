@@ -10,27 +10,32 @@ import random
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place, placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.answer import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.placers import spread
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     cost_of,
     unpriced_pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import spread
-from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import filled
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.load_bound import load_bound
-from ansible_collections.wattwise.kube.plugins.module_utils.power.loads import loads_of
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
-    Problem,
-    build_problem,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.dynamic_programming_bound import (
+    load_bound,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.redivision import Redivision
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
-from ansible_collections.wattwise.kube.plugins.module_utils.power.subset_sums import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import loads_of
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_sums import (
     set_bits,
     subset_sums,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
+    Problem,
+    build_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import filled
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.two_node_reoptimization import (
+    Redivision,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum_of_the_same_pods
 from support.placement_checker import violations
 from support.placement_fleets import Pattern, Size, placement_task

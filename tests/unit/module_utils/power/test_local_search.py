@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import local_search, placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.ejection import eject
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
     Problem,
     build_problem,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search import local_search
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_fleets import PATTERNS, Json, Pattern, Size, placement_task
 
 

@@ -9,31 +9,39 @@ import numpy
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.clusters import find_clusters
-from ansible_collections.wattwise.kube.plugins.module_utils.power.construction import construct
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
-from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import fill
-from ansible_collections.wattwise.kube.plugins.module_utils.power.knapsacks import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     Prices,
     prices_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_functions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
+    LowerBounds,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
+    find_clusters,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
+    Relaxation,
+    relax,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
+    PlacementModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
     convex_runs,
     lower_hull,
     nearly_convex_runs,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
     Problem,
     build_problem,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.relaxation import (
-    Relaxation,
-    relax,
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.construction import (
+    construct,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import fill
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum_of_the_same_pods
 from support.placement_fleets import PATTERNS, Pattern, Size, placement_task
 from support.placement_rules import Json

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from support.moves_checker import best_value, value, wrong_steps
 from support.placement_checker import TOLERANCE_WATTS
 from support.random_moves import random_moves

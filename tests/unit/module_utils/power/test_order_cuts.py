@@ -12,22 +12,27 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import exact, place
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import PlacementModel
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
+    LowerBounds,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import mixed_integer_model
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
+    PlacementModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
+    Problem,
+    build_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Attraction,
     Constraints,
     Instance,
     Shape,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.lower_bound import LowerBounds
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
-    Problem,
-    build_problem,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import can_be_bound
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_checker import violations
 from support.placement_rules import Json
 from support.related_instances import (
@@ -246,7 +251,7 @@ def test_pods_that_want_their_own_kind_near_are_proven_to_be_best_in_one_zone() 
 def test_without_enough_rounds_the_best_that_can_be_bound_stays_unproven(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exact, "_ROUNDS_OF_CUTS", 0)
+    monkeypatch.setattr(mixed_integer_model, "_ROUNDS_OF_CUTS", 0)
     parameters = {"nodes": NODES, "pods": [pods_near("x", "x", 3)]}
     result = place(parameters)
     assert violations(parameters, result) == []

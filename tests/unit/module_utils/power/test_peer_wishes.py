@@ -13,23 +13,23 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import (
-    local_search,
-    place,
-    placement,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.company_exchanges import (
-    CompanyExchanges,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.difference_tables import Exchanges
-from ansible_collections.wattwise.kube.plugins.module_utils.power.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
     Problem,
     build_problem,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search import local_search
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.affinity_swaps import (
+    CompanyExchanges,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import Exchanges
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
+    WishTables,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
-from ansible_collections.wattwise.kube.plugins.module_utils.power.wish_tables import WishTables
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.placement_checker import value_of, violations
 from support.placement_fleets import Size, placement_task
 from support.related_instances import random_instance

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.placement_checker import (

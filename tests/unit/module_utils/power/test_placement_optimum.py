@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from support.placement_checker import value_of, violations
 from support.placement_fleets import Pattern, Size, Temperature, placement_task
 from support.placement_rules import Json

@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 
 Json = dict[str, t.Any]

@@ -10,8 +10,8 @@ import typing as t
 import pytest
 from kubernetes import client
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import pod_fields
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     Fields,
     unsupported_fields,
 )

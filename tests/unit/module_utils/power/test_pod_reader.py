@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power import pod_reader
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_reader
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Constraints,
     Expression,
     NodeTerm,

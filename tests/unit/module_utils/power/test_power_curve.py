@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.curve import Curve, read_curve
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
+    Curve,
+    read_curve,
+)
 
 RISING = Curve((0.0, 4.0, 8.0), (50.0, 90.0, 100.0))
 

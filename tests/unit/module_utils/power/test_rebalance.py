@@ -7,9 +7,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 
 Json = dict[str, t.Any]
 OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}

@@ -14,7 +14,7 @@ from collections import Counter
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 
 Json = dict[str, t.Any]
 REQUIRED = "required_during_scheduling_ignored_during_execution"

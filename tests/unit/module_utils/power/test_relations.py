@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.greedy import filled
-from ansible_collections.wattwise.kube.plugins.module_utils.power.instance import Shape
-from ansible_collections.wattwise.kube.plugins.module_utils.power.problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
     Problem,
     build_problem,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repair import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
     binding_order,
     can_be_bound,
     settled,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import filled
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Shape
 from support.related_instances import (
     Cluster,
     Placed,

@@ -7,8 +7,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.repulsion import Repulsion
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
+    Repulsion,
+)
 
 Json = dict[str, t.Any]
 LABELS = {

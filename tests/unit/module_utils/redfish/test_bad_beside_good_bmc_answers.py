@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Budget
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import (
-    read_models,
-    read_thermal,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Budget
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import Document, HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
 from support.odd_values import bounded, odd_value, seeds, spoilt

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.pressure import read_pressure
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import (
-    read_models,
-    read_thermal,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from lab.bmc.vendors import TREES
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.machines import Machine

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.redfish_trees import ROOT, collection, ref
 

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import read_thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import Document, HttpsServer
 from support.redfish_reading import PIN, inlet, only_error, read
 from support.redfish_trees import (

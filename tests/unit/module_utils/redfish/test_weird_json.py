@@ -13,9 +13,9 @@ import typing as t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet import Answer, Client
-from ansible_collections.wattwise.kube.plugins.module_utils.loose_json import number
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import number
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Answer, Client
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import sensors, words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
     identity,

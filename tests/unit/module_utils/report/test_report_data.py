@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TARGET_REASONS,
     InvalidInput,
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import LARGEST_PAGE, page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import colour, letter

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpuset import read_cpusets
-from ansible_collections.wattwise.kube.plugins.module_utils.units import format_cpu_list
 from support.node_trees import (
     CONTAINER_ID,
     UID,

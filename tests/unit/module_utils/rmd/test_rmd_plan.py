@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
 from lab.rmd.fleet import Crash

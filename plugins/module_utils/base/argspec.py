@@ -1,0 +1,186 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Argument specifications as values: merged by modules, completed with defaults by the library.
+
+The shared ones stand here, each named after the doc fragment that describes it to users; a test
+holds the two against each other.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+
+Options = t.Mapping[str, t.Mapping[str, t.Any]]
+Rules = tuple[tuple[t.Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class ArgumentSpec:
+    """Options of a module in AnsibleModule's form, with the rules that tie them together.
+
+    An option may name under ``environment`` the variables that stand in for it, and under
+    ``secret_keys`` the members that are the secret part of a ``no_log`` option; skin.py reads both.
+    """
+
+    options: Options
+    mutually_exclusive: Rules = ()
+    required_together: Rules = ()
+    required_one_of: Rules = ()
+    required_if: Rules = ()
+    required_by: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+    def merge(self, *others: ArgumentSpec) -> ArgumentSpec:
+        """This specification and others as one; an option may stand in one of them only."""
+        parts = (self, *others)
+        options: dict[str, t.Mapping[str, t.Any]] = {}
+        required_by: dict[str, t.Any] = {}
+        for part in parts:
+            twice = options.keys() & part.options.keys()
+            if twice:
+                raise ValueError(f"specified twice: {', '.join(sorted(twice))}")
+            options.update(part.options)
+            required_by.update(part.required_by)
+        return ArgumentSpec(
+            options,
+            mutually_exclusive=_joined(part.mutually_exclusive for part in parts),
+            required_together=_joined(part.required_together for part in parts),
+            required_one_of=_joined(part.required_one_of for part in parts),
+            required_if=_joined(part.required_if for part in parts),
+            required_by=required_by,
+        )
+
+    def to_keywords(self) -> dict[str, t.Any]:
+        """The keyword arguments of AnsibleModule, with what only skin.py reads still in them."""
+        return {
+            "argument_spec": {name: dict(option) for name, option in self.options.items()},
+            "mutually_exclusive": [list(rule) for rule in self.mutually_exclusive],
+            "required_together": [list(rule) for rule in self.required_together],
+            "required_one_of": [list(rule) for rule in self.required_one_of],
+            "required_if": [list(rule) for rule in self.required_if],
+            "required_by": dict(self.required_by),
+        }
+
+    def complete(self, parameters: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """Parameters with every default filled in, so that the library can be called directly.
+
+        Raises InvalidInput for an unknown or a missing option. Types are AnsibleModule's work.
+        """
+        return _complete(self.options, parameters, "parameters")
+
+
+def _joined(rules: t.Iterable[Rules]) -> Rules:
+    return tuple(rule for part in rules for rule in part)
+
+
+def _complete(options: Options, given: t.Mapping[str, t.Any], where: str) -> dict[str, t.Any]:
+    unknown = given.keys() - options.keys()
+    if unknown:
+        raise InvalidInput(f"{where}: unknown option {', '.join(sorted(unknown))}")
+    completed: dict[str, t.Any] = {}
+    for name, option in options.items():
+        value = given.get(name)
+        if value is None:
+            value = option.get("default")
+        if value is None and option.get("required"):
+            raise InvalidInput(f"{where}: the option {name} is required")
+        completed[name] = _complete_suboptions(option, value, f"{where}.{name}")
+    return completed
+
+
+def _complete_suboptions(option: t.Mapping[str, t.Any], value: t.Any, where: str) -> t.Any:
+    suboptions = option.get("options")
+    if suboptions is None or value is None:
+        return value
+    if option.get("type") == "list":
+        return [
+            _complete(suboptions, item, f"{where}[{index}]") for index, item in enumerate(value)
+        ]
+    return _complete(suboptions, value, where)
+
+
+KUBERNETES = ArgumentSpec(
+    {
+        "kubeconfig": {
+            "type": "raw",
+            "no_log": True,
+            "secret_keys": ["token", "password", "client-key-data", "auth-provider", "exec"],
+            "environment": ["K8S_AUTH_KUBECONFIG"],
+        },
+        "context": {"type": "str", "environment": ["K8S_AUTH_CONTEXT"]},
+        "host": {"type": "str", "environment": ["K8S_AUTH_HOST"]},
+        "api_key": {"type": "str", "no_log": True, "environment": ["K8S_AUTH_API_KEY"]},
+        "ca_cert": {"type": "path", "environment": ["K8S_AUTH_SSL_CA_CERT"]},
+        "client_cert": {"type": "path", "environment": ["K8S_AUTH_CERT_FILE"]},
+        "client_key": {"type": "path", "no_log": False, "environment": ["K8S_AUTH_KEY_FILE"]},
+        "verify_ssl": {"type": "bool", "environment": ["K8S_AUTH_VERIFY_SSL"]},
+        "proxy": {"type": "str", "environment": ["K8S_AUTH_PROXY"]},
+        "impersonate_user": {"type": "str", "environment": ["K8S_AUTH_IMPERSONATE_USER"]},
+        "impersonate_groups": {
+            "type": "list",
+            "elements": "str",
+            "environment": ["K8S_AUTH_IMPERSONATE_GROUPS"],
+        },
+    }
+)
+
+PROGRESS = ArgumentSpec(
+    {
+        "progress": {
+            "type": "str",
+            "default": "auto",
+            "choices": ["auto", "line", "log", "none"],
+            "environment": ["WATTWISE_PROGRESS"],
+        },
+        "progress_file": {"type": "path"},
+    }
+)
+
+# Every module that sends pods to nodes; see lease.py.
+LEASE = ArgumentSpec(
+    {
+        "lease_namespace": {"type": "str", "default": "kube-system"},
+        "lease_timeout": {"type": "float", "default": 60.0},
+    }
+)
+
+# Every module that asks many machines over HTTP.
+FLEET = ArgumentSpec(
+    {
+        "snapshot": {"type": "path"},
+        "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password"]},
+        "node_selector": {"type": "str"},
+        "timeout": {"type": "float", "default": 10.0},
+        "concurrency": {"type": "int", "default": 64},
+        "allow_plain_http": {"type": "bool", "default": False},
+        "validate_certs": {"type": "bool", "default": True},
+        "ca_path": {"type": "path"},
+        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
+        "min_success": {"type": "float", "default": 0.0},
+    }
+)
+
+# Every module that asks RMD daemons.
+RMD = ArgumentSpec(
+    {
+        "timeout": {"type": "float", "default": 10.0},
+        "concurrency": {"type": "int", "default": 64},
+        "allow_plain_http": {"type": "bool", "default": False},
+        "validate_certs": {"type": "bool", "default": True},
+        "ca_path": {"type": "path"},
+        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        "tls_server_name": {"type": "str", "default": "rmd-nameserver"},
+        "client_cert": {"type": "path"},
+        "client_key": {"type": "path", "no_log": False},
+        "username": {"type": "str"},
+        "password": {"type": "str", "no_log": True},
+        "wire": {"type": "str", "default": "auto", "choices": ["auto", "0.2", "0.3"]},
+        "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
+        "min_success": {"type": "float", "default": 0.0},
+    },
+    required_by={"client_key": ("client_cert",), "password": ("username",)},
+)

@@ -1,0 +1,126 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The boundary around one object: an exception inside it is that object's finding and no other's.
+
+Tenants, kubelets and machines write the objects that the library reads. A reader of many objects
+reads each of them within ``guarded``, and gives all others the result that they would have without
+it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    MissingLibrary,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown, shown_text
+
+__all__ = [
+    "Finding",
+    "InvalidField",
+    "Subject",
+    "guarded",
+    "shown",
+    "shown_text",
+    "subject_of",
+    "warn_of",
+]
+
+T = t.TypeVar("T")
+
+_LONGEST_NAME = 253  # of an object in Kubernetes (RFC 1123)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The object inside a boundary, as findings and messages name it."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {place}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect of one object. ``field`` is empty where the defect has no single place."""
+
+    subject: Subject
+    field: str
+    problem: str
+
+    def __str__(self) -> str:
+        place = f"{self.subject}: {self.field}" if self.field else str(self.subject)
+        return f"{place}: {self.problem}"
+
+    def as_dict(self) -> dict[str, str]:
+        """The finding in the form in which modules return it."""
+        return {
+            "kind": self.subject.kind,
+            "namespace": self.subject.namespace,
+            "name": self.subject.name,
+            "field": self.field,
+            "problem": self.problem,
+        }
+
+
+class InvalidField(InvalidInput):
+    """A field of an object does not hold a usable value; ``field`` is its path."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}", field=field)
+        self.field = field
+        self.problem = problem
+
+
+def guarded(subject: Subject, read: t.Callable[[], T]) -> T | Finding:
+    """The result of ``read``, or the finding that any exception inside it amounts to.
+
+    A missing library is no defect of the object and is raised.
+    """
+    try:
+        return read()
+    except MissingLibrary:
+        raise
+    except InvalidField as error:
+        return Finding(subject, shown_text(error.field), shown_text(error.problem))
+    except WattwiseError as error:
+        return Finding(subject, str(error.fields.get("field", "")), shown_text(str(error)))
+    except Exception as error:  # noqa: BLE001 - the boundary: no object may stop the others
+        return Finding(subject, "", f"cannot be read ({type(error).__name__})")
+
+
+def warn_of(findings: t.Sequence[Finding], context: Context) -> None:
+    """Warn once of all objects that cannot be used as they are; the result lists every finding."""
+    subjects = list(dict.fromkeys(finding.subject for finding in findings))
+    if len(subjects) == 1:
+        context.warn(f"{findings[0]}; correct this object")
+    elif subjects:
+        context.warn(
+            f"{len(subjects)} objects cannot be used as they are, the first is {findings[0]}; "
+            "correct them, findings has all"
+        )
+
+
+def subject_of(obj: t.Any, kind: str, place: str = "") -> Subject:
+    """Kind, namespace and name of an object that may be anything.
+
+    ``place`` (such as ``pods[3]``) stands in for a name that is missing or unusable.
+    """
+    metadata = obj.get("metadata", obj) if isinstance(obj, dict) else None
+    given = metadata if isinstance(metadata, dict) else {}
+    name, namespace = given.get("name"), given.get("namespace")
+    return Subject(
+        kind,
+        shown_text(name, _LONGEST_NAME) if isinstance(name, str) and name else place or "?",
+        shown_text(namespace, _LONGEST_NAME) if isinstance(namespace, str) else "",
+    )

@@ -1,0 +1,219 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The JSON documents that pass between steps: written whole or not at all, checked when read."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import typing as t
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json, whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
+from ansible_collections.wattwise.kube.plugins.module_utils.base.document_schemas import SCHEMAS
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+
+DocumentKind = t.Literal[
+    "snapshot",
+    "node_configs",
+    "readings",
+    "models",
+    "curves",
+    "plan",
+    "bindings",
+    "report",
+    "summary",
+    "rmd",
+]
+
+
+KEPT_DOCUMENTS = 3
+_BEGINNING = re.compile(rb'\{"document":"[^"\\]*","run":"([0-9a-f]{32})",')
+
+
+def document_name(kind: str) -> str:
+    """What stands in a document's field ``document``: kind and version."""
+    return f"wattwise.kube/{kind}/v1"
+
+
+def load(
+    path: str,
+    kind: DocumentKind,
+    shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
+) -> dict[str, t.Any]:
+    """Read the document of this kind at ``path`` and check it against its schema.
+
+    ``shorten`` gets each object of the document as soon as it is read, those inside it first, and
+    gives what stands for it: who needs little of a large document never has all of it in memory.
+    Raises InvalidInput, which names the file and the field.
+    """
+    try:
+        body = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot read the {kind} document {path}: {error.strerror}; run the step that writes it"
+        ) from error
+    except ValueError as error:
+        raise InvalidInput(
+            f"The {kind} document {path} is not JSON ({error}); run the step that writes it again"
+        ) from error
+    check(body, kind, path)
+    return t.cast("dict[str, t.Any]", body)
+
+
+def check(body: t.Any, kind: DocumentKind, where: str) -> None:
+    """Raise InvalidInput unless ``body`` is a document of this kind."""
+    found = body.get("document") if isinstance(body, dict) else None
+    if found != document_name(kind):
+        raise InvalidInput(
+            f"{where} is not a {kind} document: its field `document` is {found!r}, not "
+            f"{document_name(kind)!r}; give the file that the {kind} step wrote"
+        )
+    fastjsonschema = require("fastjsonschema")
+    try:
+        _validator(kind)(body)
+    except fastjsonschema.JsonSchemaValueException as error:
+        field = error.name.replace("data", kind, 1)
+        raise InvalidInput(
+            f"{where} does not follow the schema of {document_name(kind)}: {field} "
+            f"{error.message.replace(error.name, '', 1).strip()}; write it again with this version"
+        ) from error
+
+
+@functools.cache
+def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
+    """The schema as code, made once: that takes longer than checking a small document."""
+    return t.cast("t.Callable[[t.Any], t.Any]", require("fastjsonschema").compile(SCHEMAS[kind]))
+
+
+@dataclass(frozen=True)
+class MadeFrom:
+    """Documents that something is made from; ``run`` is the one run that made them, if it is known.
+
+    A snapshot begins a run, and what is made from documents of a run is of that run.
+    """
+
+    paths: tuple[str, ...]
+    run: str | None
+
+    @classmethod
+    def read(cls, *paths: str | None) -> MadeFrom:
+        """To be called before the documents are loaded. Raises InvalidInput for those of two runs.
+
+        Documents that say nothing of a run go with all others.
+        """
+        named = tuple(path for path in paths if path)
+        runs = {path: run for path in named if (run := run_of(path)) is not None}
+        if len(set(runs.values())) > 1:
+            raise InvalidInput(
+                f"{' and '.join(runs)} are of different runs, so another run wrote there "
+                "meanwhile; observe again, with one run at a time in a run folder"
+            )
+        return cls(named, next(iter(runs.values()), None))
+
+    def check(self) -> None:
+        """Raise InvalidInput where another run has replaced one of the documents since."""
+        if self.paths and self.read(*self.paths).run != self.run:
+            raise InvalidInput(
+                f"Another run has replaced {' and '.join(self.paths)} since they were read, so "
+                "nothing was made from them; run again when it has ended"
+            )
+
+
+NOTHING = MadeFrom((), None)
+
+
+def new_run() -> MadeFrom:
+    """The beginning of a run."""
+    return MadeFrom((), uuid.uuid4().hex)
+
+
+def run_of(path: str) -> str | None:
+    """The run that made a document, from the beginning of its file; None where none is named."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            found = _BEGINNING.match(file.read(256))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
+
+
+def write(
+    path: str, kind: DocumentKind, body: t.Mapping[str, t.Any], made_from: MadeFrom = NOTHING
+) -> str:
+    """Write a document, readable by its owner only, and return its SHA-256.
+
+    The file appears whole: readers see the old content or the new one. The former ones stay
+    beside it, as ``<name>.1.json`` for the last and so on. Raises InvalidInput, also where another
+    run has replaced what it was made from.
+    """
+    moment = body.get("time") or format_time(utc_now())
+    head: dict[str, t.Any] = {"document": document_name(kind), "time": moment}
+    if made_from.run is not None:
+        head = {"document": head["document"], "run": made_from.run, "time": moment}
+    document = {**body, **head}
+    check(document, kind, path)
+    try:
+        content = _encoded(head, {key: value for key, value in body.items() if key not in head})
+    except ValueError as error:
+        raise InvalidInput(f"The {kind} document {path} cannot be written: {error}") from error
+    destination = Path(path).absolute()
+    folder = destination.parent
+    try:
+        with whole_files.locked(folder):
+            made_from.check()
+            _keep_former(destination)
+            whole_files.replace(destination, content)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot write the {kind} document {path}: {error.strerror}; make the folder {folder}"
+        ) from error
+    return hashlib.sha256(content).hexdigest()
+
+
+def _encoded(head: t.Mapping[str, t.Any], rest: t.Mapping[str, t.Any]) -> bytes:
+    """One JSON object that begins with the head, so that ``run_of`` need not read all of it."""
+    first, others = (strict_json.format_compact(part, sort_keys=True) for part in (head, rest))
+    return (f"{first[:-1]},{others[1:]}\n" if rest else f"{first}\n").encode()
+
+
+def _keep_former(destination: Path) -> None:
+    if not destination.exists():
+        return
+    former = [destination.with_suffix(f".{age}.json") for age in range(1, KEPT_DOCUMENTS + 1)]
+    for older, newer in zip(reversed(former), reversed([destination, *former[:-1]])):
+        if newer.exists():
+            older.unlink(missing_ok=True)
+            os.link(newer, older)
+
+
+def keep(paths: t.Iterable[str], folder: str, run: str | None = None) -> None:
+    """Keep these documents in ``folder`` as they are now, under their names, as hard links.
+
+    The folder is made where it is missing. A document is only ever replaced, never changed, so a
+    link holds what it held. One that is not there, or is of another run than ``run``, is left out,
+    and so is its namesake in the folder. Raises InvalidInput.
+    """
+    try:
+        Path(folder).mkdir(mode=0o700, exist_ok=True)
+        with whole_files.locked(Path(folder)):
+            for path in map(Path, paths):
+                kept = Path(folder) / path.name
+                of_another = run is not None and run_of(str(path)) not in (None, run)
+                if of_another or not path.exists():
+                    kept.unlink(missing_ok=True)
+                else:
+                    whole_files.link(path, kept)
+            whole_files.sync(Path(folder))
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot keep documents in {folder}: {error.strerror} ({error.filename}); it must be a "
+            "folder on their file system in which this user may write"
+        ) from error

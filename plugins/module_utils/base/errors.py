@@ -1,0 +1,121 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The errors of the library: typed, one clear sentence each, never with a secret in it."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+
+TargetReason = t.Literal[
+    "unreachable",
+    "timeout",
+    "tls",
+    "credential",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "throttled",
+    "server_error",
+    "malformed",
+    "no_sensor",
+    "implausible",
+    "refused",
+    "conflict",
+]
+_LONGEST_DETAIL = 1000
+TARGET_REASONS: tuple[str, ...] = t.get_args(TargetReason)
+
+
+class WattwiseError(Exception):
+    """Anything that a user can act on. ``str()`` is the sentence; ``fields`` is for machines."""
+
+    def __init__(self, message: str, **fields: t.Any) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class InvalidInput(WattwiseError):
+    """A parameter, document or object is not what it must be."""
+
+
+class MissingLibrary(WattwiseError):
+    """A Python library is not installed for the interpreter that runs the module."""
+
+    def __init__(self, library: str, detail: str) -> None:
+        super().__init__(f"The Python library {library} is needed here: {detail}", library=library)
+        self.library = library
+
+
+class ApiError(WattwiseError):
+    """A server answered, but not with what was asked for.
+
+    ``status`` is the HTTP status code; 0 means that no answer came at all.
+    """
+
+    def __init__(self, message: str, status: int = 0, **fields: t.Any) -> None:
+        super().__init__(message, status=status, **fields)
+        self.status = status
+
+
+class TargetFailure(WattwiseError):
+    """One target of many could not be served; the others go on."""
+
+    def __init__(self, reason: TargetReason, detail: str, **fields: t.Any) -> None:
+        told = told_text(detail)
+        super().__init__(told, reason=reason, **fields)
+        self.reason: TargetReason = reason
+        self.detail = told
+
+
+def told_text(detail: str) -> str:
+    """A detail as it may stand in messages, statuses and reports: servers wrote parts of it."""
+    return shown_text(detail, _LONGEST_DETAIL)
+
+
+def failure_of(error: Exception) -> TargetFailure:
+    """Any exception that one target brought about, as its failure.
+
+    Raises MissingLibrary, which is no fault of the target.
+    """
+    if isinstance(error, MissingLibrary):
+        raise error
+    if isinstance(error, TargetFailure):
+        return error
+    if isinstance(error, WattwiseError):
+        return TargetFailure("malformed", str(error))
+    return TargetFailure(
+        "malformed",
+        f"what it answered or is configured with cannot be read ({type(error).__name__}); look at "
+        "its answers",
+    )
+
+
+@dataclass(frozen=True)
+class TargetError:
+    """Why one target has no result, in the form in which every fleet module returns it."""
+
+    name: str
+    endpoint: str
+    reason: TargetReason
+    detail: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {
+            "name": self.name,
+            "endpoint": self.endpoint,
+            "reason": self.reason,
+            "detail": self.detail,
+        }
+
+
+def require(name: str, library: str | None = None) -> t.Any:
+    """Import ``name``; raise MissingLibrary, which names ``library``, where that fails."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingLibrary(library or name.split(".")[0], str(error)) from error

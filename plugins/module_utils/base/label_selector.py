@@ -1,0 +1,96 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kubernetes label selectors (metav1.LabelSelector)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+
+Labels = t.Mapping[str, str]
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What one label must be; ``values`` are used by In and NotIn."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Labels) -> bool:
+        if self.operator == "In":
+            return labels.get(self.key) in self.values
+        if self.operator == "NotIn":
+            return labels.get(self.key) not in self.values
+        return (self.key in labels) == (self.operator == "Exists")
+
+
+@dataclass(frozen=True)
+class LabelSelector:
+    """All requirements must hold; without any, everything matches.
+
+    Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/. NotIn
+    matches objects that lack the label.
+    """
+
+    requirements: tuple[Requirement, ...]
+
+    def matches(self, labels: Labels) -> bool:
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+def parse_label_selector(given: t.Any) -> LabelSelector:
+    """A selector from ``{matchLabels, matchExpressions}``. Raises InvalidInput."""
+    if not isinstance(given, dict):
+        raise InvalidInput(
+            "there is no label selector; write matchLabels or matchExpressions, or {} for all"
+        )
+    unknown = sorted(given.keys() - {"matchLabels", "matchExpressions"})
+    if unknown:
+        raise InvalidInput(
+            f"{unknown[0]!r} is not part of a label selector; write matchLabels or matchExpressions"
+        )
+    labels = given.get("matchLabels") or {}
+    expressions = given.get("matchExpressions") or []
+    if not isinstance(labels, dict) or not isinstance(expressions, list):
+        raise InvalidInput("matchLabels must be a mapping and matchExpressions a list")
+    return LabelSelector(
+        (
+            *(
+                Requirement(key, "In", _texts([value], f"matchLabels.{key}"))
+                for key, value in labels.items()
+            ),
+            *(
+                _requirement(expression, f"matchExpressions[{index}]")
+                for index, expression in enumerate(expressions)
+            ),
+        )
+    )
+
+
+def _requirement(expression: t.Any, where: str) -> Requirement:
+    if not isinstance(expression, dict) or not isinstance(expression.get("key"), str):
+        raise InvalidInput(f"{where}: the key is missing; name a label")
+    operator, values = expression.get("operator"), expression.get("values") or []
+    if operator not in _OPERATORS:
+        raise InvalidInput(
+            f"{where}: the operator is {operator!r}; write one of {', '.join(_OPERATORS)}"
+        )
+    if not isinstance(values, list) or bool(values) != (operator in ("In", "NotIn")):
+        raise InvalidInput(
+            f"{where}: In and NotIn need a list of values, Exists and DoesNotExist have none"
+        )
+    return Requirement(expression["key"], operator, _texts(values, f"{where}.values"))
+
+
+def _texts(values: list[t.Any], where: str) -> frozenset[str]:
+    for value in values:
+        if not isinstance(value, str):
+            raise InvalidInput(f"{where}: {value!r} is not text; put it between quotation marks")
+    return frozenset(values)

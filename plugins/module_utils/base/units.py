@@ -1,0 +1,213 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kubernetes quantities, Go durations, RFC 3339 times and Linux CPU lists."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+from decimal import ROUND_CEILING, ROUND_UP, Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+
+# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII
+)
+_SUFFIX_FACTOR = {
+    None: Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+
+# With which a number is written, the largest first.
+_BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", None)
+_DECIMAL_SUFFIXES = ("E", "P", "T", "G", "M", "k", None, "m", "u", "n")
+_LARGEST_QUANTITY = Decimal(2**63)
+# Longer texts and exponents are refused before a number is made of them: 1e999999999 has no end.
+_LONGEST_QUANTITY = 64
+_LARGEST_EXPONENT = 64
+_LONGEST_DURATION = 64
+_LONGEST_TIME = 64
+_LONGEST_CPU_LIST = 64 * 1024
+_LARGEST_CPU = 65_535
+_MOST_CPUS_NAMED = 4 * _LARGEST_CPU
+
+_OUT_OF_RANGE = "the quantity {} is out of range; the largest is 2^63 - 1"
+
+# https://pkg.go.dev/time#ParseDuration
+_DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+
+
+def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal:
+    """Exact value of a Kubernetes quantity (``"1500m"`` is 1.5, ``"1Gi"`` is 1073741824).
+
+    The limits are those of Kubernetes: less than 2^63 units. ``where`` names the field in the error
+    message. Raises InvalidField.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise InvalidField(where, f"{shown(value)} is not a quantity; write a number such as 500m")
+    if isinstance(value, int) and abs(value) >= _LARGEST_QUANTITY:
+        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    text = str(value)
+    match = _QUANTITY.fullmatch(text.strip()) if len(text) <= _LONGEST_QUANTITY else None
+    if match is None:
+        raise InvalidField(
+            where,
+            f"{shown(value)} is not a Kubernetes quantity; write a number with an optional "
+            "suffix, such as 500m, 2, 1.5, 512Mi or 10G",
+        )
+    number, exponent, suffix = match.groups()
+    if abs(int((exponent or "e0")[1:])) > _LARGEST_EXPONENT:
+        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    result = Decimal(number + (exponent or "")) * _SUFFIX_FACTOR[suffix]
+    if abs(result) >= _LARGEST_QUANTITY:
+        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    return result
+
+
+def cpu_millicores(value: str | int | float, where: str = "cpu") -> int:
+    """A CPU quantity in millicores, rounded up as Kubernetes does. Raises InvalidInput."""
+    return _whole(parse_quantity(value, where) * 1000)
+
+
+def whole_units(value: str | int | float, where: str = "quantity") -> int:
+    """A quantity in whole units (bytes, pods, devices), rounded up. Raises InvalidInput."""
+    return _whole(parse_quantity(value, where))
+
+
+def format_quantity(value: Decimal, binary: bool = False) -> str:
+    """The shortest exact text of a quantity: the largest suffix with which it is a whole number.
+
+    Suffixes are decimal (m, k, M, …), or with ``binary`` those of 1024 (Ki, Mi, …) where the number
+    is whole. Less than a nano-unit is rounded up, away from zero, as Kubernetes does. Raises
+    InvalidInput for a number beyond those that Kubernetes can hold. Source: see _QUANTITY.
+    """
+    if abs(value) >= _LARGEST_QUANTITY:
+        raise InvalidInput(f"quantity: {value} is out of range; the largest is 2^63 - 1")
+    exact = value.quantize(_SUFFIX_FACTOR["n"], ROUND_UP)
+    if exact == 0:
+        return "0"
+    whole = exact == exact.to_integral_value()
+    suffixes = _BINARY_SUFFIXES if binary and whole else _DECIMAL_SUFFIXES
+    suffix = next(item for item in suffixes if exact % _SUFFIX_FACTOR[item] == 0)
+    return f"{int(exact / _SUFFIX_FACTOR[suffix])}{suffix or ''}"
+
+
+def _whole(value: Decimal) -> int:
+    return int(value.to_integral_value(rounding=ROUND_CEILING))
+
+
+def parse_duration(value: str, where: str = "duration") -> float:
+    """Seconds in a Go duration such as ``"1m30s"`` or ``"250ms"``. Raises InvalidInput."""
+    text = value.strip() if isinstance(value, str) else value
+    if text == "0":
+        return 0.0
+    is_text = isinstance(text, str) and len(text) <= _LONGEST_DURATION
+    if not is_text or _DURATION.fullmatch(text) is None:
+        raise InvalidField(
+            where,
+            f"{shown(value)} is not a duration; write numbers with units, such as 15s, 1m30s "
+            "or 250ms",
+        )
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    return -seconds if text.startswith("-") else seconds
+
+
+def format_duration(seconds: float) -> str:
+    """A number of seconds for people, such as ``"1 h 02 min"``, ``"3 min 05 s"`` or ``"4.2 s"``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
+    """The CPUs of a Linux list such as ``"0-3,8,10-11"``, ascending, each once.
+
+    Source: the kernel's cpulist format (Documentation/admin-guide/cputopology.rst). An empty
+    text is no CPU. Raises InvalidInput.
+    """
+    if not isinstance(text, str) or len(text) > _LONGEST_CPU_LIST:
+        raise InvalidField(where, f"{shown(text)} is not a list of CPUs such as 0-3,8")
+    cpus: set[int] = set()
+    named = 0
+    for part in dict.fromkeys(filter(None, (piece.strip() for piece in text.split(",")))):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)
+        if match is None:
+            problem = f"{shown(part)} in {shown(text)} is not a CPU or a range like 0-3"
+            raise InvalidField(where, problem)
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        if last < first or last > _LARGEST_CPU:
+            problem = f"the range {shown(part)} in {shown(text)} is empty or absurd"
+            raise InvalidField(where, problem)
+        named += last - first + 1
+        if named > _MOST_CPUS_NAMED:
+            raise InvalidField(where, f"{shown(text)} names CPUs far more often than once each")
+        cpus.update(range(first, last + 1))
+    return tuple(sorted(cpus))
+
+
+def format_cpu_list(cpus: t.Iterable[int]) -> str:
+    """The shortest Linux list of these CPUs: ``[3, 1, 2, 8]`` gives ``"1-3,8"``."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def parse_time(text: str, where: str = "time") -> datetime.datetime:
+    """An RFC 3339 time, as an aware datetime in UTC. Raises InvalidInput."""
+    problem = f"{shown(text)} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
+    if not isinstance(text, str) or len(text) > _LONGEST_TIME:
+        raise InvalidField(where, problem)
+    try:
+        moment = datetime.datetime.fromisoformat(re.sub(r"(?i)z$", "+00:00", _micro(text)))
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.timezone.utc)
+        return moment.astimezone(datetime.timezone.utc)
+    except (ValueError, OverflowError) as error:
+        # Year 1 and year 9999 overflow where the time is moved to UTC.
+        raise InvalidField(where, problem) from error
+
+
+def _micro(text: str) -> str:
+    """Cut a fraction of a second to the six digits that Python 3.9 reads."""
+    return re.sub(r"\.([0-9]+)", lambda match: "." + match.group(1)[:6].ljust(6, "0"), text)
+
+
+def format_time(moment: datetime.datetime) -> str:
+    """An aware time as Kubernetes writes it: ``2026-01-31T12:00:00Z``."""
+    return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,92 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Another look at a node, just before a pod is bound to it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
+    Repulsion,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    NOT_READY,
+    UNSCHEDULABLE,
+    obstacle,
+    shortages,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import Intake
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+    Loads,
+    Occupancy,
+    occupancies,
+    read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import read_pod
+
+# What nodes have promised, to the last millicore: for binding only requests count.
+CURRENT_LOADS = Loads("requests", Decimal(1), {})
+
+
+@dataclass
+class OpenNode:
+    """A node as it was just read, less what was bound to it since."""
+
+    node: Node
+    repulsion: Repulsion
+
+    @classmethod
+    def read(cls, kube: Kube, name: str, without: t.Collection[str] = ()) -> OpenNode | None:
+        """The node as if pods with these uids had left it; None if it is gone."""
+        given = kube.find(f"/api/v1/nodes/{name}")
+        if given is None:
+            return None
+        selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+        pods = [
+            pod
+            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
+            if pod["metadata"]["uid"] not in without
+        ]
+        return cls.of(given, name, pods)
+
+    @classmethod
+    def of(cls, given: Object, name: str, pods: t.Sequence[Object]) -> OpenNode:
+        """The node with these pods on it, whatever they hold. Raises InvalidField."""
+        allocatable = read_node(given, Occupancy(), CURRENT_LOADS, None).allocatable
+        running = Intake().running(pods, {name: allocatable}, Namespaces())
+        occupancy = occupancies(running).get(name, Occupancy())
+        node = read_node(given, occupancy, CURRENT_LOADS, None)
+        return cls(node, Repulsion(running, {name: node.labels}))
+
+    def refusal(self, pod: Object) -> str | None:
+        """Why the node does not take the pod now; None where it does."""
+        shape, name = self._shape_of(pod), self.node.name
+        reason = obstacle(shape.constraints, self.node)
+        if reason == UNSCHEDULABLE:
+            return f"node {name} is cordoned"
+        if reason == NOT_READY:
+            return f"node {name} is not ready"
+        if reason is not None:
+            return reason.replace("node(s)", f"node {name}")
+        missing = shortages(shape.requests, self.node.free)
+        return f"node {name} is full: {', '.join(missing)}" if missing else None
+
+    def take(self, pod: Object) -> None:
+        """Count the pod as bound to the node."""
+        shape, free = self._shape_of(pod), dict(self.node.free)
+        for name, amount in shape.requests:
+            free[name] = free.get(name, 0) - amount
+        ports = self.node.ports | set(shape.constraints.ports)
+        self.node = replace(self.node, free=free, ports=ports)
+
+    def _shape_of(self, pod: Object) -> Shape:
+        """The pod as one without a node, even if it runs on another now."""
+        unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
+        closed = self.repulsion.nodes_closed_to(pod)
+        return read_pod(unbound, CURRENT_LOADS.assumption, closed).shape

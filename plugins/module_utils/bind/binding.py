@@ -1,0 +1,403 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Binding pods to the nodes of a plan, after another look at both: the work of pod_binding."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    LEASE,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import record
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    DEVICE_CLAIMS_ANNOTATION,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import object_name
+
+T = t.TypeVar("T")
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    LEASE,
+    ArgumentSpec(
+        {
+            "plan": {"type": "path"},
+            "placements": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "namespace": {"type": "str", "default": "default"},
+                    "pod": {"type": "str", "required": True},
+                    "node": {"type": "str", "required": True},
+                    "uid": {"type": "str"},
+                    "resource_version": {"type": "str"},
+                },
+            },
+            # No suboptions: Ansible reserves the name ``message``.
+            "unplaced": {"type": "list", "elements": "dict"},
+            "mark_unplaced": {"type": "bool", "default": True},
+            "path": {"type": "path"},
+            "keep": {"type": "list", "elements": "path", "default": []},
+        },
+        mutually_exclusive=(("plan", "placements"), ("plan", "unplaced")),
+        required_one_of=(("plan", "placements"),),
+    ),
+)
+
+_ATTEMPTS = 3
+NEEDS_DEVICES = (
+    "the pod has claims, and its node would not start it before they have devices; "
+    "device_reconciliation gives them, and binds the pod (role devices: devices_reconcile)"
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One line of the plan. ``uid`` None stands for whichever pod has the name now."""
+
+    namespace: str
+    pod: str
+    node: str
+    uid: str | None = None
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {"namespace": self.namespace, "pod": self.pod, "node": self.node}
+
+
+Fate = t.Literal["bound", "unchanged", "skipped", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one placement; ``reason`` says why it was skipped or failed."""
+
+    placement: Placement
+    fate: Fate
+    reason: str = ""
+
+
+def bind(parameters: Parameters, context: Context = Context()) -> Result:
+    """Bind every pod of the plan that still can be; mark those that the plan leaves without a node.
+
+    No other run binds at the same time, so nodes and pods are read as they stay until the last
+    write. Raises WattwiseError where not one of the bindings that were tried succeeded.
+    """
+    options = SPEC.complete(parameters)
+    made_from = documents.MadeFrom.read(options["plan"])
+    placements, unplaced = _read_plan(options)
+    kube = Kube.connect(options)
+
+    def work(guard: Guard | None) -> Result:
+        guarded = kube.guarded(guard)
+        outcomes = bind_all(guarded, context, placements)
+        result = _result(outcomes, *_mark_all(guarded, context, unplaced))
+        if not context.check_mode:
+            _record(options, result, context, made_from)
+        return result
+
+    return alone(kube, options, context, work)
+
+
+def _record(
+    options: Parameters, result: Result, context: Context, made_from: documents.MadeFrom
+) -> None:
+    """Raises InvalidInput with all that was done."""
+    try:
+        if record.is_due(options, result):
+            record.write(options, result, context.now(), made_from)
+    except InvalidInput as error:
+        raise InvalidInput(str(error), **result) from error
+
+
+def bind_all(
+    kube: Kube,
+    context: Context,
+    placements: t.Sequence[Placement],
+    *,
+    have_devices: bool = False,
+) -> list[Outcome]:
+    """Bind, nodes side by side and the pods of one node in this order; outcomes in this order.
+
+    Pods with claims for devices are skipped, unless the caller says that they have theirs.
+    """
+    by_node: dict[str, list[Placement]] = {}
+    for placement in placements:
+        by_node.setdefault(placement.node, []).append(placement)
+    binder = _Binder(kube, context, len(placements), have_devices)
+    outcomes: dict[Placement, Outcome] = {}
+    for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
+        outcomes.update({outcome.placement: outcome for outcome in of_one_node})
+    return [outcomes[placement] for placement in placements]
+
+
+def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
+    plan: t.Mapping[str, t.Any] = options
+    if options["plan"]:
+        plan = documents.load(options["plan"], "plan")
+    elif options["placements"] is None:
+        raise InvalidInput("give plan, the file that power_placement wrote, or placements")
+    placements = [
+        Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
+        for item in plan["placements"]
+    ]
+    seen: set[tuple[str, str]] = set()
+    for placement in placements:
+        key = (placement.namespace, placement.pod)
+        if key in seen:
+            raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
+        seen.add(key)
+    unplaced = plan.get("unplaced") or [] if options["mark_unplaced"] else []
+    return placements, [_read_unplaced(item) for item in unplaced]
+
+
+def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
+    for key in ("pod", "message"):
+        if not isinstance(item.get(key), str):
+            raise InvalidInput(f"unplaced: {key} is missing; give what power_placement returns")
+    return Unplaced(
+        item.get("namespace") or "default", item["pod"], item["message"], item.get("uid")
+    )
+
+
+def judge(placement: Placement, pod: Object | None) -> Outcome | None:
+    """What the pod itself decides; None where it still waits for its node."""
+    if pod is None:
+        return Outcome(placement, "skipped", "the pod is gone")
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    if placement.uid not in (None, "", metadata["uid"]):
+        return Outcome(placement, "skipped", "the pod was replaced by another of the same name")
+    node = spec.get("nodeName")
+    if node == placement.node:
+        return Outcome(placement, "unchanged")
+    if node:
+        return Outcome(placement, "skipped", f"the pod is bound to node {node} already")
+    if metadata.get("deletionTimestamp"):
+        return Outcome(placement, "skipped", "the pod is being deleted")
+    if is_finished(pod):
+        return Outcome(placement, "skipped", "the pod has finished")
+    if spec.get("schedulingGates"):
+        return Outcome(placement, "skipped", "the pod has scheduling gates")
+    return None
+
+
+def needs_devices(pod: Object) -> bool:
+    """Whether the pod has claims, without whose devices its node would not start it."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return bool(pod["spec"].get("resourceClaims")) or DEVICE_CLAIMS_ANNOTATION in annotations
+
+
+@dataclass
+class _Binder:
+    """Binds, node by node; several threads use one."""
+
+    kube: Kube
+    context: Context
+    total: int
+    have_devices: bool
+    _done: int = 0
+    _failed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def bind_all(self, of_one_node: tuple[str, list[Placement]]) -> list[Outcome]:
+        """Bind the pods of one node, in the order of the plan."""
+        name, placements = of_one_node
+        read = guarded_but_failures(Subject("Node", name), functools.partial(self._read_node, name))
+        if isinstance(read, WattwiseError):
+            return [self._count(Outcome(item, "failed", str(read))) for item in placements]
+        if isinstance(read, Finding):
+            return [self._count(Outcome(item, "skipped", str(read))) for item in placements]
+        return [self._count(self._bind_within(item, read)) for item in placements]
+
+    def _read_node(self, name: str) -> OpenNode | None:
+        return OpenNode.read(self.kube, object_name(name, "node"))
+
+    def _bind_within(self, placement: Placement, node: OpenNode | None) -> Outcome:
+        """What becomes of one pod; whatever is odd about it is no other's concern."""
+        subject = Subject("Pod", placement.pod, placement.namespace)
+        outcome = guarded_but_failures(subject, functools.partial(self._bind, placement, node))
+        if isinstance(outcome, WattwiseError):
+            return Outcome(placement, "failed", str(outcome))
+        if isinstance(outcome, Finding):
+            return Outcome(placement, "skipped", str(outcome))
+        return outcome
+
+    def _count(self, outcome: Outcome) -> Outcome:
+        with self._lock:
+            self._done += 1
+            self._failed += outcome.fate == "failed"
+            self.context.progress(done=self._done, total=self.total, failed=self._failed)
+        return outcome
+
+    def _bind(self, placement: Placement, node: OpenNode | None) -> Outcome:
+        object_name(placement.namespace, "namespace")
+        object_name(placement.pod, "pod")
+        problem = ""
+        try:
+            for attempt in range(_ATTEMPTS):
+                pod = self.kube.find(placement.path)
+                outcome = judge(placement, pod)
+                if outcome is None:
+                    problem = self._try(placement, t.cast(Object, pod), node)
+                elif outcome.fate == "unchanged" and attempt > 0:
+                    # The answer was lost, the attempt before was not.
+                    problem = ""
+                else:
+                    return outcome
+                if not problem and node is not None:
+                    node.take(t.cast(Object, pod))
+                    return Outcome(placement, "bound")
+        except _Refused as refused:
+            return Outcome(placement, "skipped", str(refused))
+        except InvalidInput:
+            raise
+        except WattwiseError as error:
+            problem = str(error)
+        return Outcome(placement, "failed", problem)
+
+    def _try(self, placement: Placement, pod: Object, node: OpenNode | None) -> str:
+        """Send one Binding; what went wrong, where another look at the pod will tell more."""
+        if node is None:
+            raise _Refused(f"node {placement.node} is gone")
+        if needs_devices(pod) and not self.have_devices:
+            raise _Refused(NEEDS_DEVICES)
+        reason = node.refusal(pod)
+        if reason is not None:
+            raise _Refused(reason)
+        if not self.context.check_mode:
+            try:
+                self.kube.request("POST", f"{placement.path}/binding", _binding(placement, pod))
+            except ApiError as error:
+                if error.status not in (0, 404, 409) and error.status < 500:
+                    raise
+                return str(error)
+        return ""
+
+
+def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Finding | WattwiseError:
+    """As ``guarded``, but with an error that is no defect of the object as it is.
+
+    The API server may answer the next run, and another run may give its Lease back.
+    """
+    failed: list[WattwiseError] = []
+
+    def attempt() -> T | None:
+        try:
+            return work()
+        except InvalidInput:
+            raise
+        except WattwiseError as error:
+            failed.append(error)
+            return None
+
+    result = guarded(subject, attempt)
+    return failed[0] if failed else t.cast("T | Finding", result)
+
+
+class _Refused(Exception):
+    """The node does not take the pod; the text says why."""
+
+
+def _binding(placement: Placement, pod: Object) -> Object:
+    """The API server binds only the pod with this uid and resource version."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": placement.pod,
+            "namespace": placement.namespace,
+            "uid": pod["metadata"]["uid"],
+            "resourceVersion": pod["metadata"]["resourceVersion"],
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
+    }
+
+
+def _mark_all(
+    kube: Kube, context: Context, unplaced: t.Sequence[Unplaced]
+) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """Conditions that were written, and what could not be."""
+
+    def told(item: Unplaced) -> dict[str, t.Any] | None:
+        object_name(item.namespace, "namespace")
+        object_name(item.pod, "pod")
+        return mark(kube, context, item)
+
+    def attempt(item: Unplaced) -> tuple[dict[str, t.Any] | None, dict[str, t.Any] | None]:
+        subject = Subject("Pod", item.pod, item.namespace)
+        marked = guarded_but_failures(subject, functools.partial(told, item))
+        if isinstance(marked, (WattwiseError, Finding)):
+            return None, {"namespace": item.namespace, "pod": item.pod, "detail": str(marked)}
+        return marked, None
+
+    outcomes = kube.in_parallel(attempt, unplaced)
+    return (
+        [marked for marked, _error in outcomes if marked is not None],
+        [error for _marked, error in outcomes if error is not None],
+    )
+
+
+def _result(
+    outcomes: t.Sequence[Outcome],
+    marked: list[dict[str, t.Any]],
+    errors: list[dict[str, t.Any]],
+) -> Result:
+    of_fate: dict[str, list[Outcome]] = {"bound": [], "unchanged": [], "skipped": [], "failed": []}
+    for outcome in outcomes:
+        of_fate[outcome.fate].append(outcome)
+    failed = [{**each.placement.as_dict(), "detail": each.reason} for each in of_fate["failed"]]
+    after = {
+        f"{each.placement.namespace}/{each.placement.pod}": each.placement.node
+        for each in of_fate["bound"]
+    }
+    after.update({f"{each['namespace']}/{each['pod']}": each["message"] for each in marked})
+    result: Result = {
+        "changed": bool(of_fate["bound"]) or any(each["transition"] for each in marked),
+        "bound": [each.placement.as_dict() for each in of_fate["bound"]],
+        "unchanged": [each.placement.as_dict() for each in of_fate["unchanged"]],
+        "skipped": [
+            {**each.placement.as_dict(), "reason": each.reason} for each in of_fate["skipped"]
+        ],
+        "marked": marked,
+        "errors": failed + errors,
+        "diff": {"before": dict.fromkeys(after, ""), "after": after},
+    }
+    if failed and not of_fate["bound"]:
+        raise WattwiseError(
+            f"Not one of {len(failed)} bindings succeeded; the first reason is: "
+            f"{failed[0]['detail']}",
+            **result,
+        )
+    return result

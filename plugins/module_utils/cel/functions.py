@@ -1,0 +1,169 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kubernetes' functions for quantities and semantic versions in CEL.
+
+Source: https://kubernetes.io/docs/reference/using-api/cel/, libraries quantity and semver. The
+library carries no types of ours, so a value travels as a map with one member whose key says what it
+is. Its text is canonical, so that equal values are equal maps.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    Attribute,
+    Quantity,
+    Version,
+    parse_version,
+)
+
+QUANTITY = "kubernetes.Quantity"
+SEMVER = "kubernetes.Semver"
+
+Carried = t.Mapping[str, str]
+
+_LARGEST = Decimal(2**63)
+
+
+def carried(value: Attribute) -> t.Any:
+    """An attribute as the library takes it."""
+    if isinstance(value, tuple):
+        return [carried(item) for item in value]
+    if isinstance(value, Quantity):
+        return _quantity(value.value)
+    if isinstance(value, Version):
+        return {SEMVER: str(value)}
+    return value
+
+
+def carrier(library: t.Any, name: str, opaque: bool) -> t.Any:
+    """The type of a quantity or version: one of its own for the checker, else a map."""
+    return library.Type.AbstractType(name) if opaque else library.Type.MAP
+
+
+def declarations(library: t.Any, opaque: bool) -> list[t.Any]:
+    """The functions, with the types of the checker or those of the evaluation."""
+    kinds = library.Type
+    types = {
+        "quantity": carrier(library, QUANTITY, opaque),
+        "semver": carrier(library, SEMVER, opaque),
+        "text": kinds.STRING,
+        "truth": kinds.BOOL,
+        "whole": kinds.INT,
+        "float": kinds.DOUBLE,
+    }
+    functions: dict[str, dict[str, t.Any]] = {}
+    for name, result, parameters, function in _FUNCTIONS:
+        taken = [types[parameter] for parameter in parameters.split()]
+        # Of a pair that differs only in what is carried, the evaluation needs one.
+        signature = f"kubernetes_{name}({', '.join(str(kind) for kind in taken)})"
+        functions.setdefault(name, {})[signature] = library.Overload(
+            id=signature,
+            return_type=types[result],
+            parameters=taken,
+            is_member="text" not in parameters,
+            impl=function,
+        )
+    return [
+        library.FunctionDecl(name, list(overloads.values()))
+        for name, overloads in functions.items()
+    ]
+
+
+def _parsed(text: str) -> Decimal:
+    return parse_quantity(text, "quantity")
+
+
+def _quantity(value: Decimal) -> Carried:
+    if abs(value) >= _LARGEST:
+        raise InvalidInput("the sum of quantities is out of range; the largest is 2^63 - 1")
+    # Without exponent and trailing zeros: Decimal("1E+3") and Decimal("1000") are one text.
+    text = format(value, "f")
+    return {QUANTITY: text.rstrip("0").rstrip(".") if "." in text else text}
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        _parsed(text)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _is_semver(text: str) -> bool:
+    try:
+        parse_version(text, "semver")
+    except InvalidInput:
+        return False
+    return True
+
+
+def _amount(value: Carried) -> Decimal:
+    if QUANTITY not in value:
+        raise InvalidInput("no such overload: the value is not a quantity")
+    return Decimal(value[QUANTITY])
+
+
+def _version(value: Carried) -> Version:
+    if SEMVER not in value:
+        raise InvalidInput("no such overload: the value is not a semantic version")
+    return parse_version(value[SEMVER], "semver")
+
+
+def _as_integer(value: Carried) -> int:
+    amount = _amount(value)
+    if amount != int(amount):
+        raise InvalidInput("cannot convert value to integer")
+    return int(amount)
+
+
+def _add(first: Carried, second: Carried | int) -> Carried:
+    return _quantity(_amount(first) + _number(second))
+
+
+def _sub(first: Carried, second: Carried | int) -> Carried:
+    return _quantity(_amount(first) - _number(second))
+
+
+def _number(value: Carried | int) -> Decimal:
+    return Decimal(value) if isinstance(value, int) else _amount(value)
+
+
+def _compared(first: Carried, second: Carried) -> int:
+    if SEMVER in first:
+        return _compare(_version(first), _version(second))
+    return _compare(_amount(first), _amount(second))
+
+
+def _compare(first: t.Any, second: t.Any) -> int:
+    return int(first > second) - int(first < second)
+
+
+_FUNCTIONS: tuple[tuple[str, str, str, t.Callable[..., t.Any]], ...] = (
+    ("quantity", "quantity", "text", lambda text: _quantity(_parsed(text))),
+    ("isQuantity", "truth", "text", _is_quantity),
+    ("semver", "semver", "text", lambda text: {SEMVER: str(parse_version(text, "semver"))}),
+    ("isSemver", "truth", "text", _is_semver),
+    ("sign", "whole", "quantity", lambda a: _compare(_amount(a), Decimal(0))),
+    ("isInteger", "truth", "quantity", lambda a: _amount(a) == int(_amount(a))),
+    ("asInteger", "whole", "quantity", _as_integer),
+    ("asApproximateFloat", "float", "quantity", lambda a: float(_amount(a))),
+    ("add", "quantity", "quantity quantity", _add),
+    ("add", "quantity", "quantity whole", _add),
+    ("sub", "quantity", "quantity quantity", _sub),
+    ("sub", "quantity", "quantity whole", _sub),
+    ("major", "whole", "semver", lambda a: _version(a).major),
+    ("minor", "whole", "semver", lambda a: _version(a).minor),
+    ("patch", "whole", "semver", lambda a: _version(a).patch),
+    ("isLessThan", "truth", "quantity quantity", lambda a, b: _compared(a, b) < 0),
+    ("isLessThan", "truth", "semver semver", lambda a, b: _compared(a, b) < 0),
+    ("isGreaterThan", "truth", "quantity quantity", lambda a, b: _compared(a, b) > 0),
+    ("isGreaterThan", "truth", "semver semver", lambda a, b: _compared(a, b) > 0),
+    ("compareTo", "whole", "quantity quantity", _compared),
+    ("compareTo", "whole", "semver semver", _compared),
+)

@@ -1,0 +1,285 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Selectors in CEL, in the environment of Kubernetes' DRA or in the prototype's flat one.
+
+The library is Google's (PyPI: cel-expr-python); docs/decisions.md says why. An expression is
+compiled twice: once with the types of quantities and versions declared as opaque, so that the
+type checker finds mistakes, and once with the types by which the library carries them.
+
+Anybody who may make a claim writes selectors, so their time and memory are bounded by counting: the
+length of the source and what makes its tree or its types grow, before the library sees it; then an
+upper bound of each evaluation (cel_cost.py). The library itself allows 32 levels and 10,000 rounds.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    InvalidField,
+    shown,
+    shown_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.cel import functions
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.cost import (
+    ENDLESS,
+    Bound,
+    UnboundedCost,
+    worst_cost,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import (
+    Expression,
+    Path,
+    paths_equated_with_texts,
+    read_tree,
+    references,
+    texts_in_order_comparisons,
+)
+
+# Source: resource.k8s.io/v1, CELSelectorExpressionMaxLength and CELSelectorExpressionMaxCost.
+MAXIMAL_LENGTH = 10 * 1024
+MAXIMAL_COST = 1_000_000
+# An optMap copies what it is called on into the tree twice, and the type of a map has two types in
+# it: n of them, one in the other, make 2^n of what is there once, before anything is evaluated. At
+# this limit reading a source takes 0.3 s.
+_COPYING = ("optMap", "optFlatMap", "{")
+_LARGEST_COPIED = 1 << 18
+# Of the tree as the library writes it; ten times that of a source of the greatest length.
+_LARGEST_TREE = 1 << 20
+_LONGEST_ERROR = 300
+
+Kind = t.Literal["dra", "flat"]
+Variables = t.Mapping[str, t.Any]
+
+_ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
+    "dra": (
+        "device.driver",
+        "device.attributes",
+        "device.capacity",
+        "device.allowMultipleAllocations",
+    ),
+    "flat": ("device",),
+}
+# The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
+# 32 attributes and capacities with 48 values; k8srm_pools.py has those of the prototype.
+_DEVICES: t.Mapping[Kind, Bound] = {
+    "dra": Bound(64, 48, 12 * 1024),
+    "flat": Bound(256, 128, 64 * 1024),
+}
+_DOMAINS = ("device.attributes", "device.capacity")
+_EMPTY: t.Mapping[str, t.Any] = {}
+_ASSIGNMENT = re.compile(r"(?<![=!<>])=(?!=)")
+
+
+class SelectorError(Exception):
+    """A selector could not be evaluated for a device; the text says why, in one line."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A compiled expression, with the paths that it reads and doubts about what it says."""
+
+    source: str
+    reads: frozenset[Path]
+    doubts: tuple[str, ...]
+    equated: frozenset[Path]
+    cost: int
+    program: t.Any = field(repr=False, compare=False)
+
+    def evaluate(self, variables: Variables) -> bool | SelectorError:
+        """Whether the device whose variables these are matches, or why nobody can tell."""
+        given = self._with_domains(variables)
+        for path in sorted(self.equated):
+            # The library would call a version and a text unequal, as it does values of its own.
+            if isinstance(lookup(given, path), dict):
+                return SelectorError(
+                    f"no such overload: {path[-1]} is a version or quantity and stands in an "
+                    'equation with a text; write semver("…") or quantity("…")'
+                )
+        try:
+            result = self.program.eval(data=given)
+            value = result.plain_value()
+        except Exception as error:  # noqa: BLE001 - whatever a device's values do to the library
+            return SelectorError(_one_line(error))
+        if isinstance(value, bool):
+            return value
+        reason = _one_line(value)
+        if "device" in given and any(_is_quantity(lookup(given, path)) for path in self.reads):
+            reason = (
+                f"unsupported conversion to ref.Val: (resource.Quantity) ({reason}); compare a "
+                'quantity as in device.memory.compareTo(quantity("10Gi")) >= 0'
+            )
+        return SelectorError(reason)
+
+    def _with_domains(self, variables: Variables) -> Variables:
+        """With an empty domain where one is read that the device lacks, as Kubernetes has it."""
+        given = dict(variables)
+        for path in self.reads:
+            if path[0] in _DOMAINS and len(path) > 1 and path[:1] not in self.reads:
+                given[path[0]] = {path[1]: _EMPTY, **given[path[0]]}
+        return given
+
+
+def lookup(variables: Variables, path: Path) -> t.Any:
+    """The value at a path, None where there is none."""
+    value: t.Any = variables
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _is_quantity(value: t.Any) -> bool:
+    return isinstance(value, dict) and functions.QUANTITY in value
+
+
+def _one_line(error: t.Any) -> str:
+    lines = str(error)[: 10 * _LONGEST_ERROR].splitlines()
+    text = " ".join(line.strip() for line in lines if not line.startswith(" | "))
+    text = re.sub(r"(?:^|(?<=\s))(?:[A-Z]+_?[A-Z]+: )+", "", text)
+    text = re.sub(r"<input>:|\s*\[[A-Z_]+\]$| \(in container ''\)", "", text).strip()
+    return shown_text(text, _LONGEST_ERROR)
+
+
+class Compiler:
+    """Compiles selectors of one kind, each text once."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._known: dict[str, Selector] = {}
+
+    def compile(self, source: t.Any, where: str) -> Selector:
+        """The selector, checked. Raises InvalidInput, which names ``where``."""
+        if not isinstance(source, str):
+            raise InvalidField(where, f"a CEL expression is text, not {type(source).__name__}")
+        if source not in self._known:
+            self._known[source] = self._compile(source, where)
+        return self._known[source]
+
+    def _compile(self, source: str, where: str) -> Selector:
+        _refuse_what_explodes(source, where)
+        checking, running = _environments(self._kind)
+        try:
+            checked = checking.compile(source)
+            program = running.compile(source)
+            serialized = program.serialize()
+        except RuntimeError as error:
+            raise InvalidField(where, _refusal(source, _one_line(error))) from error
+        if checked.return_type().name() not in ("BOOL", "DYN"):
+            raise InvalidField(
+                where,
+                f"the CEL expression {shown(source)} gives "
+                f"{shown_text(str(checked.return_type()))}; a selector says true or false",
+            )
+        if len(serialized) > _LARGEST_TREE:
+            raise InvalidField(
+                where, f"the CEL expression {shown(source)} is too large; shorten it"
+            )
+        tree = read_tree(serialized)
+        cost = _checked_cost(tree, _DEVICES[self._kind], source, where)
+        doubts = tuple(
+            f"compares with the text {shown(text)} letter by letter; write quantity({text!r}) and "
+            "compareTo"
+            for text in sorted(texts_in_order_comparisons(tree))
+            if _reads_as_quantity(text)
+        )
+        roots = _ROOTS[self._kind]
+        equated = paths_equated_with_texts(tree, roots)
+        return Selector(source, references(tree, roots), doubts, equated, cost, program)
+
+
+def _refuse_what_explodes(source: str, where: str) -> None:
+    """Raise InvalidInput for what would take the library too long to read."""
+    try:
+        length = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidField(where, f"the CEL expression {shown(source)} is no text") from error
+    if length > MAXIMAL_LENGTH:
+        raise InvalidField(
+            where, f"the CEL expression has {length} bytes; Kubernetes allows {MAXIMAL_LENGTH}"
+        )
+    copying = {word: count for word in _COPYING if (count := source.count(word))}
+    if length << min(sum(copying.values()), MAXIMAL_LENGTH) > _LARGEST_COPIED:
+        told = ", ".join(f"{word} {count} times" for word, count in copying.items())
+        raise InvalidField(
+            where,
+            f"the CEL expression {shown(source)} has {told}; each may double the work, "
+            "write fewer or a shorter expression",
+        )
+
+
+def _checked_cost(tree: Expression, devices: Bound, source: str, where: str) -> int:
+    """The steps of an evaluation at the worst. Raises InvalidInput where they are too many."""
+    try:
+        cost = worst_cost(tree, devices)
+    except UnboundedCost as error:
+        raise InvalidField(
+            where, f"the CEL expression {shown(source)} has {error}, which is unsupported"
+        ) from error
+    if cost > MAXIMAL_COST:
+        steps = "endless" if cost == ENDLESS else cost
+        raise InvalidField(
+            where,
+            f"the CEL expression may cost {steps} steps for each device; Kubernetes "
+            f"allows {MAXIMAL_COST}: nest fewer loops, and build shorter texts and lists",
+        )
+    return cost
+
+
+def _refusal(source: str, reason: str) -> str:
+    sentence = f"the CEL expression {shown(source)} does not compile: {reason}"
+    if _ASSIGNMENT.search(source):
+        meant = _ASSIGNMENT.sub("==", source)
+        return f"{sentence}; for equality write ==, as in {shown(meant)}"
+    return sentence
+
+
+def _reads_as_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except InvalidInput:
+        return False
+    return True
+
+
+@functools.cache
+def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
+    """The environment that checks types and the one that evaluates; both never change."""
+    library = require("cel_expr_python.cel", "cel-expr-python")
+    extensions = [
+        require(f"cel_expr_python.ext.{module}", "cel-expr-python").__dict__[name]()
+        for module, name in (
+            ("ext_strings", "ExtStrings"),
+            ("ext_bindings", "ExtBindings"),
+            ("ext_optional", "ExtOptional"),
+            ("ext_math", "ExtMath"),
+        )
+    ]
+    made = []
+    for opaque in (True, False):
+        quantity = functions.carrier(library, functions.QUANTITY, opaque)
+        made.append(
+            library.NewEnv(
+                variables=_variables(library, kind, quantity),
+                functions=functions.declarations(library, opaque),
+                extensions=extensions,
+            )
+        )
+    return made[0], made[1]
+
+
+def _variables(library: t.Any, kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
+    kinds = library.Type
+    if kind == "flat":
+        return {"device": kinds.Map(kinds.STRING, kinds.DYN)}
+    return {
+        "device.driver": kinds.STRING,
+        "device.attributes": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, kinds.DYN)),
+        "device.capacity": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, quantity)),
+        "device.allowMultipleAllocations": kinds.BOOL,
+    }

@@ -1,0 +1,141 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Values that devices have: typed attributes, and amounts of counters and capacities."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+
+# Amounts are whole thousandths of a unit (milli), so that arithmetic is exact and solvers get
+# integers: 40Gi is 42949672960000.
+THOUSANDTHS = 1000
+
+# https://semver.org/spec/v2.0.0.html, section 2 and the grammar of section 9 and 10.
+_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_VERSION = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    rf"(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
+    re.ASCII,
+)
+_LONGEST_VERSION = 256
+_LARGEST_OF_A_VERSION = 2**64 - 1
+_BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+@functools.total_ordering
+@dataclass(frozen=True)
+class Version:
+    """A semantic version; the order is that of section 11, so build metadata does not count."""
+
+    major: int
+    minor: int
+    patch: int
+    prerelease: tuple[str, ...] = ()
+
+    @property
+    def precedence(self) -> tuple[t.Any, ...]:
+        """A key that sorts: numbers before words, and a pre-release before its release."""
+        rank = tuple(
+            (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease
+        )
+        return self.major, self.minor, self.patch, not self.prerelease, rank
+
+    def __lt__(self, other: Version) -> bool:
+        return bool(self.precedence < other.precedence)
+
+    def __str__(self) -> str:
+        text = f"{self.major}.{self.minor}.{self.patch}"
+        return f"{text}-{'.'.join(self.prerelease)}" if self.prerelease else text
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A Kubernetes quantity as an attribute: equal where the values are, however written."""
+
+    value: Decimal
+
+
+Scalar = t.Union[bool, int, str, Version, Quantity]
+Attribute = t.Union[Scalar, tuple[Scalar, ...]]
+
+
+def parse_version(text: str, where: str) -> Version:
+    """A semantic version such as ``1.2.3-beta.1+build.5``. Raises InvalidInput."""
+    is_text = isinstance(text, str) and len(text) <= _LONGEST_VERSION
+    match = _VERSION.fullmatch(text) if is_text else None
+    numeric = match and [part for part in (match[4] or "").split(".") if part.isdigit()]
+    if match is None or any(part != "0" and part.startswith("0") for part in numeric or ()):
+        raise InvalidField(
+            where,
+            f"{shown(text)} is not a semantic version (No Major.Minor.Patch elements found); "
+            "write three numbers such as 1.2.3",
+        )
+    numbers = [int(match[part]) for part in (1, 2, 3)]
+    if max(numbers) > _LARGEST_OF_A_VERSION:
+        raise InvalidField(where, f"a number of the version {shown(text)} is larger than 2^64 - 1")
+    prerelease = tuple(match[4].split(".")) if match[4] else ()
+    return Version(numbers[0], numbers[1], numbers[2], prerelease)
+
+
+def is_of(value: t.Any, kind: type) -> bool:
+    """Whether a value is of a type; a truth value is no whole number."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def is_short_text(value: str, most: int) -> bool:
+    """Whether a text is UTF-8 of at most so many bytes; half a surrogate pair is none."""
+    try:
+        return len(value) <= most and len(value.encode()) <= most
+    except UnicodeEncodeError:
+        return False
+
+
+def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
+    """The values of an attribute with their types; one for a scalar, each item of a list.
+
+    Two attributes match where these sets have an element in common: Kubernetes treats a scalar as a
+    list of one. The type is a part, because ``1``, ``True`` and ``"1"`` are three values.
+    """
+    items = value if isinstance(value, tuple) else (value,)
+    return frozenset((type(item).__name__, item) for item in items)
+
+
+def demand_of(value: t.Any, where: str) -> int:
+    """Thousandths of a quantity that is asked for, rounded up. Raises InvalidInput."""
+    return _thousandths(value, where, ROUND_CEILING)
+
+
+def supply_of(value: t.Any, where: str) -> int:
+    """Thousandths of a quantity that is there, rounded down. Raises InvalidInput."""
+    return _thousandths(value, where, ROUND_FLOOR)
+
+
+def _thousandths(value: t.Any, where: str, rounding: str) -> int:
+    amount = parse_quantity(value, where) * THOUSANDTHS
+    if amount < 0:
+        raise InvalidField(where, f"{shown(value)} is negative; an amount is 0 or more")
+    return int(amount.to_integral_value(rounding=rounding))
+
+
+def rounded_up(amount: int, block: int) -> int:
+    """The next multiple of ``block``, both in thousandths."""
+    return -(-amount // block) * block
+
+
+def quantity_text(amount: int) -> str:
+    """Thousandths as a Kubernetes quantity: ``"10Gi"``, ``"1500m"``, ``"8"``."""
+    units, rest = divmod(amount, THOUSANDTHS)
+    if rest:
+        return f"{amount}m"
+    for power, suffix in zip(range(6, 0, -1), _BINARY_SUFFIXES):
+        if units and units % 1024**power == 0:
+            return f"{units // 1024**power}{suffix}"
+    return str(units)

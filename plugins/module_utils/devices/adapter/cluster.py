@@ -1,0 +1,195 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What device_reconciliation needs of an API in a cluster: the seam between it and the adapters.
+
+An adapter (k8srm_cluster.py, dra_cluster.py) is a function ``(Kube, Context) -> View`` that stands
+in reconciliation.APIS under the name of its API group. A View is the API's objects as they were
+read at one moment, and is thrown away after one attempt. An attempt goes like this:
+
+1. The adapter reads its objects. Nodes and pods are read after that. So a claim that says that a
+   pod uses it was read before the pod was looked for: a pod that is not there then has gone.
+2. ``View.settle(pods)`` repairs what an interrupted run left, releases what ended pods had, and
+   adds what a pod brings itself. It writes, and the View shows afterwards what it has written.
+3. ``View.objects()`` is what the reader of the API takes (Api.read_task), without Nodes.
+   Pods are among them, each with its claims in the API's own field, if it waits for any.
+4. reconciliation.py solves, on the nodes that have room for each pod (pod_nodes.py).
+5. ``View.give(grants)`` writes what the claims get. All claims of one grant get theirs or none.
+6. Pods are bound or pinned to the node. ``View.take_back(grants)`` undoes what was given in this
+   attempt for pods that their node did not take.
+
+Whatever a View writes bears the resource version that it read. Where the API server refuses that
+(409), or an object is gone (404), the View notes the object in ``Report.contended``, writes nothing
+that depends on it, and the next attempt begins with reading again: nobody ever gets a device on the
+strength of a state that has passed. In check mode a View sends nothing, but behaves as if.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import boundary
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
+
+# Namespace and name.
+Key = tuple[str, str]
+
+Action = t.Literal[
+    "created", "allocated", "reserved", "repaired", "released", "pinned", "bound", "explained"
+]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that was written, or would be in check mode, with both states for people."""
+
+    action: Action
+    kind: str
+    namespace: str
+    name: str
+    before: str = ""
+    after: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """As the module returns it."""
+        return {
+            "action": self.action,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "detail": self.after or self.before,
+        }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why an object got nothing, or could not be written; the others go on."""
+
+    kind: str
+    namespace: str
+    name: str
+    detail: str
+
+    def as_dict(self) -> dict[str, str]:
+        """As the module returns it."""
+        return dict(vars(self))
+
+
+@dataclass
+class Report:
+    """What came of one attempt.
+
+    ``contended`` names the objects that somebody else wrote meanwhile. ``findings`` are about
+    objects that cannot be read: nothing is written to these, and nothing given that they may hold.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    contended: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+    def note(self, finding: Finding) -> None:
+        """Add what is wrong with an object, unless it is known."""
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+
+def tell(kube: Kube, context: Context, report: Report, unplaced: t.Sequence[Unplaced]) -> None:
+    """Set the condition PodScheduled, with an event, which cluster autoscalers wait for."""
+
+    def attempt(one: Unplaced) -> Change | Problem | None:
+        try:
+            marked = mark(kube, context, one)
+        except ApiError as error:
+            return Problem("Pod", one.namespace, one.pod, str(error))
+        if not marked or not marked["transition"]:
+            return None
+        return Change("explained", "Pod", one.namespace, one.pod, after=one.message)
+
+    def bounded(one: Unplaced) -> Change | Problem | boundary.Finding | None:
+        subject = boundary.Subject("Pod", one.pod, one.namespace)
+        return boundary.guarded(subject, lambda: attempt(one))
+
+    for outcome in kube.in_parallel(bounded, unplaced):
+        if isinstance(outcome, Change):
+            report.changes.append(outcome)
+        elif isinstance(outcome, boundary.Finding):
+            report.note(Finding(outcome.subject, outcome.field, outcome.problem))
+        elif outcome is not None:
+            report.problems.append(outcome)
+
+
+@dataclass(frozen=True)
+class GrantedClaim:
+    """A claim, by the name and uid of its object, and what it gets as its API writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    result: t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The node of pods that share claims, and what each claim that had nothing yet gets there."""
+
+    pods: tuple[Key, ...]
+    node: str
+    claims: tuple[GrantedClaim, ...]
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Every pod that has not finished, trimmed, by namespace and name.
+
+    ``scheduler_name`` and ``gate`` say which pods wait for us; see pod_nodes.py.
+    """
+
+    by_key: t.Mapping[Key, Object]
+    scheduler_name: str
+    gate: str
+
+    @cached_property
+    def uids(self) -> frozenset[Key]:
+        """Namespace and uid of each."""
+        return frozenset((key[0], pod["metadata"]["uid"]) for key, pod in self.by_key.items())
+
+    def is_alive(self, namespace: str, uid: str) -> bool:
+        """Whether the very pod with this uid is still there."""
+        return (namespace, uid) in self.uids
+
+
+class View(t.Protocol):
+    """An API's objects as they were read once; see the description of this file."""
+
+    report: Report
+
+    def settle(self, pods: Pods) -> None:
+        """Repair and release. Raises ApiError where the server is lost or forbids it."""
+
+    def objects(self) -> list[Given]:
+        """What the reader takes, after settle."""
+
+    def placed(self) -> t.Mapping[Key, str]:
+        """The nodes of pods whose claims all have devices, and that wait for being bound there."""
+
+    def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
+        """Write what the claims get; return the grants that were written wholly."""
+
+    def take_back(self, pods: t.Sequence[Key]) -> None:
+        """Release the claims of pods that did not get their node, unless others use them."""
+
+    def explain(self, reasons: t.Mapping[Key, str]) -> None:
+        """Write on the claims of these pods why they get nothing, where it is not there yet."""
+
+
+Adapter = t.Callable[[Kube, Context], View]

@@ -1,0 +1,300 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pods that wait for devices: which nodes have room for them, and how they come to their node.
+
+A pod waits for us if its ``schedulerName`` is ours, and is then bound, or if it bears our gate
+(``spec.schedulingGates``). Only while a pod is gated may its node affinity be narrowed; so it is
+narrowed to the node and the gate is taken away in one write, and the scheduler that the pod names
+binds it. A pod that has a node already gets its devices there. Any other is left alone: its
+scheduler knows nothing of what we would reserve, and may take it anywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
+    CURRENT_LOADS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import Placement, bind_all
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    Change,
+    Key,
+    Pods,
+    Problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+    Object,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
+    Repulsion,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    obstacle,
+    shortages,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import (
+    Intake,
+    has_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+    Occupancy,
+    occupancies,
+    read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    DEVICE_CLAIMS_ANNOTATION,
+    POD_GROUP_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    is_pending,
+    read_pod,
+)
+
+T = t.TypeVar("T")
+
+NOT_OURS = (
+    "nobody keeps the pod from being scheduled without its devices; give it the schedulerName "
+    "{scheduler_name} or the scheduling gate {gate}"
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# Fields for what this very run takes care of.
+_UNDERSTOOD = (
+    DEVICE_CLAIMS_ANNOTATION,
+    "spec.resourceClaims",
+    "spec.containers.resources.claims",
+    "spec.initContainers.resources.claims",
+)
+
+
+def trimmed(obj: Object, kind: str, trim: t.Callable[[Object], Object]) -> Object:
+    """A Node or Pod trimmed; as it is where it cannot be read: Room finds what is wrong with it."""
+    given = {"apiVersion": "v1", "kind": kind, **obj}
+    found = guarded(Given(given), functools.partial(trim, given))
+    return given if isinstance(found, Finding) else found
+
+
+def is_gated(pod: Object, gate: str) -> bool:
+    """Whether our gate keeps the pod from being scheduled, and no other one does."""
+    return [item["name"] for item in pod["spec"].get("schedulingGates") or []] == [gate]
+
+
+def hindrance(pod: Object, pods: Pods) -> str:
+    """Why a pod must get no devices now; "" where it may."""
+    spec = pod["spec"]
+    if pod["metadata"].get("deletionTimestamp"):
+        return "the pod is being deleted"
+    if spec.get("nodeName") or is_gated(pod, pods.gate):
+        return ""
+    if spec.get("schedulingGates"):
+        return "the pod has other scheduling gates"
+    if not is_pending(pod, pods.scheduler_name):
+        return NOT_OURS.format(scheduler_name=pods.scheduler_name, gate=pods.gate)
+    unsupported = [
+        field
+        for field in read_pod(pod, CURRENT_LOADS.assumption, frozenset()).shape.unsupported
+        if field not in _UNDERSTOOD
+    ]
+    unsupported += _rules_between_pods(pod)
+    return f"unsupported: {', '.join(unsupported)}" if unsupported else ""
+
+
+def _rules_between_pods(pod: Object) -> t.Iterator[str]:
+    """What the pod demands about other pods, of which binding alone knows nothing."""
+    spec = pod["spec"]
+    for name in ("podAffinity", "podAntiAffinity"):
+        if ((spec.get("affinity") or {}).get(name) or {}).get(_REQUIRED):
+            yield f"spec.affinity.{name}.{_REQUIRED}"
+    spreading = spec.get("topologySpreadConstraints") or []
+    if any(item.get("whenUnsatisfiable") == "DoNotSchedule" for item in spreading):
+        yield "spec.topologySpreadConstraints with DoNotSchedule"
+    if POD_GROUP_LABEL in (pod["metadata"].get("labels") or {}):
+        yield f"the label {POD_GROUP_LABEL}"
+
+
+class Room:
+    """Which nodes take which pods now, by all rules of binding.
+
+    ``findings`` are about nodes and pods that cannot be read. Such a node takes nothing.
+    """
+
+    def __init__(self, nodes: t.Sequence[Object], pods: Pods) -> None:
+        intake = Intake()
+        sound = intake.nodes(nodes)
+        allocatable = {name: node.allocatable for name, node in sound.items()}
+        on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
+        running = intake.running(on_nodes, allocatable, Namespaces())
+        occupied = occupancies(running)
+        self.findings = [Finding(one.subject, one.field, one.problem) for one in intake.findings]
+        self._pods = pods
+        self._nodes = [
+            read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None)
+            for name, node in sound.items()
+        ]
+        self._by_shape: dict[Shape, dict[str, str]] = {}
+        self._repulsion = Repulsion(running, self.labels)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all nodes."""
+        return [node.name for node in self._nodes]
+
+    @property
+    def labels(self) -> dict[str, t.Mapping[str, str]]:
+        """The labels of all nodes, by name."""
+        return {node.name: node.labels for node in self._nodes}
+
+    def why_not(self, key: Key) -> t.Mapping[str, str]:
+        """By the names of nodes that do not take the pod, why, in kube-scheduler's words.
+
+        No node takes a pod that cannot be read.
+        """
+        found = self._guarded(key, self._why_not)
+        if isinstance(found, Finding):
+            return dict.fromkeys(self.names, f"node(s) had no room for what {found}")
+        return found
+
+    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Finding:
+        found = guarded(Given(self._pods.by_key[key]), functools.partial(read, key))
+        if isinstance(found, Finding) and found not in self.findings:
+            self.findings.append(found)
+        return found
+
+    def _why_not(self, key: Key) -> t.Mapping[str, str]:
+        pod = self._pods.by_key[key]
+        closed = self._repulsion.nodes_closed_to(pod)
+        shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
+        if shape not in self._by_shape:
+            reasons = {node.name: _reason(shape, node) for node in self._nodes}
+            self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
+        return self._by_shape[shape]
+
+    def nodes_for(self, key: Key) -> frozenset[str] | None:
+        """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
+        if self._pods.by_key[key]["spec"].get("nodeName"):
+            return None
+        return frozenset(self.names).difference(self._why_not(key))
+
+    def restrict(self, task: Task) -> Task:
+        """The task with every unit on nodes that take each of its pods."""
+        units = []
+        for unit, pods in zip(task.instance.units, task.pods):
+            allowed = unit.nodes
+            for key in pods:
+                room = self._guarded(key, self.nodes_for)
+                if isinstance(room, Finding):
+                    room = frozenset()
+                if room is not None:
+                    allowed = room if allowed is None else allowed & room
+            units.append(replace(unit, nodes=allowed))
+        return replace(task, instance=replace(task.instance, units=tuple(units)))
+
+
+def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
+    """The task with units on the node that a plan has for their pods, where they may be there."""
+    units = []
+    for unit, pods in zip(task.instance.units, task.pods):
+        wanted = frozenset(planned[key] for key in pods if key in planned)
+        if len(wanted) == 1 and (unit.nodes is None or wanted <= unit.nodes):
+            unit = replace(unit, nodes=wanted)
+        units.append(unit)
+    return replace(task, instance=replace(task.instance, units=tuple(units)))
+
+
+def _reason(shape: Shape, node: Node) -> str:
+    return obstacle(shape.constraints, node) or ", ".join(shortages(shape.requests, node.free))
+
+
+@dataclass
+class Sent:
+    """What came of binding and pinning.
+
+    ``refused`` are the pods that surely did not get there, and of them ``skipped`` those of which a
+    new look may tell more.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    refused: list[Key] = field(default_factory=list)
+    skipped: list[Key] = field(default_factory=list)
+
+    def refuse(self, key: Key, reason: str) -> None:
+        """The pod is not on its node, and will not be."""
+        self.problems.append(Problem("Pod", *key, reason))
+        self.refused.append(key)
+
+
+def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key, str]) -> Sent:
+    """Bind or pin pods; pods that have their node already are left as they are."""
+    sent = Sent()
+    placements: list[Placement] = []
+    for key, node in nodes.items():
+        pod = pods.by_key[key]
+        if pod["spec"].get("nodeName"):
+            continue
+        if not is_gated(pod, pods.gate):
+            placements.append(Placement(*key, node, pod["metadata"]["uid"]))
+            continue
+        try:
+            _pin(kube, context, pod, node, pods.gate)
+            sent.changes.append(Change("pinned", "Pod", *key, after=f"on node {node}"))
+        except ApiError as error:
+            if error.status in (404, 409, 422):
+                sent.refuse(key, str(error))
+            else:
+                sent.problems.append(Problem("Pod", *key, str(error)))
+    for outcome in bind_all(kube, context, placements, have_devices=True):
+        key = outcome.placement.namespace, outcome.placement.pod
+        if outcome.fate == "bound":
+            after = f"on node {outcome.placement.node}"
+            sent.changes.append(Change("bound", "Pod", *key, after=after))
+        elif outcome.fate == "skipped":
+            sent.refuse(key, outcome.reason)
+            sent.skipped.append(key)
+        elif outcome.fate == "failed":
+            # An answer may be lost while the binding took effect, so the devices stay the pod's.
+            sent.problems.append(Problem("Pod", *key, outcome.reason))
+    return sent
+
+
+def _pin(kube: Kube, context: Context, pod: Object, node: str, gate: str) -> None:
+    """Narrow the node affinity and open the gate, in one write. Raises ApiError."""
+    if context.check_mode:
+        return
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+    affinity = narrowed((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}, node)
+    gates = [item for item in pod["spec"]["schedulingGates"] if item["name"] != gate]
+    body = {
+        "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+        "spec": {"affinity": {"nodeAffinity": affinity}, "schedulingGates": gates},
+    }
+    kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+
+
+def narrowed(node_affinity: Object, node: str) -> Object:
+    """The node affinity with the node's name in every term; terms are alternatives."""
+    result = copy.deepcopy(node_affinity)
+    required = result.setdefault(_REQUIRED, {})
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), field]} for term in terms
+    ]
+    return result

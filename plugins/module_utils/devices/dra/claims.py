@@ -1,0 +1,264 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""ResourceClaims of resource.k8s.io/v1 as claims of the neutral instance."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import demand_of
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.matching import (
+    MOST_SELECTORS,
+    DeviceClasses,
+    DraMatcher,
+    Published,
+    configurations_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Alternative,
+    Claim,
+    Constraint,
+    Request,
+)
+
+# Source: the constants of resource.k8s.io/v1.
+MOST_RESULTS = MOST_REQUESTS = MOST_CONSTRAINTS = 32
+MOST_ALTERNATIVES, MOST_TOLERATIONS = 8, 16
+
+_SPEC_FIELDS = frozenset({"devices"})
+_DEVICES_FIELDS = frozenset({"requests", "constraints", "config"})
+_REQUEST_FIELDS = frozenset({"name", "exactly", "firstAvailable"})
+_SUBREQUEST_FIELDS = frozenset(
+    "name deviceClassName selectors allocationMode count tolerations capacity".split()
+)
+_EXACT_FIELDS = (_SUBREQUEST_FIELDS - {"name"}) | {"adminAccess"}
+_CONSTRAINT_FIELDS = frozenset({"requests", "matchAttribute", "distinctAttribute"})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an alternative was made of: its name in results, its class, and what it says."""
+
+    name: str
+    device_class: Given
+    body: Json
+
+
+@dataclass
+class ClaimReader:
+    """Turns claims into requests; equal choices of devices share one matcher.
+
+    ``asked`` has for each claim, request and alternative what it was made of.
+    """
+
+    classes: DeviceClasses
+    published: Published
+    matchers: list[DraMatcher] = field(default_factory=list)
+    asked: list[list[list[Asked]]] = field(default_factory=list)
+    _positions: dict[DraMatcher, int] = field(default_factory=dict)
+
+    def read(self, given: Given, spec: Json, name: str) -> Claim:
+        """A claim by its spec. Raises InvalidInput, before anything of it is kept."""
+        known_only(given, spec, _SPEC_FIELDS, "spec")
+        devices = mapping_of(given, spec.get("devices"), "spec.devices")
+        known_only(given, devices, _DEVICES_FIELDS, "spec.devices")
+        _check_configurations(given, devices)
+        items = limited(given, devices.get("requests"), MOST_REQUESTS, "spec.devices.requests")
+        read = [
+            self._request(given, item, f"spec.devices.requests[{index}]")
+            for index, item in enumerate(items)
+        ]
+        requests = tuple(request for request, _asked in read)
+        names = [request.name for request in requests]
+        if len(set(names)) < len(names):
+            raise given.error("spec.devices.requests", "two requests have the same name")
+        constraints = _constraints(given, devices, requests)
+        least = sum(min(one.count for one in request.alternatives) for request in requests)
+        if least > MOST_RESULTS:
+            raise given.error(
+                "spec.devices.requests",
+                f"{least} devices are asked for; a claim can have {MOST_RESULTS}",
+            )
+        self.asked.append([asked for _request, asked in read])
+        uid = str(given.manifest["metadata"].get("uid") or "")
+        return Claim(given.namespace, name, requests, constraints, uid, MOST_RESULTS)
+
+    def _request(self, given: Given, item: Json, where: str) -> tuple[Request, list[Asked]]:
+        known_only(given, item, _REQUEST_FIELDS, where)
+        name = item.get("name")
+        if not isinstance(name, str) or not name:
+            raise given.error(f"{where}.name", "the name is missing")
+        if ("exactly" in item) == ("firstAvailable" in item):
+            raise given.error(where, "write exactly or firstAvailable, one of them")
+        if "exactly" in item:
+            body = mapping_of(given, item["exactly"], f"{where}.exactly")
+            known_only(given, body, _EXACT_FIELDS, f"{where}.exactly")
+            one, asked = self._alternative(given, body, f"{where}.exactly", name)
+            return Request(name, (one,)), [asked]
+        place = f"{where}.firstAvailable"
+        alternatives: list[Alternative] = []
+        sources: list[Asked] = []
+        for index, sub in enumerate(
+            limited(given, item["firstAvailable"], MOST_ALTERNATIVES, place)
+        ):
+            body = dict(sub)
+            known_only(given, body, _SUBREQUEST_FIELDS, f"{place}[{index}]")
+            if not isinstance(body.get("name"), str) or not body["name"]:
+                raise given.error(f"{place}[{index}].name", "the name is missing")
+            label = f"{name}/{body['name']}"
+            one, asked = self._alternative(given, body, f"{place}[{index}]", label)
+            alternatives.append(one)
+            sources.append(asked)
+        return Request(name, tuple(alternatives)), sources
+
+    def _alternative(
+        self, given: Given, body: Json, where: str, name: str
+    ) -> tuple[Alternative, Asked]:
+        device_class = self.classes.find(
+            body.get("deviceClassName"), given, f"{where}.deviceClassName"
+        )
+        every, count = _count(given, body, where)
+        limited(given, body.get("tolerations"), MOST_TOLERATIONS, f"{where}.tolerations")
+        capacity = mapping_of(given, body.get("capacity"), f"{where}.capacity")
+        known_only(given, capacity, {"requests"}, f"{where}.capacity")
+        place = f"{where}.capacity.requests"
+        wanted = mapping_of(given, capacity.get("requests"), place)
+        admin = body.get("adminAccess") or False
+        if not isinstance(admin, bool):
+            raise given.error(f"{where}.adminAccess", "write true or false")
+        portions = {key: demand_of(value, f"{place}.{key}") for key, value in wanted.items()}
+        asked_of_each = tuple(sorted(portions.items())) if every and portions else None
+        position = self._matcher(given, body, device_class, where, asked_of_each)
+        matcher = self.matchers[position]
+        alternative = Alternative(
+            position,
+            count,
+            count,
+            name,
+            every_device=every,
+            portions=portions,
+            admin=admin,
+            unsettled=matcher.unsettled() if every else frozenset(),
+        )
+        return alternative, Asked(name, device_class, body)
+
+    def _matcher(
+        self,
+        given: Given,
+        body: Json,
+        device_class: Given,
+        where: str,
+        wanted: tuple[tuple[str, int], ...] | None,
+    ) -> int:
+        class_spec = device_class.manifest.get("spec") or {}
+        limited(given, body.get("selectors"), MOST_SELECTORS, f"{where}.selectors")
+        matcher = DraMatcher(
+            (
+                *self.classes.selectors(
+                    device_class, class_spec.get("selectors"), "spec.selectors"
+                ),
+                *self.classes.selectors(given, body.get("selectors"), f"{where}.selectors"),
+            ),
+            dra_values.tolerations_of(given, body.get("tolerations"), f"{where}.tolerations"),
+            self.published,
+            wanted,
+        )
+        if matcher not in self._positions:
+            self.matchers.append(matcher)
+            self._positions[matcher] = len(self.matchers) - 1
+        return self._positions[matcher]
+
+
+def _count(given: Given, body: Json, where: str) -> tuple[bool, int]:
+    mode = body.get("allocationMode") or "ExactCount"
+    count = body.get("count", 1)
+    if mode == "All":
+        if "count" in body:
+            raise given.error(f"{where}.count", "has no place beside allocationMode All")
+        return True, 1
+    if mode != "ExactCount":
+        raise given.error(f"{where}.allocationMode", f"unsupported mode {shown(mode)}")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise given.error(f"{where}.count", f"{shown(count)} is not a number of devices from 1")
+    return False, count
+
+
+def _constraints(
+    given: Given, devices: Json, requests: tuple[Request, ...]
+) -> tuple[Constraint, ...]:
+    where = "spec.devices.constraints"
+    found: list[Constraint] = []
+    items = limited(given, devices.get("constraints"), MOST_CONSTRAINTS, where)
+    for index, item in enumerate(items):
+        place = f"{where}[{index}]"
+        known_only(given, item, _CONSTRAINT_FIELDS, place)
+        kinds: tuple[tuple[str, t.Literal["match", "distinct"]], ...] = (
+            ("matchAttribute", "match"),
+            ("distinctAttribute", "distinct"),
+        )
+        given_kinds = [(key, kind) for key, kind in kinds if item.get(key) is not None]
+        if len(given_kinds) != 1:
+            raise given.error(place, "write matchAttribute or distinctAttribute, one of them")
+        [(key, kind)] = given_kinds
+        if not isinstance(item[key], str) or "/" not in item[key]:
+            raise given.error(f"{place}.{key}", f"{shown(item[key])} lacks its domain: write a/b")
+        named = names_of(given, item.get("requests"), f"{place}.requests")
+        members = _members(given, named, requests, f"{place}.requests")
+        found.append(Constraint(kind, item[key], members))
+    return tuple(found)
+
+
+def _members(
+    given: Given, names: t.Sequence[str], requests: tuple[Request, ...], where: str
+) -> frozenset[tuple[int, int]]:
+    """The alternatives of the named requests; of all where none is named."""
+    members: set[tuple[int, int]] = set()
+    missing = set(names)
+    for index, request in enumerate(requests):
+        for number, alternative in enumerate(request.alternatives):
+            if not names or request.name in names or alternative.name in names:
+                members.add((index, number))
+                missing -= {request.name, alternative.name}
+    if missing:
+        raise given.error(where, f"there is no request {shown(sorted(missing))}")
+    return frozenset(members)
+
+
+def known_only(given: Given, body: Json, known: t.AbstractSet[str], where: str) -> None:
+    """Refuse a field that is not known, by name. Raises InvalidInput."""
+    dra_values.refuse_unknown(given, body, known, where)
+
+
+def names_of(given: Given, value: t.Any, where: str) -> list[str]:
+    """A list of texts; none where there is none. Raises InvalidInput."""
+    names = [] if value is None else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise given.error(where, "must be a list of names")
+    if len(names) > MOST_REQUESTS:
+        raise given.error(where, f"{len(names)} entries; the API allows {MOST_REQUESTS}")
+    return names
+
+
+def _check_configurations(given: Given, devices: Json) -> None:
+    where = "spec.devices.config"
+    more = frozenset({"requests"})
+    for index, item in enumerate(configurations_of(given, devices.get("config"), where, more)):
+        names_of(given, item.get("requests"), f"{where}[{index}].requests")
+
+
+def limited(given: Given, value: t.Any, most: int, where: str) -> t.Sequence[Json]:
+    """A list of mappings that is not longer than the API allows. Raises InvalidInput."""
+    items = items_of(given, value, where)
+    if len(items) > most:
+        raise given.error(where, f"{len(items)} entries; the API allows {most}")
+    return items

@@ -1,0 +1,154 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Extended resources that a DeviceClass stands for, so that a pod asks for devices without a claim.
+
+Source: KEP-5004, DRA extended resource. kube-scheduler makes one claim for all of them, with a
+request for each container and resource. Where a node offers the resource itself, a device plugin
+is behind it, and no claim is needed.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import THOUSANDTHS, demand_of
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+
+# Every class stands for a resource of this prefix and its name, whatever else it stands for.
+CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+CLAIM_STATUS = "extendedResourceClaimStatus"
+
+
+@dataclass(frozen=True)
+class _Container:
+    """What a container asks for, by resource, with the position of the resource among all of its.
+
+    ``brief`` is an init container that ends before the next one begins.
+    """
+
+    number: int
+    brief: bool
+    counts: dict[str, tuple[int, int]]
+
+
+class ExtendedResources:
+    """The classes by resource, but for resources that some node offers itself."""
+
+    def __init__(self, classes: t.Iterable[Json], offered: t.Iterable[str]) -> None:
+        self._offered = frozenset(offered)
+        self._classes: dict[str, str] = {}
+        # Of several classes with one name the youngest counts, of equally old ones the first.
+        named = [item for item in classes if isinstance(member(item, "metadata", "name"), str)]
+        ordered = sorted(named, key=lambda item: str(item["metadata"]["name"]), reverse=True)
+        ordered.sort(key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
+        for item in ordered:
+            stands_for = member(item, "spec", "extendedResourceName")
+            if isinstance(stands_for, str) and stands_for:
+                self._classes[stands_for] = str(item["metadata"]["name"])
+
+    def class_of(self, resource: str) -> str | None:
+        """The class that stands for the resource, by name; None where there is none to ask."""
+        if resource in self._offered:
+            return None
+        if resource.startswith(CLASS_PREFIX):
+            return resource[len(CLASS_PREFIX) :]
+        return self._classes.get(resource)
+
+    def asked_by(self, pod: Given) -> tuple[str, ...]:
+        """The resources of which a pod asks for devices, in the order of their names."""
+        containers = self._containers(pod)
+        return tuple(sorted({name for container in containers for name in container.counts}))
+
+    def unclaimed(self, pod: Given) -> tuple[str, ...]:
+        """What is said of a pod where no claim is made for its resources. Raises InvalidInput."""
+        return tuple(
+            f"the extended resource {name}, which DeviceClass {self.class_of(name)} stands for"
+            for name in self.asked_by(pod)
+        )
+
+    def requests(self, pod: Given) -> list[Json]:
+        """The requests of the claim that a pod's resources are; none where it needs none.
+
+        An init container may use the devices of those that begin after it and stay, and of what
+        is missing then, the most that one of them needs is asked for. Raises InvalidInput.
+        """
+        containers = self._containers(pod)
+        found: list[tuple[int, int, str, int]] = []
+        for name in self.asked_by(pod):
+            lasting = [one for one in containers if name in one.counts and not one.brief]
+            asked = [(one.number, *one.counts[name]) for one in lasting]
+            missing: list[tuple[int, int, int]] = []
+            for one in containers:
+                if one.brief and name in one.counts:
+                    place, count = one.counts[name]
+                    there = sum(number for other, _place, number in asked if other > one.number)
+                    missing.append((one.number, place, count - there))
+            most = max(missing, key=lambda item: item[2], default=(0, 0, 0))
+            if most[2] > 0:
+                asked.append(most)
+            class_name = str(self.class_of(name))
+            found += [(number, place, class_name, count) for number, place, count in asked]
+        return [
+            {
+                "name": f"container-{number}-request-{place}",
+                "exactly": {"deviceClassName": class_name, "count": count},
+            }
+            for number, place, class_name, count in sorted(found)
+        ]
+
+    def _containers(self, pod: Given) -> list[_Container]:
+        spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
+        first = items_of(pod, spec.get("initContainers"), "spec.initContainers")
+        then = items_of(pod, spec.get("containers"), "spec.containers")
+        return [
+            _Container(
+                number,
+                number < len(first) and item.get("restartPolicy") != "Always",
+                self._counts(pod, item),
+            )
+            for number, item in enumerate([*first, *then])
+        ]
+
+    def _counts(self, pod: Given, container: Json) -> dict[str, tuple[int, int]]:
+        """By resource its position among all requests of the container, and how many."""
+        where = f"the requests of container {container.get('name')}"
+        resources = mapping_of(pod, container.get("resources"), where)
+        limits = mapping_of(pod, resources.get("limits"), where)
+        # As the API server does, what is not requested is requested up to its limit.
+        wanted = {**limits, **mapping_of(pod, resources.get("requests"), where)}
+        counts: dict[str, tuple[int, int]] = {}
+        for place, name in enumerate(sorted(wanted)):
+            if self.class_of(name) is None:
+                continue
+            count, part = divmod(demand_of(wanted[name], where), THOUSANDTHS)
+            if part:
+                raise pod.error(where, f"{wanted[name]} of {name} is no whole number of devices")
+            if count:
+                counts[name] = place, count
+        return counts
+
+
+def offered_by(nodes: t.Iterable[Json]) -> set[str]:
+    """The resources that some Node offers itself, as device plugins have it."""
+    return {
+        str(name)
+        for node in nodes
+        for given in [node.get("allocatable") or member(node, "status", "allocatable")]
+        for name, amount in (given.items() if isinstance(given, dict) else ())
+        if str(amount) != "0"
+    }
+
+
+def extended_claim(pod: Given) -> str:
+    """The claim that kube-scheduler made for the pod's extended resources, by name; "" if none."""
+    status = mapping_of(pod, pod.manifest.get("status"), "status")
+    made = mapping_of(pod, status.get(CLAIM_STATUS), f"status.{CLAIM_STATUS}")
+    return str(made.get("resourceClaimName") or "")

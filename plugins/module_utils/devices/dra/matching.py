@@ -1,0 +1,268 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which published devices a request of resource.k8s.io/v1 may use: class, selectors, taints."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import (
+    Answer,
+    Evaluations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.functions import carried
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
+    Compiler,
+    Selector,
+    SelectorError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import THOUSANDTHS, Quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.messages import (
+    NOT_MET,
+    WRONG_DRIVER,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Alternative,
+    Device,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import (
+    could_ever_satisfy,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import tolerates
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Taint,
+    Toleration,
+)
+
+MOST_SELECTORS = MOST_CONFIGS = 32
+_CONFIG_FIELDS = frozenset({"opaque"})
+_CLASS_FIELDS = frozenset({"selectors", "config", "extendedResourceName"})
+_RULE_FIELDS = frozenset({"deviceSelector", "taint"})
+_RULE_SELECTOR_FIELDS = ("driver", "pool", "device")
+
+
+@dataclass
+class Published:
+    """All devices with their taints and with what selectors say of them, by position."""
+
+    slices: Slices
+    taints: list[tuple[Taint, ...]] = field(default_factory=list)
+    evaluations: Evaluations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.taints = [published.taints for published in self.slices.published]
+        self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
+
+    def add_rule(self, given: Given) -> Finding | None:
+        """Apply a DeviceTaintRule.
+
+        Where a part of it cannot be read, the devices that the rest names are given to nobody: the
+        rule keeps somebody away from some of them.
+        """
+        found = guarded(given, lambda: _selector_of_rule(given))
+        if isinstance(found, Finding):
+            return found
+        taint = guarded(given, lambda: _taint_of_rule(given))
+        for index, device in enumerate(self.slices.devices):
+            names = (device.driver, device.pool, device.name)
+            if not all(want in (None, name) for want, name in zip(found, names)):
+                continue
+            if isinstance(taint, Finding):
+                self._forbid(index, f"{given} cannot be read: {taint.field}: {taint.problem}")
+            else:
+                self.taints[index] = (*self.taints[index], taint)
+        return taint if isinstance(taint, Finding) else None
+
+    def _forbid(self, device: int, reason: str) -> None:
+        published = self.slices.published[device]
+        unusable = published.unusable or reason
+        self.slices.published[device] = dataclasses.replace(published, unusable=unusable)
+
+
+def _selector_of_rule(given: Given) -> list[t.Any]:
+    spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    selector = mapping_of(given, spec.get("deviceSelector"), "spec.deviceSelector")
+    return [selector.get(key) for key in _RULE_SELECTOR_FIELDS]
+
+
+def _taint_of_rule(given: Given) -> Taint:
+    spec = given.manifest["spec"]
+    selector = spec.get("deviceSelector") or {}
+    dra_values.refuse_unknown(given, spec, _RULE_FIELDS, "spec")
+    known = frozenset(_RULE_SELECTOR_FIELDS)
+    dra_values.refuse_unknown(given, selector, known, "spec.deviceSelector")
+    body = mapping_of(given, spec.get("taint"), "spec.taint")
+    return dra_values.taint_of(given, body, "spec.taint")
+
+
+def _variables(device: Device) -> dict[str, t.Any]:
+    attributes: dict[str, dict[str, t.Any]] = {}
+    capacities: dict[str, dict[str, t.Any]] = {}
+    for name, value in device.attributes.items():
+        domain, _slash, plain = name.rpartition("/")
+        attributes.setdefault(domain, {})[plain] = carried(value)
+    for name, capacity in device.capacities.items():
+        domain, _slash, plain = dra_values.qualified(name, device.driver).rpartition("/")
+        amount = Quantity(Decimal(capacity.amount) / THOUSANDTHS)
+        capacities.setdefault(domain, {})[plain] = carried(amount)
+    return {
+        "device.driver": device.driver,
+        "device.attributes": attributes,
+        "device.capacity": capacities,
+        "device.allowMultipleAllocations": device.shareable,
+    }
+
+
+@dataclass(frozen=True)
+class DraMatcher:
+    """model.Matcher for selectors of a class and a request, in this order, and tolerations.
+
+    ``wanted`` are the amounts of whoever wants every device: one that could never have them does
+    not count. A device that a selector fails on is kept as an error, until a search meets it.
+    """
+
+    selectors: tuple[Selector, ...]
+    tolerations: tuple[Toleration, ...]
+    published: Published = field(repr=False, compare=False)
+    wanted: tuple[tuple[str, int], ...] | None = None
+
+    @cached_property
+    def devices(self) -> tuple[int, ...]:
+        return tuple(index for index in self._left if not self._beyond_selectors(index))
+
+    @cached_property
+    def errors(self) -> t.Mapping[int, str]:
+        found: dict[int, str] = {}
+        for index in self._answered:
+            answer = self._answer(index)
+            if isinstance(answer[1], SelectorError):
+                found[index] = self._failed(index, *answer)
+        return found
+
+    @cached_property
+    def _answered(self) -> list[int]:
+        """Usable devices that no selector before one that fails has turned away."""
+        published = self.published.slices.published
+        left = [index for index, one in enumerate(published) if not one.unusable]
+        for selector in self.selectors:
+            answers = self.published.evaluations.of(selector)
+            # An error is true, too.
+            left = [index for index in left if answers[index]]
+        return left
+
+    @cached_property
+    def _left(self) -> list[int]:
+        """Devices that all selectors accept."""
+        return [index for index in self._answered if index not in self.errors]
+
+    def _answer(self, device: int) -> tuple[Selector | None, Answer]:
+        """The first selector that does not accept a device, and what it says."""
+        for selector in self.selectors:
+            answer = self.published.evaluations.of(selector)[device]
+            if answer is not True:
+                return selector, answer
+        return None, True
+
+    def _failed(self, device: int, selector: Selector | None, error: Answer) -> str:
+        source = shown(selector.source) if selector else ""
+        return (
+            f"the selector {source} fails on device {self.published.slices.devices[device]}: "
+            f"{error}"
+        )
+
+    def _beyond_selectors(self, device: int) -> str:
+        for taint in self.published.taints[device]:
+            if taint.effect in dra_values.TAINT_EFFECTS and not any(
+                tolerates(toleration, taint) for toleration in self.tolerations
+            ):
+                return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
+        if self.wanted is not None:
+            asked = Alternative(0, portions=dict(self.wanted))
+            if not could_ever_satisfy(self.published.slices.devices[device], asked):
+                return "it never has the capacity that is asked for"
+        return ""
+
+    def why_not(self, device: int) -> str:
+        unusable = self.published.slices.published[device].unusable
+        if unusable:
+            return unusable
+        selector, answer = self._answer(device)
+        if isinstance(answer, SelectorError):
+            return self._failed(device, selector, answer)
+        if selector is not None:
+            # A selector by driver is how this API says what the prototype had a field for.
+            by_driver = selector.reads == {("device.driver",)}
+            return WRONG_DRIVER if by_driver else NOT_MET
+        return self._beyond_selectors(device)
+
+    def unsettled(self) -> frozenset[str]:
+        """Nodes with devices of which nobody can tell whether they match."""
+        devices = self.published.slices.devices
+        return frozenset(node for index in self.errors for node in devices[index].nodes)
+
+
+class DeviceClasses:
+    """The DeviceClasses by name, with their selectors."""
+
+    def __init__(self, compiler: Compiler, classes: t.Sequence[Given]) -> None:
+        self._compiler = compiler
+        self._classes = {given.name: given for given in classes}
+
+    def find(self, name: t.Any, asking: Given, where: str) -> Given:
+        """The class of this name. Raises InvalidInput."""
+        if not isinstance(name, str) or name not in self._classes:
+            raise asking.error(where, f"there is no DeviceClass {shown(name)}")
+        given = self._classes[name]
+        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+        dra_values.refuse_unknown(given, spec, _CLASS_FIELDS, "spec")
+        configurations_of(given, spec.get("config"), "spec.config", frozenset())
+        return given
+
+    def selectors(self, given: Given, value: t.Any, where: str) -> tuple[Selector, ...]:
+        """The selectors of a class or request. Raises InvalidInput."""
+        items = items_of(given, value, where)
+        if len(items) > MOST_SELECTORS:
+            raise given.error(where, f"more than {MOST_SELECTORS} selectors")
+        found: list[Selector] = []
+        for index, item in enumerate(items):
+            place = f"{where}[{index}]"
+            dra_values.refuse_unknown(given, item, frozenset({"cel"}), place)
+            body = mapping_of(given, item.get("cel"), f"{place}.cel")
+            dra_values.refuse_unknown(given, body, frozenset({"expression"}), f"{place}.cel")
+            try:
+                found.append(
+                    self._compiler.compile(body.get("expression"), f"{place}.cel.expression")
+                )
+            except InvalidField as error:
+                raise given.error(error.field, error.problem) from error
+        return tuple(found)
+
+
+def configurations_of(
+    given: Given, value: t.Any, where: str, more: frozenset[str]
+) -> t.Sequence[Json]:
+    """Configurations of a class, or of a claim with ``more`` fields. Raises Defect."""
+    items = items_of(given, value, where)
+    if len(items) > MOST_CONFIGS:
+        raise given.error(where, f"{len(items)} entries; the API allows {MOST_CONFIGS}")
+    for index, item in enumerate(items):
+        dra_values.refuse_unknown(given, item, _CONFIG_FIELDS | more, f"{where}[{index}]")
+    return items

@@ -1,0 +1,136 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The objects of resource.k8s.io as they were read, and the only place that writes to claims."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    Problem,
+    Report,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import writes as dra_writes
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import Key
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import Json
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Findings,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    TAINT_RULE_VERSIONS,
+    trim_device_object,
+)
+
+_ROOT = "/apis/resource.k8s.io/v1"
+
+
+class DraObjects:
+    """Claims by namespace and name, with everything that decides about them.
+
+    In check mode nothing is sent, and the claims look as if it had been. What somebody else wrote
+    meanwhile is noted in ``report.contended``.
+    """
+
+    def __init__(self, kube: Kube, context: Context, report: Report) -> None:
+        self._kube = kube
+        self._context = context
+        self._report = report
+        paths = [f"{_ROOT}/{plural}" for plural in ("resourceslices", "deviceclasses")]
+        rules = [f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in TAINT_RULE_VERSIONS]
+        slices, classes, templates, *tainting = kube.in_parallel(
+            self._list, [*paths, f"{_ROOT}/resourceclaimtemplates", *rules]
+        )
+        self.slices = slices
+        self.others = [*classes, *(rule for found in tainting for rule in found)]
+        self.templates = frozenset((one.namespace, one.name) for one in templates)
+        self.claims: dict[Key, Given] = {}
+        self.unreadable: dict[Key, Given] = {}
+        self.read_claims()
+
+    def read_claims(self) -> None:
+        """Read the claims, from the store itself and not from a cache of the API server.
+
+        Those that cannot be read are kept apart: nothing is written to them.
+        """
+        self.claims, self.unreadable = {}, {}
+        now = self._context.now()
+        for claim in self._list(f"{_ROOT}/resourceclaims"):
+            key = claim.namespace, claim.name
+            problem = guarded(claim, functools.partial(dra_writes.check, claim, now))
+            if isinstance(problem, Finding):
+                self._report.note(problem)
+                self.unreadable[key] = claim
+            else:
+                self.claims[key] = claim
+
+    def _list(self, path: str) -> list[Given]:
+        try:
+            return [Given(item) for item in self._kube.list(path, trim=trim_device_object)]
+        except ApiError as error:
+            if error.status == 404 and path.endswith("devicetaintrules"):
+                return []
+            raise
+
+    def contested(self) -> dict[Key, str]:
+        """Claims that have what others have too, each with a sentence."""
+        published = Slices(Findings(), ())
+        published.read(self.slices)
+        return dra_writes.contested(self.claims.values(), published)
+
+    def reserve(
+        self, key: Key, allocation: Json | None, pods: t.Iterable[Given], now: datetime.datetime
+    ) -> bool:
+        """Give a claim its devices, if it is to get any, and reserve it for pods.
+
+        False where it was contended; then it is as it was.
+        """
+        if allocation is not None:
+            finalizer = dra_writes.finalizer_patch(self.claims[key])
+            if finalizer is not None and not self._patch(key, finalizer, ""):
+                return False
+        body = dra_writes.reservation_patch(self.claims[key], allocation, pods, now)
+        return body is None or self._patch(key, body, "/status")
+
+    def withdraw(self, key: Key, uids: t.Collection[str]) -> bool:
+        """Take reservations of pods away, and the devices with the last of them."""
+        return self._patch(key, dra_writes.withdrawal_patch(self.claims[key], uids), "/status")
+
+    def _patch(self, key: Key, body: Json, subresource: str) -> bool:
+        claim = self.claims[key]
+        path = f"{_ROOT}/namespaces/{key[0]}/resourceclaims/{key[1]}{subresource}"
+        if self._context.check_mode:
+            self.claims[key] = _patched(claim, body)
+            return True
+        try:
+            answer = self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+        except ApiError as error:
+            if error.status in (400, 422):
+                self._report.problems.append(Problem("ResourceClaim", *key, str(error)))
+            elif error.status in (404, 409):
+                self._report.contended.add(str(claim))
+            else:
+                raise
+            return False
+        self.claims[key] = Given(trim_device_object(answer))
+        return True
+
+
+def _patched(claim: Given, body: Json) -> Given:
+    """The claim as the API server would have it."""
+    manifest = {**claim.manifest, "metadata": {**claim.manifest["metadata"], **body["metadata"]}}
+    status = {**(manifest.get("status") or {}), **body.get("status", {})}
+    manifest["status"] = {key: value for key, value in status.items() if value is not None}
+    return Given(manifest, claim.file)

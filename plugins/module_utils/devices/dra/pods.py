@@ -1,0 +1,126 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The ResourceClaims that a pod names, or that were made for it from templates.
+
+Source: the API of Pod (core/v1), spec.resourceClaims and status.resourceClaimStatuses. Kubernetes'
+resourceclaim controller makes claims from templates and says in the pod's status how they are
+called.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+
+_NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
+
+# Namespace and name.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PodClaims:
+    """The claims of a pod. ``problem`` is why they cannot be allocated yet, as one sentence.
+
+    ``awaited`` means that Kubernetes' controller has yet to make one of them.
+    """
+
+    claims: tuple[Given, ...] = ()
+    problem: str = ""
+    awaited: bool = False
+
+
+def names_claims(pod: Given) -> bool:
+    """Whether the pod asks for any."""
+    return bool((pod.manifest.get("spec") or {}).get("resourceClaims"))
+
+
+def made_for(pod: Given) -> dict[str, str]:
+    """The claims that were made from templates, by their names in the pod.
+
+    An empty name says that none is needed: such is how the API's null is given here.
+    """
+    status = mapping_of(pod, pod.manifest.get("status"), "status")
+    entries = items_of(pod, status.get("resourceClaimStatuses"), "status.resourceClaimStatuses")
+    return {str(entry.get("name")): str(entry.get("resourceClaimName") or "") for entry in entries}
+
+
+def claims_made(claims: t.Iterable[Given]) -> dict[str, list[Json]]:
+    """The claims that the controller made, as it tells them to pods, by uid of the pod."""
+    made: dict[str, list[Json]] = {}
+    for claim in claims:
+        metadata = claim.manifest["metadata"]
+        named = (metadata.get("annotations") or {}).get(_NAME_IN_POD)
+        for owner in metadata.get("ownerReferences") or [] if named else ():
+            entry = {"name": str(named), "resourceClaimName": claim.name}
+            made.setdefault(str(owner.get("uid")), []).append(entry)
+    return made
+
+
+def with_made_claims(pod: Given, made: t.Mapping[str, t.Sequence[Json]]) -> Given:
+    """The pod as it will be when the controller has told it the claims that it made."""
+    known = made_for(pod)
+    status = mapping_of(pod, pod.manifest.get("status"), "status")
+    entries = [
+        *(status.get("resourceClaimStatuses") or ()),
+        *(
+            entry
+            for entry in made.get(pod.manifest["metadata"]["uid"], ())
+            if entry["name"] not in known
+        ),
+    ]
+    status = {**status, "resourceClaimStatuses": entries}
+    return Given({**pod.manifest, "status": status}, pod.file)
+
+
+def claims_of_pod(
+    pod: Given,
+    claims: t.Mapping[Key, Given],
+    templates: t.Collection[Key],
+    unreadable: t.Collection[Key] = (),
+) -> PodClaims:
+    """The claims of a pod among those of the cluster. Raises InvalidInput for a malformed pod."""
+    spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
+    made = made_for(pod)
+    found: dict[Key, Given] = {}
+    for item in items_of(pod, spec.get("resourceClaims"), "spec.resourceClaims"):
+        from_template = item.get("resourceClaimName") is None
+        name = made.get(str(item.get("name"))) if from_template else str(item["resourceClaimName"])
+        if name is None:
+            return _without_claim(pod, item, templates)
+        if not name:
+            continue
+        if (pod.namespace, name) in unreadable:
+            problem = f"the ResourceClaim {pod.namespace}/{name} cannot be read; see findings"
+            return PodClaims(problem=problem)
+        claim = claims.get((pod.namespace, name))
+        if claim is None:
+            return PodClaims(problem=f"there is no ResourceClaim {pod.namespace}/{name}")
+        if claim.manifest["metadata"].get("deletionTimestamp"):
+            return PodClaims(problem=f"{claim} is being deleted")
+        if from_template and not _is_controlled_by(claim, pod):
+            return PodClaims(problem=f"{claim} was not made for this pod; delete it")
+        found[pod.namespace, name] = claim
+    return PodClaims(tuple(found.values()))
+
+
+def _without_claim(pod: Given, item: Json, templates: t.Collection[Key]) -> PodClaims:
+    template = (pod.namespace, str(item.get("resourceClaimTemplateName")))
+    if template not in templates:
+        return PodClaims(problem=f"there is no ResourceClaimTemplate {'/'.join(template)}")
+    problem = f"the claim {item.get('name')} has not been made from its template yet"
+    return PodClaims(problem=problem, awaited=True)
+
+
+def _is_controlled_by(claim: Given, pod: Given) -> bool:
+    owners = claim.manifest["metadata"].get("ownerReferences") or []
+    uid = pod.manifest["metadata"].get("uid")
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

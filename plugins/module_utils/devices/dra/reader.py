@@ -1,0 +1,271 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reader of Kubernetes' dynamic resource allocation (resource.k8s.io/v1), with Pods and Nodes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import Compiler
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.claims import ClaimReader
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.extended_resources import (
+    ExtendedResources,
+    extended_claim,
+    offered_by,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.matching import (
+    DeviceClasses,
+    Published,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import made_for
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.status import (
+    Results,
+    allocation_of,
+    held_devices,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Findings,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Claim,
+    Held,
+    Instance,
+    Node,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
+    selected,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import (
+    Options,
+    PodDemand,
+    Refusals,
+    Task,
+    labels_of,
+    nodes_for,
+    units_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+
+GROUP = "resource.k8s.io"
+VERSION = "resource.k8s.io/v1"
+KINDS = (
+    "ResourceSlice",
+    "DeviceClass",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "DeviceTaintRule",
+)
+# The rules have not reached v1 in every cluster.
+_RULE_VERSIONS = (VERSION, "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
+
+
+def read(objects: t.Sequence[Given], options: Options) -> Task:
+    """The task that these objects pose. Raises InvalidInput."""
+    return _Reader(objects, options).task()
+
+
+def _check_kind(given: Given) -> Given:
+    version, kind = given.manifest["apiVersion"], given.kind
+    allowed = _RULE_VERSIONS if kind == "DeviceTaintRule" else (VERSION, "v1")
+    if version not in allowed:
+        raise given.error("apiVersion", f"{shown(version)} is not read here; write {VERSION}")
+    if version != "v1" and kind not in KINDS:
+        raise given.error("kind", f"unsupported; known are {', '.join(KINDS)}")
+    return given
+
+
+def _nodes_named(given: Given) -> list[str]:
+    """The nodes that a slice or its devices name."""
+    spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    parts = (spec, *items_of(given, spec.get("devices"), "spec.devices"))
+    names = [part.get("nodeName") for part in parts]
+    return [name for name in names if isinstance(name, str) and name]
+
+
+class _Reader:
+    def __init__(self, objects: t.Sequence[Given], options: Options) -> None:
+        self._options = options
+        self._findings = Findings()
+        self._refusals = Refusals(options.report, self._findings)
+        self._by_kind: dict[str, list[Given]] = {}
+        for given in objects:
+            if self._refusals.read(given, _check_kind):
+                self._by_kind.setdefault(given.kind, []).append(given)
+        self._nodes = self._read_nodes()
+        self._slices = Slices(self._findings, self._nodes)
+        self._slices.read(self._of("ResourceSlice"))
+        self._published = Published(self._slices)
+        for given in self._of("DeviceTaintRule"):
+            problem = self._published.add_rule(given)
+            if problem:
+                self._findings.note(problem)
+        classes = DeviceClasses(Compiler("dra"), self._of("DeviceClass"))
+        self._reader = ClaimReader(classes, self._published)
+        self._extended = ExtendedResources(
+            [given.manifest for given in self._of("DeviceClass")],
+            offered_by(given.manifest for given in self._of("Node")),
+        )
+        self._claims: list[Claim] = []
+        self._sources: list[Given] = []
+        self._specs: list[Json] = []
+        self._by_name: dict[tuple[str, str], int] = {}
+
+    def _of(self, kind: str) -> list[Given]:
+        return self._by_kind.get(kind, [])
+
+    def _read_nodes(self) -> tuple[Node, ...]:
+        """The Nodes, and the nodes that slices name."""
+        labels = {given.name: labels_of(given, self._findings) for given in self._of("Node")}
+        for given in self._of("ResourceSlice"):
+            named = guarded(given, lambda: _nodes_named(given))  # noqa: B023 - called at once
+            # What is wrong with the slice is found when it is read.
+            for name in () if isinstance(named, Finding) else named:
+                labels.setdefault(name, {})
+        if self._options.node:
+            labels = {self._options.node: labels.get(self._options.node, {})}
+        return tuple(Node(name, labels[name]) for name in sorted(labels))
+
+    def task(self) -> Task:
+        held = [
+            one
+            for given in self._of("ResourceClaim")
+            for one in held_devices(given, self._slices, self._findings)
+        ]
+        demands: list[PodDemand] = []
+        if self._of("Pod") or self._options.only_for_pods:
+            read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
+            demands = [demand for demand in read if demand is not None]
+            units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
+        else:
+            units = tuple(self._single_units())
+            pods = ((),) * len(units)
+        instance = Instance(
+            self._nodes,
+            tuple(self._slices.devices),
+            tuple(self._slices.counters),
+            tuple(self._reader.matchers),
+            tuple(self._claims),
+            units,
+            tuple(held),
+            self._slices.unsettled,
+        )
+        self._find_overdrawn(instance, held)
+        return Task(
+            instance,
+            Results(instance, self._slices, self._reader.asked, self._sources, self._specs).of,
+            pods,
+            tuple(self._slices.pools),
+            tuple(self._findings.found),
+            tuple(self._refusals.found),
+            tuple(demands),
+        )
+
+    def _single_units(self) -> t.Iterator[Unit]:
+        """Without pods each claim that waits stands alone."""
+        for given in self._of("ResourceClaim"):
+            claim = self._refusals.read(given, self._waiting)
+            if claim is not None:
+                yield Unit(given.name, (claim,))
+
+    def _find_overdrawn(self, instance: Instance, held: t.Sequence[Held]) -> None:
+        """Tell where existing allocations take more than there is; nobody gets more of that."""
+        taken = [0] * len(instance.counters)
+        for device in {one.device for one in held if not one.admin}:
+            for position, amount in instance.devices[device].consumes:
+                taken[position] += amount
+        for counter, sum_taken in zip(instance.counters, taken):
+            if sum_taken > counter.capacity:
+                self._findings.add(
+                    self._slices.sources[counter.driver, counter.pool],
+                    f"spec.sharedCounters.{counter.counter_set}.{counter.name}",
+                    "existing allocations take more than there is",
+                    serious=False,
+                )
+
+    def _add(self, given: Given, spec: Json, name: str) -> int:
+        self._claims.append(self._reader.read(given, spec, name))
+        self._sources.append(given)
+        self._specs.append(spec)
+        return len(self._claims) - 1
+
+    def _waiting(self, given: Given) -> int | None:
+        """The claim by its position; None where it has its devices, or is going."""
+        if allocation_of(given) or given.manifest["metadata"].get("deletionTimestamp"):
+            return None
+        return self._shared(given)
+
+    def _shared(self, given: Given) -> int:
+        key = given.namespace, given.name
+        if key not in self._by_name:
+            spec = mapping_of(given, given.manifest.get("spec"), "spec")
+            self._by_name[key] = self._add(given, spec, given.name)
+        return self._by_name[key]
+
+    def _read_pod(self, given: Given) -> PodDemand:
+        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+        items = [*items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")]
+        # A pod that has a node has got what it asked for.
+        extended = [] if spec.get("nodeName") else self._extended.requests(given)
+        if extended and extended_claim(given):
+            items.append({"resourceClaimName": extended_claim(given)})
+            extended = []
+        if not (items or extended) or is_finished(given.manifest):
+            return PodDemand(given, ())
+        claims: list[int] = []
+        nodes = nodes_for(given, self._nodes)
+        for index, item in enumerate(items):
+            where = f"spec.resourceClaims[{index}]"
+            source = self._source(given, item, where)
+            if source is None:
+                continue
+            if source.kind == "ResourceClaimTemplate":
+                template = mapping_of(source, source.manifest.get("spec"), "spec")
+                body = mapping_of(source, template.get("spec"), "spec.spec")
+                claims.append(self._add(source, body, f"{given.name}-{item.get('name')}"))
+                continue
+            if source.manifest["metadata"].get("deletionTimestamp"):
+                raise given.error(where, f"{source} is being deleted")
+            if not allocation_of(source):
+                claims.append(self._shared(source))
+            nodes = self._within_reach(source, nodes)
+        if extended:
+            body = {"devices": {"requests": extended}}
+            claims.append(self._add(given, body, f"{given.name}-extended-resources"))
+        return PodDemand(given, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
+
+    def _within_reach(self, claim: Given, nodes: frozenset[str] | None) -> frozenset[str] | None:
+        """Of these nodes those from which the devices can be used that a claim has."""
+        selector = allocation_of(claim).get("nodeSelector")
+        if not selector:
+            return nodes
+        there = selected(claim, selector, "status.allocation.nodeSelector", self._nodes)
+        return there if nodes is None else nodes & there
+
+    def _source(self, pod: Given, item: Json, where: str) -> Given | None:
+        """The claim that a pod names, that was made for it, or the template for it.
+
+        None where Kubernetes' controller found that none is needed.
+        """
+        kind, name = "ResourceClaim", item.get("resourceClaimName")
+        if name is None:
+            name = made_for(pod).get(str(item.get("name")))
+            if name == "":
+                return None
+        if name is None:
+            kind, name = "ResourceClaimTemplate", item.get("resourceClaimTemplateName")
+        for given in self._of(kind):
+            if (given.namespace, given.name) == (pod.namespace, name):
+                return given
+        raise pod.error(where, f"there is no {kind} {shown(name)} in the pod's namespace")

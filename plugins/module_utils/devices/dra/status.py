@@ -1,0 +1,222 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a ResourceClaim: read as what is held already, written as what it gets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import typing as t
+import uuid
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    demand_of,
+    quantity_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.claims import Asked
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Findings,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Chosen,
+    ClaimAllocation,
+    Held,
+    Instance,
+)
+
+# Each selector of devices has one term as the API wants it; more are written out up to here.
+_MOST_TERMS = 32
+_RESULTS = "status.allocation.devices.results"
+_NAMES = ("driver", "pool", "device")
+
+
+def allocation_of(given: Given) -> Json:
+    """The allocation in a claim's status, {} where it has none."""
+    status = mapping_of(given, given.manifest.get("status"), "status")
+    return mapping_of(given, status.get("allocation"), "status.allocation")
+
+
+def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]:
+    """The devices that a claim has; those that are published no longer are nobody's concern.
+
+    What cannot be read of a device that somebody has counts as all of it, and is a finding. Where a
+    device is not named readably, the whole pool or driver counts that is named beside it.
+    """
+    results = guarded(given, lambda: results_of(given))
+    if isinstance(results, Finding):
+        findings.note(results)
+        results = objects(member(given.manifest, "status", "allocation", "devices", "results"))
+    held: list[Held] = []
+    for number, item in enumerate(results):
+        names = [text(item.get(key)) for key in _NAMES]
+        if not all(names):
+            findings.add(given, f"{_RESULTS}[{number}]", "does not name a device")
+            held += [Held(index, {}, whole=True) for index in _named_by(names, slices)]
+            continue
+        index = slices.positions.get((names[0], names[1], names[2]))
+        if index is None:
+            continue
+        where = f"{_RESULTS}[{number}].consumedCapacity"
+        portions = guarded(given, lambda: _consumed(given, item, where))  # noqa: B023 - now
+        admin = item.get("adminAccess") is True
+        if isinstance(portions, Finding):
+            findings.note(portions)
+            held.append(Held(index, {}, admin, whole=True))
+            continue
+        # Without the identity of a share it is no share, whatever the device allows today.
+        is_share = bool(item.get("shareID"))
+        held.append(Held(index, portions, admin, slices.devices[index].shareable and not is_share))
+    return held
+
+
+def _named_by(names: t.Sequence[str], slices: Slices) -> list[int]:
+    """The devices that have all of these names that are given; none without driver and pool."""
+    if not any(names[:2]):
+        return []
+    return [
+        index
+        for position, index in slices.positions.items()
+        if all(given in ("", name) for given, name in zip(names, position))
+    ]
+
+
+def results_of(given: Given) -> t.Sequence[Json]:
+    """The devices in a claim's status as they are written there. Raises Defect."""
+    where = "status.allocation.devices"
+    devices = mapping_of(given, allocation_of(given).get("devices"), where)
+    return items_of(given, devices.get("results"), _RESULTS)
+
+
+def _consumed(given: Given, item: Json, where: str) -> dict[str, int]:
+    consumed = mapping_of(given, item.get("consumedCapacity"), where)
+    return {name: demand_of(amount, f"{where}.{name}") for name, amount in consumed.items()}
+
+
+class Results:
+    """Writes what claims get as the AllocationResult of the API."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        slices: Slices,
+        asked: t.Sequence[t.Sequence[t.Sequence[Asked]]],
+        sources: t.Sequence[Given],
+        specs: t.Sequence[Json],
+    ) -> None:
+        self._instance = instance
+        self._slices = slices
+        self._asked = asked
+        self._sources = sources
+        self._specs = specs
+
+    def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
+        """``devices`` with results and configurations, and ``nodeSelector`` where it is needed."""
+        devices: dict[str, t.Any] = {
+            "results": [
+                self._result(claim, number, chosen)
+                for number, chosen in enumerate(allocation.chosen)
+            ]
+        }
+        config = self._config(claim, allocation)
+        if config:
+            devices["config"] = config
+        result: dict[str, t.Any] = {"devices": devices}
+        selector = self._node_selector(allocation)
+        if selector:
+            result["nodeSelector"] = selector
+        return result
+
+    def _result(self, claim: int, number: int, chosen: Chosen) -> dict[str, t.Any]:
+        device = self._instance.devices[chosen.device]
+        asked = self._asked[claim][chosen.request][chosen.alternative]
+        result: dict[str, t.Any] = {
+            "request": asked.name,
+            "driver": device.driver,
+            "pool": device.pool,
+            "device": device.name,
+        }
+        if asked.body.get("adminAccess"):
+            result["adminAccess"] = True
+        if asked.body.get("tolerations"):
+            result["tolerations"] = asked.body["tolerations"]
+        if device.binding_conditions:
+            result["bindingConditions"] = list(device.binding_conditions)
+        if device.binding_failure_conditions:
+            result["bindingFailureConditions"] = list(device.binding_failure_conditions)
+        if device.shareable and not asked.body.get("adminAccess"):
+            # Upstream's is random; ours is the same for the same answer.
+            claimed = f"{self._instance.claims[claim]}/{self._instance.claims[claim].uid}"
+            result["shareID"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{claimed}/{device}/{number}"))
+            if chosen.portions:
+                result["consumedCapacity"] = {
+                    name: quantity_text(amount) for name, amount in chosen.portions.items()
+                }
+        return result
+
+    def _config(self, claim: int, allocation: ClaimAllocation) -> list[Json]:
+        """The configurations of classes, then those of the claim, for what was chosen."""
+        chosen = dict.fromkeys((item.request, item.alternative) for item in allocation.chosen)
+        asked = [self._asked[claim][request][number] for request, number in chosen]
+        found: list[Json] = []
+        for one in asked:
+            spec = one.device_class.manifest.get("spec") or {}
+            found += [
+                {"source": "FromClass", "requests": [one.name], **item}
+                for item in items_of(one.device_class, spec.get("config"), "spec.config")
+            ]
+        names = {one.name for one in asked} | {one.name.partition("/")[0] for one in asked}
+        devices = self._specs[claim].get("devices") or {}
+        for item in items_of(self._sources[claim], devices.get("config"), "spec.devices.config"):
+            if not item.get("requests") or names & set(item["requests"]):
+                found.append({"source": "FromClaim", **item})
+        return found
+
+    def _node_selector(self, allocation: ClaimAllocation) -> dict[str, t.Any] | None:
+        """Where the claim's devices can be used: the node, or what network devices select.
+
+        As Kubernetes does: the selectors of several devices hold all at once.
+        """
+        selectors: list[Json] = []
+        for chosen in allocation.chosen:
+            published = self._slices.published[chosen.device]
+            if published.local or self._instance.devices[chosen.device].binds_to_node:
+                return _only(allocation.node)
+            if published.selector and published.selector not in selectors:
+                selectors.append(published.selector)
+        terms = [selector["nodeSelectorTerms"] for selector in selectors]
+        if math.prod(map(len, terms)) > _MOST_TERMS:
+            return _only(allocation.node)
+        merged = [_all_of(combination) for combination in itertools.product(*terms)]
+        return {"nodeSelectorTerms": merged} if selectors else None
+
+
+def _all_of(terms: t.Sequence[Json]) -> dict[str, list[Json]]:
+    """A term that selects the nodes which all of these select."""
+    found: dict[str, list[Json]] = {}
+    for term in terms:
+        for kind in ("matchExpressions", "matchFields"):
+            known = found.get(kind, [])
+            added = [one for one in term.get(kind) or () if one not in known]
+            if added:
+                found[kind] = [*known, *added]
+    return found
+
+
+def _only(node: str) -> dict[str, t.Any]:
+    expression = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {"nodeSelectorTerms": [{"matchFields": [expression]}]}

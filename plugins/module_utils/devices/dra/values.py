@@ -1,0 +1,186 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Attributes, capacities, taints and tolerations as resource.k8s.io/v1 writes them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    Attribute,
+    Scalar,
+    demand_of,
+    is_of,
+    is_short_text,
+    parse_version,
+    supply_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Capacity
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Taint,
+    Toleration,
+)
+
+TAINT_EFFECTS = ("NoSchedule", "NoExecute")
+_SCALARS: t.Mapping[str, type] = {"bool": bool, "int": int, "string": str, "version": str}
+_LISTS = {f"{name}s": name for name in _SCALARS}
+_CAPACITY_FIELDS = frozenset({"value", "requestPolicy"})
+_POLICY_FIELDS = frozenset({"default", "validValues", "validRange"})
+_RANGE_FIELDS = frozenset({"min", "max", "step"})
+_TAINT_FIELDS = frozenset({"key", "value", "effect", "timeAdded"})
+_TOLERATION_FIELDS = frozenset("key operator value effect tolerationSeconds".split())
+
+# Source: the constants of resource.k8s.io/v1.
+MOST_VALUES, MOST_LISTED, LONGEST_VALUE = 32, 48, 64
+_LONGEST_IDENTIFIER, _LONGEST_DOMAIN = 32, 63
+_MOST_VALID_VALUES, _MOST_TAINTS = 10, 16
+# Of a name in a message, which may be anything.
+_LONGEST_NAME = 100
+
+
+def qualified(name: str, driver: str) -> str:
+    """A name with its domain; without one it is the driver's."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
+def attributes_of(given: Given, value: t.Any, where: str, driver: str) -> dict[str, Attribute]:
+    """The attributes of a device by their full names. Raises InvalidInput."""
+    found: dict[str, Attribute] = {}
+    values = 0
+    for name, item in mapping_of(given, value, f"{where}.attributes").items():
+        place = f"{where}.attributes.{shown_text(str(name), _LONGEST_NAME)}"
+        found[qualified(_name(given, name, place), driver)] = read = _attribute(given, item, place)
+        values += len(read) if isinstance(read, tuple) else 1
+    if values > MOST_LISTED:
+        raise given.error(f"{where}.attributes", f"{values} values; a device has {MOST_LISTED}")
+    return found
+
+
+def capacities_of(given: Given, value: t.Any, where: str) -> dict[str, Capacity]:
+    """The capacities of a device; a claim asks for one by the name as it is published."""
+    found: dict[str, Capacity] = {}
+    for name, item in mapping_of(given, value, f"{where}.capacity").items():
+        place = f"{where}.capacity.{shown_text(str(name), _LONGEST_NAME)}"
+        found[_name(given, name, place)] = _capacity(given, item, place)
+    return found
+
+
+def _name(given: Given, name: t.Any, where: str) -> str:
+    parts = name.split("/") if isinstance(name, str) and name.isascii() else []
+    identifier, domain = parts[-1:] or [""], parts[:-1]
+    if (
+        len(parts) not in (1, 2)
+        or not 0 < len(identifier[0]) <= _LONGEST_IDENTIFIER
+        or any(not 0 < len(part) <= _LONGEST_DOMAIN for part in domain)
+    ):
+        raise given.error(
+            where,
+            f"is no name of up to {_LONGEST_IDENTIFIER} characters, with a domain of up to "
+            f"{_LONGEST_DOMAIN} before a slash",
+        )
+    return "/".join(parts)
+
+
+def _attribute(given: Given, value: t.Any, where: str) -> Attribute:
+    """A typed value, or a list of them. Raises InvalidInput."""
+    body = mapping_of(given, value, where)
+    kinds = [key for key, item in body.items() if item is not None]
+    if len(kinds) != 1:
+        raise given.error(where, "an attribute has exactly one value of a type")
+    [kind] = kinds
+    if kind in _LISTS:
+        listed = body[kind]
+        if not isinstance(listed, list) or not 0 < len(listed) <= MOST_LISTED:
+            raise given.error(f"{where}.{kind}", f"must be a list of up to {MOST_LISTED} values")
+        return tuple(_scalar(given, item, _LISTS[kind], where) for item in listed)
+    return _scalar(given, body[kind], kind, where)
+
+
+def _scalar(given: Given, value: t.Any, kind: str, where: str) -> Scalar:
+    place = f"{where}.{shown_text(str(kind), _LONGEST_NAME)}"
+    if kind not in _SCALARS:
+        raise given.error(place, "unsupported type of attribute")
+    if not is_of(value, _SCALARS[kind]):
+        raise given.error(place, f"{shown(value)} is not of this type")
+    if isinstance(value, str) and not is_short_text(value, LONGEST_VALUE):
+        raise given.error(place, f"{shown(value)} is no text of up to {LONGEST_VALUE} bytes")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise given.error(place, f"{shown(value)} is beyond 64 bits")
+    return parse_version(value, place) if kind == "version" else t.cast(Scalar, value)
+
+
+def _capacity(given: Given, value: t.Any, where: str) -> Capacity:
+    """An amount with the portions that a policy allows. Raises InvalidInput."""
+    body = mapping_of(given, value, where)
+    refuse_unknown(given, body, _CAPACITY_FIELDS, where)
+    amount = supply_of(body.get("value"), f"{where}.value")
+    policy = mapping_of(given, body.get("requestPolicy"), f"{where}.requestPolicy")
+    if not policy:
+        return Capacity(amount)
+    place = f"{where}.requestPolicy"
+    refuse_unknown(given, policy, _POLICY_FIELDS, place)
+    default = demand_of(policy["default"], place) if "default" in policy else None
+    if policy.get("validValues"):
+        listed = policy["validValues"]
+        if not isinstance(listed, list) or len(listed) > _MOST_VALID_VALUES:
+            problem = f"must be a list of up to {_MOST_VALID_VALUES} values"
+            raise given.error(f"{place}.validValues", problem)
+        return Capacity(amount, default, tuple(sorted(demand_of(item, place) for item in listed)))
+    limits = mapping_of(given, policy.get("validRange"), f"{place}.validRange")
+    refuse_unknown(given, limits, _RANGE_FIELDS, f"{place}.validRange")
+    read = {key: demand_of(item, f"{place}.{key}") for key, item in limits.items()}
+    step = max(1, read.get("step", 1))
+    return Capacity(amount, default, (), read.get("min", 0), step, read.get("max"))
+
+
+def refuse_unknown(
+    given: Given, body: t.Mapping[str, t.Any], known: t.AbstractSet[str], where: str
+) -> None:
+    """Refuse a field that is not known, by name: nobody can tell what it asks for."""
+    unknown = sorted(str(name) for name in body if name not in known)
+    if unknown:
+        raise given.error(f"{where}.{shown_text(unknown[0], _LONGEST_NAME)}", "unsupported")
+
+
+def taints_of(given: Given, value: t.Any, where: str) -> tuple[Taint, ...]:
+    """The taints of a device. Raises InvalidInput."""
+    items = items_of(given, value, where)
+    if len(items) > _MOST_TAINTS:
+        raise given.error(where, f"more than {_MOST_TAINTS} taints")
+    return tuple(taint_of(given, item, where) for item in items)
+
+
+def taint_of(given: Given, item: t.Mapping[str, t.Any], where: str) -> Taint:
+    """One taint; an effect that is not known keeps everybody away. Raises InvalidInput."""
+    refuse_unknown(given, item, _TAINT_FIELDS, where)
+    if not item.get("key") or not item.get("effect"):
+        raise given.error(where, "a taint has a key and an effect")
+    if item["effect"] not in (*TAINT_EFFECTS, "None"):
+        raise given.error(f"{where}.effect", f"unsupported effect {shown(item['effect'])}")
+    for name in ("key", "value"):
+        if not isinstance(item.get(name) or "", str):
+            raise given.error(f"{where}.{name}", f"{shown(item[name])} is no text")
+    return Taint(str(item["key"]), str(item.get("value") or ""), str(item["effect"]))
+
+
+def tolerations_of(given: Given, value: t.Any, where: str) -> tuple[Toleration, ...]:
+    """The tolerations of a request. Raises InvalidInput."""
+    found: list[Toleration] = []
+    for index, item in enumerate(items_of(given, value, where)):
+        refuse_unknown(given, item, _TOLERATION_FIELDS, f"{where}[{index}]")
+        for name in sorted(_TOLERATION_FIELDS & item.keys()):
+            if name != "tolerationSeconds" and not isinstance(item[name] or "", str):
+                raise given.error(f"{where}[{index}].{name}", f"{shown(item[name])} is no text")
+        operator = item.get("operator") or "Equal"
+        if operator not in ("Equal", "Exists"):
+            raise given.error(f"{where}[{index}].operator", "write Equal or Exists")
+        texts = (str(item.get(key) or "") for key in ("value", "effect"))
+        found.append(Toleration(str(item.get("key") or ""), operator, *texts))
+    return tuple(found)

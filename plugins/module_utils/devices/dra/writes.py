@@ -1,0 +1,244 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is written to ResourceClaims, and what must hold before a pod is bound.
+
+As kube-scheduler does it: the finalizer first, then allocation and reservation in one write of the
+status, then the binding. Who no longer uses a claim is taken out of ``reservedFor`` by Kubernetes'
+resourceclaim controller, which takes the allocation away with the last of them, and the finalizer
+when the claim is deleted. So only what a pod got that is not bound is for us to take back.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import Key
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.status import (
+    allocation_of,
+    held_devices,
+    results_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Findings,
+    Given,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Held, Node
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
+    selected,
+)
+
+# The controller takes an allocation away only from a claim that bears this.
+FINALIZER = "resource.kubernetes.io/delete-protection"
+MOST_CONSUMERS = 256
+# After this time without its conditions a device is given back. Source: the default of
+# kube-scheduler's DynamicResourcesArgs.bindingTimeout.
+BINDING_TIMEOUT = datetime.timedelta(seconds=600)
+
+
+def consumers(claim: Given) -> list[Json]:
+    """Who may use the claim: entries of ``reservedFor``."""
+    status = mapping_of(claim, claim.manifest.get("status"), "status")
+    return list(items_of(claim, status.get("reservedFor"), "status.reservedFor"))
+
+
+def check(claim: Given, now: datetime.datetime) -> None:
+    """Raise for a claim of which something cannot be read that decides what is written.
+
+    What is the API server's own (name, uid, version) is not in question.
+    """
+    metadata = claim.manifest["metadata"]
+    mapping_of(claim, metadata.get("annotations"), "metadata.annotations")
+    items_of(claim, metadata.get("ownerReferences"), "metadata.ownerReferences")
+    finalizers = metadata.get("finalizers") or []
+    if not isinstance(finalizers, list) or not all(isinstance(one, str) for one in finalizers):
+        raise claim.error("metadata.finalizers", "must be a list of names")
+    for index, consumer in enumerate(consumers(claim)):
+        if not isinstance(consumer.get("uid"), str):
+            raise claim.error(f"status.reservedFor[{index}].uid", "must be a text")
+    for index, result in enumerate(results_of(claim)):
+        for name in ("driver", "pool", "device"):
+            if not text(result.get(name)):
+                where = f"status.allocation.devices.results[{index}].{name}"
+                raise claim.error(where, "must be a name")
+    readiness(claim, now)
+    selector = allocation_of(claim).get("nodeSelector")
+    if selector:
+        selected(claim, selector, "status.allocation.nodeSelector", [Node("", {})])
+
+
+def is_reserved_for(claim: Given, pod: Given) -> bool:
+    """Whether this very pod may use the claim."""
+    uid = pod.manifest["metadata"]["uid"]
+    return any(consumer.get("uid") == uid for consumer in consumers(claim))
+
+
+def is_used_only_by(claim: Given, uids: t.Collection[str]) -> bool:
+    """Whether nobody but these pods, by uid, may use the claim."""
+    return all(consumer.get("uid") in uids for consumer in consumers(claim))
+
+
+def room_for_consumers(claim: Given) -> int:
+    """How many more pods may be written into ``reservedFor``."""
+    return MOST_CONSUMERS - len(consumers(claim))
+
+
+def finalizer_patch(claim: Given) -> Json | None:
+    """A merge patch that adds the finalizer; None where the claim bears it."""
+    metadata = claim.manifest["metadata"]
+    finalizers = list(metadata.get("finalizers") or [])
+    if FINALIZER in finalizers:
+        return None
+    return {"metadata": {**_version(claim), "finalizers": [*finalizers, FINALIZER]}}
+
+
+def reservation_patch(
+    claim: Given, allocation: Json | None, pods: t.Iterable[Given], now: datetime.datetime
+) -> Json | None:
+    """A merge patch of the status that allocates, if there is an allocation, and reserves.
+
+    None where the status says all of that already.
+    """
+    added = [
+        {"resource": "pods", "name": pod.name, "uid": pod.manifest["metadata"]["uid"]}
+        for pod in pods
+        if not is_reserved_for(claim, pod)
+    ]
+    if allocation is None and not added:
+        return None
+    status: dict[str, t.Any] = {"reservedFor": [*consumers(claim), *added]}
+    if allocation is not None:
+        status["allocation"] = {**allocation, "allocationTimestamp": format_time(now)}
+    return {"metadata": _version(claim), "status": status}
+
+
+def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
+    """A merge patch of the status that takes these pods' reservations away.
+
+    With the last of the reservations the devices become free. What drivers said of them is dropped
+    by the API server; to write that is for drivers alone.
+    """
+    left = [consumer for consumer in consumers(claim) if consumer.get("uid") not in uids]
+    gone = {"allocation": None, "reservedFor": None}
+    status = {"reservedFor": left} if left else gone
+    return {"metadata": _version(claim), "status": status}
+
+
+def _version(claim: Given) -> dict[str, str]:
+    """The API server changes only exactly what was read."""
+    metadata = claim.manifest["metadata"]
+    return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Whether the devices of a claim are ready for binding a pod; ``detail`` says why not."""
+
+    state: t.Literal["ready", "waiting", "failed"]
+    detail: str = ""
+
+
+def readiness(claim: Given, now: datetime.datetime) -> Readiness:
+    """What the binding conditions of the claim's devices say.
+
+    All of ``bindingConditions`` must be true, and one of ``bindingFailureConditions`` is enough to
+    fail. Source: KEP-5007, device binding conditions.
+    """
+    allocation = allocation_of(claim)
+    true = _true_conditions(claim)
+    devices = mapping_of(claim, allocation.get("devices"), "status.allocation.devices")
+    missing = ""
+    for result in items_of(claim, devices.get("results"), "status.allocation.devices.results"):
+        device = tuple(str(result.get(key)) for key in ("driver", "pool", "device"))
+        label = f"the device {'/'.join(device)} of {claim}"
+        for name in result.get("bindingFailureConditions") or ():
+            if (device, name) in true:
+                return Readiness("failed", f"{label} has the condition {name}")
+        for name in result.get("bindingConditions") or ():
+            if (device, name) not in true and not missing:
+                missing = f"{label} waits for its condition {name}"
+    if not missing:
+        return Readiness("ready")
+    since = allocation.get("allocationTimestamp")
+    if since and now - parse_time(since, f"{claim}: allocationTimestamp") > BINDING_TIMEOUT:
+        seconds = BINDING_TIMEOUT.total_seconds()
+        return Readiness("failed", f"{missing} for more than {seconds:.0f} s")
+    return Readiness("waiting", missing)
+
+
+def _true_conditions(claim: Given) -> set[tuple[tuple[str, ...], str]]:
+    status = mapping_of(claim, claim.manifest.get("status"), "status")
+    return {
+        (tuple(str(device.get(key)) for key in ("driver", "pool", "device")), condition["type"])
+        for device in items_of(claim, status.get("devices"), "status.devices")
+        for condition in device.get("conditions") or ()
+        if condition.get("status") == "True"
+    }
+
+
+def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
+    """Claims that have what others have too, each with a sentence; nothing where all is well.
+
+    Two allocators that do not know each other may both write a claim: each status is sound for
+    itself, and only all of them together show it.
+    """
+    holders: dict[int, list[tuple[Key, Held]]] = collections.defaultdict(list)
+    for claim in claims:
+        for held in held_devices(claim, slices, Findings()):
+            if not held.admin:
+                holders[held.device].append(((claim.namespace, claim.name), held))
+    found: dict[Key, str] = {}
+    for device, held_by in holders.items():
+        if _is_too_much(slices, device, held_by):
+            for key, _held in held_by:
+                others = ", ".join(sorted({"/".join(one) for one, _held in held_by if one != key}))
+                found[key] = f"{slices.devices[device]} is held by {others} too"
+    for counter, users in _overdrawn(slices, holders).items():
+        name = f"{counter.counter_set}/{counter.name} of pool {counter.pool}"
+        for key in users:
+            found.setdefault(key, f"more is taken of the counter {name} than there is")
+    return found
+
+
+def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, Held]]) -> bool:
+    """Whether claims have more of one device together than there is."""
+    if len({key for key, _held in held_by}) < 2:
+        return False
+    published = slices.devices[device]
+    if not published.shareable or any(held.whole for _key, held in held_by):
+        return True
+    return any(
+        sum(held.portions.get(name, 0) for _key, held in held_by) > capacity.amount
+        for name, capacity in published.capacities.items()
+    )
+
+
+def _overdrawn(
+    slices: Slices, holders: t.Mapping[int, t.Sequence[tuple[Key, Held]]]
+) -> dict[t.Any, set[Key]]:
+    """Counters of which held devices take more than there is, with the claims that hold these."""
+    taken: dict[int, int] = collections.defaultdict(int)
+    users: dict[int, set[Key]] = collections.defaultdict(set)
+    for device, held_by in holders.items():
+        for counter, amount in slices.devices[device].consumes:
+            taken[counter] += amount
+            users[counter].update(key for key, _held in held_by)
+    return {
+        slices.counters[counter]: users[counter]
+        for counter, amount in taken.items()
+        if amount > slices.counters[counter].capacity
+    }

@@ -1,0 +1,120 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The statuses that claims get, as values: who uses them, what they have, why they have nothing."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import Key
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
+    Reservation,
+    User,
+    allocations_of,
+    check_entry,
+    json_of,
+    texts_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+
+_GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
+
+
+def key_of(obj: Object) -> Key:
+    """Namespace and name; "" is the namespace of what has none."""
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def check_claim(given: Given) -> None:
+    """Raise for a claim of which something cannot be read that decides what is written.
+
+    What is the API server's own (name, uid, version) is not in question.
+    """
+    claim = given.manifest
+    items_of(given, claim["metadata"].get("ownerReferences"), "metadata.ownerReferences")
+    status = mapping_of(given, claim.get("status"), "status")
+    check_entry(given, {"pods": status.get("reservedFor"), **status}, "status")
+    check_conditions(given)
+    json_of(given, status)
+
+
+def check_conditions(given: Given) -> None:
+    """Raise unless each of the object's conditions has a type and the texts beside it."""
+    conditions = member(given.manifest, "status", "conditions")
+    for index, item in enumerate(items_of(given, conditions, "status.conditions")):
+        where = f"status.conditions[{index}]"
+        texts_of(given, item, where, "type", "status")
+        optional = item.get("lastTransitionTime")
+        if optional is not None and not isinstance(optional, str):
+            raise given.error(f"{where}.lastTransitionTime", "must be a text")
+
+
+def node_of(claim: Object) -> str:
+    """The node for which the claim has its devices, "" where it is not told."""
+    return str((claim.get("status") or {}).get("nodeName") or "")
+
+
+def users_of(claim: Object) -> list[User]:
+    """The pods that use the claim, as it says itself."""
+    return list(User.listed((claim.get("status") or {}).get("reservedFor")))
+
+
+def named(users: t.Sequence[User]) -> str:
+    """Pods, for people."""
+    return ", ".join(f"pod {user.name}" for user in users)
+
+
+def told(claim: Object) -> str:
+    """What a claim has, in a line."""
+    devices = [
+        f"{item['devicePoolName']}/{item['deviceName']}"
+        if "deviceName" in item
+        else f"{item.get('deviceCount', 1)} of {item['devicePoolName']}"
+        for item in allocations_of(claim)
+    ]
+    return f"{', '.join(devices)} on node {node_of(claim)}" if devices else ""
+
+
+def used_by(claim: Object, users: t.Sequence[User]) -> Object:
+    """The claim's status with these pods as its users."""
+    return {
+        **(claim.get("status") or {}),
+        "podNames": sorted({user.name for user in users}),
+        "reservedFor": [vars(user) for user in sorted(users, key=lambda one: (one.name, one.uid))],
+    }
+
+
+def with_devices(claim: Object, reservation: Reservation) -> Object:
+    """The claim's status with what is reserved for it."""
+    node = reservation.node
+    condition = _allocated("True", "Allocated", f"the devices are for node {node}")
+    return {
+        **used_by(claim, reservation.users),
+        **reservation.result,
+        "nodeName": node,
+        "conditions": with_condition(claim, condition),
+    }
+
+
+def without_devices(claim: Object, reason: str, message: str) -> Object:
+    """The claim's status without devices and users."""
+    status = used_by(claim, ())
+    kept = {name: value for name, value in status.items() if name not in _GIVEN_FIELDS}
+    return {**kept, "conditions": with_condition(claim, _allocated("False", reason, message))}
+
+
+def _allocated(status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": "Allocated", "status": status, "reason": reason, "message": message}
+
+
+def with_condition(obj: Object, condition: t.Mapping[str, str]) -> list[t.Mapping[str, str]]:
+    """The object's conditions with this one in place of its own."""
+    stored = (obj.get("status") or {}).get("conditions") or []
+    return [*(one for one in stored if one["type"] != condition["type"]), condition]

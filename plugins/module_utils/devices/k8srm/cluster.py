@@ -1,0 +1,387 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects of the prototype (devmgmtproto.k8s.io/v1alpha1) in a cluster: a View of cluster.py.
+
+k8srm_ledger.py says how two runs at once, or a run after one that was interrupted, stay correct.
+Pools are read before claims, so that a pool never shows less than what claims have.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    Grant,
+    Key,
+    Pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
+    hindrance,
+    narrowed,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claim_status import (
+    named,
+    node_of,
+    told,
+    used_by,
+    users_of,
+    with_devices,
+    without_devices,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
+    Reservation,
+    User,
+    allocations_of,
+    state_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pod_claims import (
+    asks,
+    claim_of,
+    read_items,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.store import Store
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
+
+
+def read(kube: Kube, context: Context) -> PrototypeView:
+    """The prototype's objects as they are now. Raises ApiError and InvalidInput."""
+    return PrototypeView(Store.read(kube, context))
+
+
+class PrototypeView:
+    """See cluster.View."""
+
+    def __init__(self, store: Store) -> None:
+        self.report = store.report
+        self._store = store
+        self._claims = store.claims
+        self._ledger = store.ledger
+        self._pods = Pods({}, "", "")
+        self._claims_of: dict[Key, list[str]] = {}
+
+    def settle(self, pods: Pods) -> None:
+        """Finish or undo what was interrupted, release, and find out what each pod asks for."""
+        self._pods = pods
+        for key, pod in pods.by_key.items():
+            given = Given(pod)
+            items = guarded(given, functools.partial(self._items, pod))
+            if isinstance(items, Finding):
+                self.report.note(items)
+                self._store.problem("Pod", key, str(items))
+            elif items is not None:
+                self._read_pod(key, pod, items)
+        self._forget_ended_pods()
+        self._settle_open()
+        self._clean_ledger()
+        self._join_users()
+
+    def _items(self, pod: Object) -> list[Object] | str | None:
+        """What the pod asks for; a sentence where it must get nothing, None where it asks for none.
+
+        Raises InvalidInput where it cannot be read.
+        """
+        if not asks(pod) or pod["metadata"].get("deletionTimestamp"):
+            return None
+        return hindrance(pod, self._pods) or read_items(pod)
+
+    def _read_pod(self, key: Key, pod: Object, items: list[Object] | str) -> None:
+        try:
+            if isinstance(items, str):
+                raise InvalidInput(items)
+            claims = [
+                claim_of(pod, item, number, self._store.find) for number, item in enumerate(items)
+            ]
+            uids = [self._store.stored(claim)["metadata"]["uid"] for claim in claims]
+        except (InvalidInput, ApiError) as error:
+            self._store.problem("Pod", key, str(error))
+            return
+        self._claims_of[key] = list(dict.fromkeys(uids))
+
+    def _forget_ended_pods(self) -> None:
+        """Release claims whose last pod has ended; claims that no run of ours gave stay."""
+        wanted: dict[str, Object] = {}
+        released: list[str] = []
+        for uid, claim in self._claims.items():
+            users = users_of(claim)
+            alive = [user for user in users if self._is_alive(claim, user)]
+            if len(alive) == len(users):
+                continue
+            wanted[uid] = used_by(claim, alive)
+            if not alive and allocations_of(claim):
+                reason = ("Released", f"{named(users)} ended")
+                wanted[uid] = without_devices(claim, *reason)
+                released.append(uid)
+        before = {uid: told(self._claims[uid]) for uid in released}
+        for uid in self._store.write_claims(wanted) & set(released):
+            self._store.change("released", self._claims[uid], before[uid])
+
+    def _is_alive(self, claim: Object, user: User) -> bool:
+        return self._pods.is_alive(claim["metadata"]["namespace"], user.uid)
+
+    def _settle_open(self) -> None:
+        """Give what is wholly reserved for pods that wait; take the version from what is not."""
+        opened = {
+            uid: reservation
+            for uid, reservation in self._ledger.claims().items()
+            if uid in self._claims
+            and self._state(reservation) == "open"
+            and self._is_ours(reservation)
+        }
+        whole = {uid for uid, one in opened.items() if self._ledger.is_complete(one)}
+        finished = {
+            uid
+            for uids in self._claims_of.values()
+            if all(uid in whole or allocations_of(self._claims[uid]) for uid in uids)
+            for uid in uids
+            if uid in whole
+        }
+        wanted = {
+            uid: with_devices(self._claims[uid], one)
+            if uid in finished
+            else without_devices(
+                self._claims[uid],
+                "Interrupted",
+                f"what was reserved for version {one.version} is free again",
+            )
+            for uid, one in opened.items()
+        }
+        for uid in self._store.write_claims(wanted):
+            after = told(self._claims[uid])
+            if not after:
+                self._ledger.remove(uid)
+                after = "taken back what an interrupted run had reserved"
+            self._store.change("repaired", self._claims[uid], after=after)
+
+    def _is_ours(self, reservation: Reservation) -> bool:
+        """Whether its pods wait for nobody else, whose business an open reservation is."""
+        alive = [
+            (reservation.namespace, user.name)
+            for user in reservation.users
+            if self._pods.is_alive(reservation.namespace, user.uid)
+        ]
+        return self._claims_of.keys() >= set(alive)
+
+    def _state(self, reservation: Reservation) -> str:
+        if reservation.uid in self._store.unreadable:
+            return "kept"
+        return state_of(reservation, self._claims.get(reservation.uid), self._pods.is_alive)
+
+    def _clean_ledger(self) -> None:
+        """Take void reservations out, and enter what claims have without one."""
+        for pool, reservation in self._ledger.all():
+            if reservation.uid not in self._store.stale and self._state(reservation) == "void":
+                self._ledger.remove(reservation.uid, [pool])
+        for uid, claim in self._claims.items():
+            if not allocations_of(claim) or uid in self._store.stale:
+                continue
+            status = claim["status"]
+            entered = Reservation.for_claim(
+                claim, status.get("nodeName") or "", users_of(claim), status
+            )
+            for pool in entered.pools & self._ledger.by_pool.keys():
+                if uid not in self._ledger.by_pool[pool]:
+                    self._ledger.by_pool[pool][uid] = entered
+
+    def _join_users(self) -> None:
+        """Name on claims that have their devices also the pods that came later."""
+        wanted: dict[str, Object] = {}
+        for key, uids in list(self._claims_of.items()):
+            pod = self._pods.by_key[key]
+            user = User.of(pod)
+            if not all(allocations_of(self._claims[uid]) for uid in uids):
+                continue
+            elsewhere = {node_of(self._claims[uid]) for uid in uids} - {
+                "",
+                pod["spec"].get("nodeName"),
+            }
+            if pod["spec"].get("nodeName") and elsewhere:
+                text = f"the pod runs elsewhere than its claims' devices, on {elsewhere.pop()}"
+                self._store.problem("Pod", key, text)
+                continue
+            for uid in uids:
+                listed = wanted.get(uid) or self._claims[uid]["status"]
+                users = User.listed(listed.get("reservedFor"))
+                if user not in users:
+                    wanted[uid] = used_by(self._claims[uid], [*users, user])
+        for uid in self._store.write_claims(wanted):
+            names = named(users_of(self._claims[uid]))
+            self._store.change("reserved", self._claims[uid], after=f"for {names}")
+
+    # What is there to be solved, and what came of it.
+
+    def objects(self) -> list[Given]:
+        """Pools that can be read, classes, drivers, claims, and pods that wait for devices."""
+        # Also what is reserved for claims that somebody else is writing, or that are gone.
+        reserved = [
+            one.as_claim()
+            for uid, one in self._ledger.claims().items()
+            if not allocations_of(self._claims.get(uid) or {})
+        ]
+        pods = [
+            self._as_prototype(key, uids)
+            for key, uids in self._claims_of.items()
+            if not self._store.is_stale(uids)
+            and not all(allocations_of(self._claims[uid]) for uid in uids)
+        ]
+        every = [
+            *self._store.states.valid,
+            *self._store.others,
+            *self._claims.values(),
+            *self._store.unreadable.values(),
+            *reserved,
+            *pods,
+        ]
+        return [Given(obj) for obj in every]
+
+    def _as_prototype(self, key: Key, uids: t.Sequence[str]) -> Object:
+        """The pod with its claims in the prototype's field, near what it has already."""
+        pod = self._pods.by_key[key]
+        spec = copy.deepcopy(pod["spec"])
+        names = [self._claims[uid]["metadata"]["name"] for uid in uids]
+        spec["deviceClaims"] = [{"name": name, "claimName": name} for name in names]
+        for node in {node_of(self._claims[uid]) for uid in uids} - {""}:
+            affinity = spec.get("affinity") or {}
+            near = narrowed(affinity.get("nodeAffinity") or {}, node)
+            spec["affinity"] = {**affinity, "nodeAffinity": near}
+        return {**pod, "spec": spec}
+
+    def placed(self) -> dict[Key, str]:
+        """The nodes of pods that have all devices and no node yet."""
+        found: dict[Key, str] = {}
+        for key, uids in self._claims_of.items():
+            claims = [self._claims[uid] for uid in uids]
+            if self._pods.by_key[key]["spec"].get("nodeName") or self._store.is_stale(uids):
+                continue
+            if not all(map(allocations_of, claims)):
+                continue
+            nodes = {node_of(claim) or self._node_of_devices(claim) for claim in claims} - {""}
+            if len(nodes) == 1:
+                found[key] = nodes.pop()
+            else:
+                said = ", ".join(sorted(nodes)) or "no node"
+                self._store.problem(
+                    "Pod", key, f"its claims have devices for {said}; it needs one node"
+                )
+        return found
+
+    def _node_of_devices(self, claim: Object) -> str:
+        """The node of devices that somebody wrote by hand; "" for those on a network."""
+        pools = [
+            self._store.pools.get(item["devicePoolName"], {}) for item in allocations_of(claim)
+        ]
+        nodes = {(pool.get("spec") or {}).get("nodeName") or "" for pool in pools} - {""}
+        return nodes.pop() if len(nodes) == 1 else ""
+
+    def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
+        """Reserve in the pools, then write the claims; see k8srm_ledger.py."""
+        reservations: dict[str, Reservation] = {}
+        for grant in grants:
+            users = [User.of(self._pods.by_key[key]) for key in grant.pods]
+            for granted in grant.claims:
+                claim = self._claims[granted.uid]
+                one = Reservation.for_claim(claim, grant.node, users, granted.result)
+                reservations[granted.uid] = one
+                self._ledger.enter(one)
+        self._store.write_pools()
+        whole = self._wholly_reserved(grants, reservations)
+        wanted = {
+            one.uid: with_devices(self._claims[one.uid], reservations[one.uid])
+            for grant in whole
+            for one in grant.claims
+        }
+        for grant in whole:
+            wanted |= self._shared_by(grant, wanted)
+        written = self._store.write_claims(wanted)
+        for uid in written & reservations.keys():
+            self._store.change("allocated", self._claims[uid], after=told(self._claims[uid]))
+        missing = wanted.keys() - written
+        return [
+            grant
+            for grant in whole
+            if missing.isdisjoint(uid for key in grant.pods for uid in self._claims_of[key])
+        ]
+
+    def _wholly_reserved(
+        self, grants: t.Sequence[Grant], reservations: t.Mapping[str, Reservation]
+    ) -> list[Grant]:
+        """The grants that all their pools have; of others nothing stays in any pool."""
+        whole: list[Grant] = []
+        lost: list[str] = []
+        for grant in grants:
+            pools = [pool for one in grant.claims for pool in reservations[one.uid].pools]
+            if self._store.is_stale(pools):
+                lost += [one.uid for one in grant.claims]
+            else:
+                whole.append(grant)
+        for uid in lost:
+            self._ledger.remove(uid)
+        if lost:
+            self._store.write_pools()
+        return whole
+
+    def _shared_by(self, grant: Grant, wanted: t.Mapping[str, Object]) -> dict[str, Object]:
+        """Claims of the grant's pods that have their devices already, with the pods as users."""
+        found: dict[str, Object] = {}
+        for key in grant.pods:
+            user = User.of(self._pods.by_key[key])
+            for uid in self._claims_of[key]:
+                if uid in {one.uid for one in grant.claims}:
+                    continue
+                status = found.get(uid) or wanted.get(uid) or self._claims[uid].get("status") or {}
+                users = User.listed(status.get("reservedFor"))
+                if user not in users:
+                    found[uid] = used_by(self._claims[uid], [*users, user])
+        return found
+
+    def take_back(self, pods: t.Sequence[Key]) -> None:
+        """Release what pods have that did not get their node."""
+        wanted: dict[str, Object] = {}
+        for key in pods:
+            user = User.of(self._pods.by_key[key])
+            for uid in self._claims_of[key]:
+                claim = self._claims[uid]
+                left = [one for one in users_of(claim) if one != user]
+                reason = ("NodeRefused", f"the node did not take pod {key[1]}")
+                wanted[uid] = used_by(claim, left) if left else without_devices(claim, *reason)
+        before = {uid: told(self._claims[uid]) for uid in wanted}
+        for uid in self._store.write_claims(wanted):
+            if not allocations_of(self._claims[uid]):
+                self._ledger.remove(uid)
+                self._store.change("released", self._claims[uid], before[uid])
+        if wanted:
+            self._store.write_pools()
+
+    def explain(self, reasons: t.Mapping[Key, str]) -> None:
+        """Set the condition Allocated of claims that get nothing; tell pods that we bind."""
+        if self.report.contended:
+            return
+        wanted: dict[str, Object] = {}
+        for key, reason in reasons.items():
+            for uid in self._claims_of.get(key, ()):
+                claim = self._claims[uid]
+                if not allocations_of(claim) and uid not in self._store.stale:
+                    wanted[uid] = without_devices(claim, "Unsatisfiable", reason)
+        self._store.write_claims(wanted)
+        ours = {
+            key: self._pods.by_key[key]
+            for key in reasons
+            if is_pending(self._pods.by_key[key], self._pods.scheduler_name)
+        }
+        self._store.tell(
+            [Unplaced(*key, reasons[key], pod["metadata"]["uid"]) for key, pod in ours.items()]
+        )

@@ -1,0 +1,243 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who has the devices of which pool: the reservations in the statuses of DevicePools.
+
+A claim may have devices of several pools, and the API server writes one object at a time. So:
+
+1. A reservation with all that the claim gets is written into each of its pools, with the resource
+   version of the pool that was solved with. Two who want the same device meet at its pool.
+2. The claim's status gets the allocations, with the resource version of the claim that the
+   reservations name (``claimVersion``). This one write decides.
+
+A reservation of a claim without allocations is *open* as long as the claim has that version:
+whoever made it may still do the second step. Then either the second step is done for him, where all
+pools have the reservation, or the claim is written first, so that its version moves and he fails.
+Only a reservation that is *void* (the claim has another version and not these devices, or is gone
+with its pods) is taken out of its pools. So at any moment a pool shows all who have its devices.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+
+State = t.Literal["kept", "open", "void"]
+_RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")
+_IDENTITY_FIELDS = ("kind", "namespace", "name", "claimUID", "claimVersion", "nodeName")
+
+
+@dataclass(frozen=True)
+class User:
+    """A pod that uses a claim, in the claim's namespace."""
+
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, pod: Object) -> User:
+        """The user that this pod is."""
+        return cls(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    @classmethod
+    def listed(cls, entries: t.Sequence[t.Mapping[str, t.Any]] | None) -> tuple[User, ...]:
+        """Users as the API lists them."""
+        return tuple(cls(entry["name"], entry["uid"]) for entry in entries or ())
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a claim has, or is about to get. ``result`` is what goes into the claim's status."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    node: str
+    users: tuple[User, ...]
+    result: t.Mapping[str, t.Any]
+
+    @classmethod
+    def of(cls, entry: t.Mapping[str, t.Any]) -> Reservation:
+        """A reservation as it stands in a pool."""
+        return cls(
+            entry["kind"],
+            entry["namespace"],
+            entry["name"],
+            entry["claimUID"],
+            entry["claimVersion"],
+            entry["nodeName"],
+            User.listed(entry.get("pods")),
+            {name: entry[name] for name in _RESULT_FIELDS if entry.get(name)},
+        )
+
+    @classmethod
+    def for_claim(
+        cls,
+        claim: Object,
+        node: str,
+        users: t.Sequence[User],
+        result: t.Mapping[str, t.Any],
+    ) -> Reservation:
+        """A reservation for the claim as it was read."""
+        metadata = claim["metadata"]
+        return cls(
+            claim["kind"],
+            metadata["namespace"],
+            metadata["name"],
+            metadata["uid"],
+            metadata["resourceVersion"],
+            node,
+            tuple(users),
+            {name: result[name] for name in _RESULT_FIELDS if result.get(name)},
+        )
+
+    @property
+    def pools(self) -> frozenset[str]:
+        """The names of the pools that have devices for it."""
+        return frozenset(item["devicePoolName"] for item in self.result["allocations"])
+
+    def entry(self) -> Object:
+        """As it stands in a pool."""
+        return {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "claimUID": self.uid,
+            "claimVersion": self.version,
+            "nodeName": self.node,
+            "pods": [vars(user) for user in self.users],
+            **self.result,
+        }
+
+    def as_claim(self) -> Object:
+        """A claim that has what is reserved, for reading who has what."""
+        return {
+            "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+            "kind": self.kind,
+            "metadata": {"name": self.name, "namespace": self.namespace, "uid": self.uid},
+            "spec": {},
+            "status": {"allocations": self.result["allocations"]},
+        }
+
+
+def check_reservations(given: Given) -> None:
+    """Raise unless each reservation of a pool can be read."""
+    status = mapping_of(given, given.manifest.get("status"), "status")
+    where = "status.reservations"
+    for index, entry in enumerate(items_of(given, status.get("reservations"), where)):
+        place = f"{where}[{index}]"
+        texts_of(given, entry, place, *_IDENTITY_FIELDS)
+        check_entry(given, entry, place)
+        if not entry.get("allocations"):
+            raise given.error(f"{place}.allocations", "is missing")
+    json_of(given, status)
+
+
+def check_entry(given: Given, entry: Json, where: str) -> None:
+    """Raise unless it can be read who uses what, in a claim's status or a pool's reservation."""
+    for index, user in enumerate(items_of(given, entry.get("pods"), f"{where}.pods")):
+        texts_of(given, user, f"{where}.pods[{index}]", "name", "uid")
+    allocations = items_of(given, entry.get("allocations"), f"{where}.allocations")
+    for index, item in enumerate(allocations):
+        texts_of(given, item, f"{where}.allocations[{index}]", "devicePoolName")
+    for name in ("classConfigs", "claimConfigs"):
+        items_of(given, entry.get(name), f"{where}.{name}")
+    if entry.get("nodeName") is not None:
+        texts_of(given, entry, where, "nodeName")
+
+
+def texts_of(given: Given, item: Json, where: str, *names: str) -> None:
+    """Raise unless these members of the item are texts."""
+    for name in names:
+        if not isinstance(item.get(name), str):
+            raise given.error(f"{where}.{name}", "must be a text")
+
+
+def json_of(given: Given, status: Json) -> str:
+    """The status as it would be written again; raises where that cannot be."""
+    try:
+        return json.dumps(status, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise given.error("status", "cannot be written again as it is") from error
+
+
+def allocations_of(claim: Object) -> list[Object]:
+    """What the claim has."""
+    return (claim.get("status") or {}).get("allocations") or []
+
+
+def state_of(
+    reservation: Reservation, claim: Object | None, is_alive: t.Callable[[str, str], bool]
+) -> State:
+    """What a reservation is worth; ``claim`` is the one with its uid, read after the pool."""
+    if claim is None:
+        used = any(is_alive(reservation.namespace, user.uid) for user in reservation.users)
+        return "kept" if used else "void"
+    if allocations_of(claim):
+        return "kept" if allocations_of(claim) == reservation.result["allocations"] else "void"
+    return "open" if claim["metadata"]["resourceVersion"] == reservation.version else "void"
+
+
+@dataclass
+class Ledger:
+    """The reservations of all pools, by pool and uid of the claim."""
+
+    by_pool: dict[str, dict[str, Reservation]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pools: t.Iterable[Object]) -> Ledger:
+        """The ledger that stands in the pools."""
+        return cls(
+            {
+                pool["metadata"]["name"]: {
+                    entry["claimUID"]: Reservation.of(entry)
+                    for entry in (pool.get("status") or {}).get("reservations") or ()
+                }
+                for pool in pools
+            }
+        )
+
+    def all(self) -> list[tuple[str, Reservation]]:
+        """Every reservation with its pool."""
+        return [(pool, one) for pool, entries in self.by_pool.items() for one in entries.values()]
+
+    def claims(self) -> dict[str, Reservation]:
+        """One reservation of each claim, by uid."""
+        return {reservation.uid: reservation for _pool, reservation in self.all()}
+
+    def enter(self, reservation: Reservation) -> None:
+        """Write it into each of its pools, in place of what the claim had there."""
+        for pool in reservation.pools & self.by_pool.keys():
+            self.by_pool[pool][reservation.uid] = reservation
+
+    def remove(self, uid: str, pools: t.Collection[str] | None = None) -> None:
+        """Take out what a claim has, of all pools or of these."""
+        for pool in self.by_pool if pools is None else pools:
+            self.by_pool[pool].pop(uid, None)
+
+    def is_complete(self, reservation: Reservation) -> bool:
+        """Whether each of its pools has it."""
+        return all(
+            self.by_pool.get(pool, {}).get(reservation.uid) == reservation
+            for pool in reservation.pools
+        )
+
+    def entries(self, pool: str) -> list[Object]:
+        """What stands in the pool, in an order that does not depend on who came first."""
+        return [
+            reservation.entry()
+            for reservation in sorted(
+                self.by_pool[pool].values(), key=lambda one: (one.namespace, one.name, one.uid)
+            )
+        ]

@@ -1,0 +1,101 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""How pods of a cluster name their DeviceClaims: in an annotation.
+
+The prototype has ``spec.deviceClaims`` in Pods, which no API server stores. The annotation holds
+the same list as YAML or JSON. A claim that stands in the pod itself, or is made after another one
+(``claimTemplateName``), becomes a DeviceClaim ``<pod>-<name>``, which goes with the pod.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
+    EMBEDDED,
+    VERSION,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    DEVICE_CLAIMS_ANNOTATION as ANNOTATION,
+)
+
+# Finds a claim by namespace and name.
+Find = t.Callable[[str, str], t.Optional[Object]]
+
+
+def asks(pod: Object) -> bool:
+    """Whether the pod names claims."""
+    return ANNOTATION in (pod["metadata"].get("annotations") or {})
+
+
+def read_items(pod: Object) -> list[Object]:
+    """The pod's claims as the annotation has them. Raises InvalidInput."""
+    yaml = require("yaml", "PyYAML")
+    try:
+        items = yaml.safe_load(pod["metadata"]["annotations"][ANNOTATION])
+    except yaml.YAMLError as error:
+        text = " ".join(str(error).split())
+        raise InvalidInput(f"annotation {ANNOTATION}: it is no YAML: {text}") from error
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InvalidInput(
+            f"annotation {ANNOTATION}: write a list such as [{{name: gpu, claimName: my-claim}}]"
+        )
+    return items
+
+
+def claim_of(pod: Object, item: Object, number: int, find: Find) -> Object:
+    """The claim that an item names, or the one to be made: then it has no uid yet.
+
+    Raises InvalidInput.
+    """
+    namespace = pod["metadata"]["namespace"]
+    embedded = next((item[key] for key in EMBEDDED if isinstance(item.get(key), dict)), None)
+    if embedded is not None and "claimName" in embedded:
+        item, embedded = embedded, None
+    if embedded is None and item.get("claimName"):
+        return _found(find, namespace, item["claimName"], "claimName")
+    if embedded is None and item.get("claimTemplateName"):
+        template = _found(find, namespace, item["claimTemplateName"], "claimTemplateName")
+        embedded = template["spec"]
+    if embedded is None:
+        embedded = {key: value for key, value in item.items() if key != "name"}
+    return _own(pod, str(item.get("name") or number), embedded, find)
+
+
+def _found(find: Find, namespace: str, name: t.Any, field: str) -> Object:
+    found = find(namespace, str(name))
+    if found is None:
+        raise InvalidInput(
+            f"annotation {ANNOTATION}: {field}: there is no DeviceClaim {name!r} in the pod's "
+            "namespace"
+        )
+    return found
+
+
+def _own(pod: Object, label: str, spec: Object, find: Find) -> Object:
+    """The claim of the pod itself."""
+    metadata = pod["metadata"]
+    name = f"{metadata['name']}-{label}"
+    present = find(metadata["namespace"], name)
+    if present is not None:
+        owners = present["metadata"].get("ownerReferences") or ()
+        if metadata["uid"] not in [owner["uid"] for owner in owners]:
+            raise InvalidInput(
+                f"annotation {ANNOTATION}: the claim {name} is there, but not of this pod; delete "
+                "it, or name the claim of the pod otherwise"
+            )
+        return present
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": VERSION,
+        "kind": "DeviceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }

@@ -1,0 +1,99 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which pools of a cluster can be read, and how many of their devices claims can still have."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claim_status import (
+    check_conditions,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
+    Ledger,
+    check_reservations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import Pools
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.status import (
+    held_devices,
+    held_for_safety,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Findings,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Held,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Valid",
+    "message": "claims can have the devices of the pool",
+}
+
+
+def check_pool(given: Given) -> None:
+    """Raise for a pool whose status cannot be read; what it gives, is for PoolStates to say."""
+    check_reservations(given)
+    check_conditions(given)
+
+
+class PoolStates:
+    """The pools that can be read, and by name why others cannot be."""
+
+    def __init__(self, pools: t.Iterable[Object]) -> None:
+        self.problems: dict[str, str] = {}
+        self.valid: list[Object] = []
+        self._read = Pools(Findings(), frozenset())
+        for pool in pools:
+            problem = guarded(Given(pool), functools.partial(self._add, Given(pool)))
+            if isinstance(problem, Finding):
+                self.problems[pool["metadata"]["name"]] = str(problem)
+            else:
+                self.valid.append(pool)
+
+    def _add(self, pool: Given) -> None:
+        # One that is wrong must not leave half of its devices among the others.
+        Pools(Findings(), frozenset()).add(pool)
+        self._read.add(pool)
+
+    def available(self, ledger: Ledger) -> dict[str, int]:
+        """For each pool that can be read, how many devices a claim could have."""
+        usage = Usage(self._instance(ledger))
+        counts = {pool["metadata"]["name"]: 0 for pool in self.valid}
+        for index, device in enumerate(self._read.devices):
+            if usage.in_use(index) or not usage.counters_allow(index):
+                continue
+            left = [usage.left(index, name) > 0 for name in device.capacities]
+            if not device.shareable or device.access or any(left):
+                counts[device.pool] += 1
+        return counts
+
+    def _instance(self, ledger: Ledger) -> Instance:
+        held: list[Held] = []
+        taken: set[int] = set()
+        for reservation in ledger.claims().values():
+            claim = Given(reservation.as_claim())
+            found = guarded(claim, functools.partial(held_devices, claim, self._read, taken))
+            if isinstance(found, Finding):
+                # Of a pool that changed under its users; the claim's reader tells of it.
+                found = held_for_safety(claim, self._read, taken)
+            held += found
+            taken.update(one.device for one in found)
+        devices, counters = tuple(self._read.devices), tuple(self._read.counters)
+        return Instance((), devices, counters, (), (), (), tuple(held))
+
+    def condition(self, name: str) -> t.Mapping[str, str]:
+        """The pool's condition Ready."""
+        if name not in self.problems:
+            return READY
+        return {**READY, "status": "False", "reason": "Invalid", "message": self.problems[name]}

@@ -1,0 +1,295 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pools of the prototype (devmgmtproto.k8s.io/v1alpha1) as devices and counters.
+
+Three models wrote them: pools that count equal devices, pools of devices that draw on resources of
+the pool, and the successor's with shared resources. A field tells which one is meant.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    Attribute,
+    Quantity,
+    demand_of,
+    is_of,
+    is_short_text,
+    parse_version,
+    rounded_up,
+    supply_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Findings,
+    Given,
+    likely_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Access,
+    Capacity,
+    Counter,
+    Device,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import ACCESS_MODES
+
+_POOL_FIELDS = frozenset(
+    "nodeName driver attributes count devices resources sharedResources".split()
+)
+_DEVICE_FIELDS = frozenset(
+    "name attributes requests resources sharedResourcesConsumed claimResourcesProvided".split()
+)
+_RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block accessMode".split())
+# Far more than any node has; a typing error in a count must not fill the memory.
+_MOST_DEVICES = 10_000
+# cel.py bounds evaluations by these.
+_MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
+
+
+@dataclass
+class Pools:
+    """What all pools hold, in the order in which they are listed."""
+
+    findings: Findings
+    every_node: frozenset[str]
+    devices: list[Device] = field(default_factory=list)
+    counters: list[Counter] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    counted: set[str] = field(default_factory=set)
+
+    def add(self, given: Given) -> None:
+        """Read one DevicePool; of one that is refused nothing stays. Raises InvalidInput."""
+        before = len(self.devices), len(self.counters), len(self.names)
+        try:
+            self._read(given)
+        except BaseException:
+            del self.devices[before[0] :]
+            del self.counters[before[1] :]
+            del self.names[before[2] :]
+            self.counted.discard(given.name)
+            raise
+
+    def _read(self, given: Given) -> None:
+        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+        self.findings.unknown_fields(given, spec, _POOL_FIELDS, "spec")
+        self.findings.refuse_if_serious(given)
+        driver = spec.get("driver")
+        if not isinstance(driver, str) or not driver:
+            raise given.error("spec.driver", "the driver is missing; name one")
+        node = spec.get("nodeName")
+        if node is not None and not isinstance(node, str):
+            raise given.error("spec.nodeName", f"{shown(node)} is no name of a node")
+        nodes = frozenset([node]) if node else self.every_node
+        shared = self._counters(given, driver, spec)
+        base = attributes_of(given, spec.get("attributes"), "spec.attributes")
+        self.names.append(given.name)
+        for index, device in enumerate(_devices(given, spec, self)):
+            where = f"spec.devices[{index}]"
+            own = attributes_of(given, device.get("attributes"), f"{where}.attributes")
+            self.devices.append(
+                Device(
+                    driver,
+                    given.name,
+                    str(device["name"]),
+                    nodes,
+                    attributes={**base, **own},
+                    consumes=_consumption(given, device, shared, self.counters, where),
+                    **self._own_resources(given, device, where),
+                )
+            )
+
+    def _counters(self, given: Given, driver: str, spec: Json) -> dict[str, tuple[int, int]]:
+        """Position and block size of each resource that the pool's devices share."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in ("resources", "sharedResources"):
+            where = f"spec.{name}"
+            for resource in _resources(given, spec.get(name), where, self.findings):
+                place = f"{where}.{resource['name']}"
+                block = demand_of(resource.get("blockSize", "1"), f"{place}.blockSize")
+                capacity = supply_of(resource.get("capacity"), f"{place}.capacity")
+                found[resource["name"]] = len(self.counters), max(1, block)
+                self.counters.append(Counter(driver, given.name, "", resource["name"], capacity))
+        return found
+
+    def _own_resources(self, given: Given, device: Json, where: str) -> dict[str, t.Any]:
+        """The amounts that claims can have of the device itself."""
+        capacities: dict[str, Capacity] = {}
+        access: dict[str, Access] = {}
+        for name in ("resources", "claimResourcesProvided"):
+            for resource in _resources(given, device.get(name), f"{where}.{name}", self.findings):
+                place = f"{where}.{name}.{resource['name']}"
+                if "accessMode" in resource:
+                    access[resource["name"]] = _access(resource["accessMode"], place)
+                else:
+                    capacities[resource["name"]] = _capacity(resource, place)
+        return {
+            "capacities": capacities,
+            "access": access,
+            "shareable": bool(capacities or access),
+        }
+
+
+def _devices(given: Given, spec: Json, pools: Pools) -> t.Sequence[Json]:
+    listed, count = spec.get("devices"), spec.get("count")
+    if listed is None:
+        if isinstance(count, bool) or not isinstance(count, int) or count > _MOST_DEVICES:
+            raise given.error(
+                "spec.count", f"{shown(count)} is not a number of devices up to {_MOST_DEVICES}"
+            )
+        pools.counted.add(given.name)
+        return [{"name": str(number)} for number in range(max(0, count))]
+    if not isinstance(listed, list) or len(listed) > _MOST_DEVICES:
+        raise given.error("spec.devices", f"must be a list of up to {_MOST_DEVICES} devices")
+    if count is not None and count != len(listed):
+        problem = f"it is {shown(count)}, but {len(listed)} devices are listed"
+        raise given.error("spec.count", problem)
+    names: set[str] = set()
+    for index, device in enumerate(listed):
+        where = f"spec.devices[{index}]"
+        name = mapping_of(given, device, where).get("name")
+        if not isinstance(name, str) or not name:
+            raise given.error(f"{where}.name", "the name is missing")
+        if name in names:
+            raise given.error(f"{where}.name", f"{name!r} is the name of another device, too")
+        names.add(name)
+        pools.findings.unknown_fields(given, device, _DEVICE_FIELDS, where)
+    pools.findings.refuse_if_serious(given)
+    return listed
+
+
+def _consumption(
+    given: Given,
+    device: Json,
+    shared: t.Mapping[str, tuple[int, int]],
+    counters: t.Sequence[Counter],
+    where: str,
+) -> tuple[tuple[int, int], ...]:
+    """What a device takes of the pool's resources: position of the counter and amount."""
+    found: dict[int, int] = {}
+    for name in ("requests", "sharedResourcesConsumed"):
+        for resource, wanted in amounts_of(given, device.get(name), f"{where}.{name}").items():
+            place = f"{where}.{name}.{resource}"
+            if resource not in shared:
+                meant = likely_name(resource, shared)
+                raise given.error(
+                    place,
+                    "the pool has no such resource, so that no limit would ever bind"
+                    + (f"; probably {meant} is meant" if meant else ""),
+                )
+            counter, block = shared[resource]
+            amount = rounded_up(demand_of(wanted, place), block)
+            if amount > counters[counter].capacity:
+                raise given.error(place, f"{wanted} is more than the pool has")
+            found[counter] = amount
+    return tuple(sorted(found.items()))
+
+
+def attributes_of(given: Given, value: t.Any, where: str) -> dict[str, Attribute]:
+    """Attributes by name, from a list of names with typed values. Raises InvalidInput."""
+    found: dict[str, Attribute] = {}
+    items = items_of(given, value, where)
+    if len(items) > _MOST_ATTRIBUTES:
+        raise given.error(where, f"{len(items)} attributes; {_MOST_ATTRIBUTES} are the limit")
+    for index, item in enumerate(items):
+        name = item.get("name")
+        if not isinstance(name, str) or not name or not is_short_text(name, _LONGEST_TEXT):
+            raise given.error(f"{where}[{index}].name", "the name is missing, or far too long")
+        found[name] = _attribute(given, item, f"{where}[{index}]")
+    return found
+
+
+def _attribute(given: Given, item: Json, where: str) -> Attribute:
+    kinds = [key for key in item if key != "name" and item[key] is not None]
+    if len(kinds) != 1:
+        raise given.error(where, f"an attribute has exactly one value, not {len(kinds)}")
+    [kind] = kinds
+    value, place = item[kind], f"{where}.{kind}"
+    simple = {"stringValue": str, "string": str, "intValue": int, "int": int, "boolValue": bool}
+    simple["bool"] = bool
+    if kind in simple:
+        if not is_of(value, simple[kind]):
+            raise given.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
+        if isinstance(value, str) and not is_short_text(value, _LONGEST_TEXT):
+            problem = f"{shown(value)} is no text of up to {_LONGEST_TEXT} bytes"
+            raise given.error(f"{where}.{kind}", problem)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise given.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
+        return t.cast(Attribute, value)
+    if kind in ("quantityValue", "quantity"):
+        return Quantity(parse_quantity(value, place))
+    if kind in ("semVerValue", "versionValue", "version"):
+        return parse_version(value, place)
+    raise given.error(
+        f"{where}.{kind}",
+        "there is no such type of attribute; write stringValue, intValue, quantityValue or "
+        "semVerValue",
+    )
+
+
+def _capacity(resource: Json, where: str) -> Capacity:
+    """A resource with capacity and block size, or one of model 2's kinds of it."""
+    kind = next((name for name in ("counter", "quantity", "block") if name in resource), None)
+    body = resource if kind is None else resource[kind]
+    if not isinstance(body, dict):
+        raise InvalidInput(f"{where}.{kind}: must be a mapping with a capacity")
+    default = "1m" if kind == "quantity" else "1"
+    block = demand_of(body.get("blockSize", body.get("size", default)), f"{where}: block size")
+    amount = supply_of(body.get("capacity"), f"{where}: capacity")
+    return Capacity(amount, default=0, step=max(1, block))
+
+
+def _access(body: t.Any, where: str) -> Access:
+    """Which modes are allowed and how often each is in use, both by model 2's names."""
+    if not isinstance(body, dict):
+        raise InvalidInput(f"{where}.accessMode: must be a mapping of what is allowed and in use")
+    allows = {
+        "ReadOnlyShared": "allowReadOnlyShared",
+        "ReadWriteShared": "allowReadWriteShared",
+        "WriteExclusive": "allowWriteExclusive",
+    }
+    allowed = {mode for mode, key in allows.items() if body.get(key)} | {"ReadWriteExclusive"}
+    counts = {mode: body.get(mode[0].lower() + mode[1:], 0) for mode in ACCESS_MODES}
+    for mode, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
+            raise InvalidField(f"{where}.accessMode.{mode}", f"{shown(count)} is no number of uses")
+    return Access(frozenset(allowed), {mode: count for mode, count in counts.items() if count})
+
+
+def _resources(
+    given: Given, value: t.Any, where: str, findings: Findings
+) -> t.Iterator[dict[str, t.Any]]:
+    """Resources from a list or, as some samples write them, from a mapping of amounts."""
+    if isinstance(value, dict):
+        findings.add(given, where, "is a mapping", "a list of name and capacity", serious=False)
+        value = [{"name": name, "capacity": amount} for name, amount in value.items()]
+    names: set[str] = set()
+    for index, item in enumerate(items_of(given, value, where)):
+        findings.unknown_fields(given, item, _RESOURCE_FIELDS, f"{where}[{index}]")
+        findings.refuse_if_serious(given)
+        name = item.get("name")
+        if not isinstance(name, str) or not name or name in names:
+            raise given.error(
+                f"{where}[{index}].name", f"{shown(name)} is no name, or stands here twice"
+            )
+        names.add(name)
+        yield dict(item)
+
+
+def amounts_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
+    """Amounts by name, from a mapping or a list of name and capacity."""
+    if isinstance(value, list):
+        return {
+            str(item.get("name")): item.get("capacity", item.get("amount"))
+            for item in items_of(given, value, where)
+        }
+    return mapping_of(given, value, where)

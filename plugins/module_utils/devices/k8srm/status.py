@@ -1,0 +1,181 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a DeviceClaim: read as what is held already, written as what it gets."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    demand_of,
+    quantity_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claims import Asked
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.classes import configs_of
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import Pools
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Amounts,
+    Chosen,
+    ClaimAllocation,
+    Device,
+    Held,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import ACCESS_MODES
+
+
+def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
+    """The devices that the status of a claim says it has. Raises InvalidInput."""
+    status = mapping_of(given, given.manifest.get("status"), "status")
+    admin = given.kind == "DevicePrivilegedClaim"
+    held: list[Held] = []
+    for index, item in enumerate(items_of(given, status.get("allocations"), "status.allocations")):
+        where = f"status.allocations[{index}]"
+        amounts = _amounts(given, item, where)
+        held += [
+            Held(
+                device,
+                _portions(pools.devices[device], amounts),
+                admin or bool(item.get("adminAccess")),
+            )
+            for device in _devices(given, item, pools, taken, where)
+        ]
+    return held
+
+
+def held_for_safety(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
+    """All that a claim may have whose status cannot be read, as far as the status names it.
+
+    Devices that are not named readably count as all of the pool that is named beside them.
+    """
+    if given.kind == "DevicePrivilegedClaim":
+        return []
+    held: list[Held] = []
+    for item in objects(member(given.manifest, "status", "allocations")):
+        pool = item.get("devicePoolName")
+        there = [
+            index
+            for index, device in enumerate(pools.devices)
+            if device.pool == pool and index not in taken
+        ]
+        named = [item.get("deviceName")]
+        named += [part.get("deviceName") for part in objects(item.get("allocations"))]
+        named = [name for name in named if isinstance(name, str)]
+        found = [index for index in there if pools.devices[index].name in named]
+        held += [Held(index, {}, whole=True) for index in found or there]
+    return held
+
+
+def _devices(
+    given: Given, item: Json, pools: Pools, taken: t.AbstractSet[int], where: str
+) -> list[int]:
+    pool = item.get("devicePoolName")
+    there = [index for index, device in enumerate(pools.devices) if device.pool == pool]
+    parts = items_of(given, item.get("allocations"), f"{where}.allocations")
+    given_names = [one.get("deviceName") for one in (*parts, item)]
+    if not all(name is None or isinstance(name, str) for name in given_names):
+        raise given.error(where, "deviceName must be a text")
+    names = [name for name in given_names if name]
+    if pool in pools.counted or not names:
+        count = item.get("deviceCount", len(names) or 1)
+        free = [index for index in there if index not in taken]
+        if not isinstance(count, int) or not 0 <= count <= len(free):
+            raise given.error(
+                where, f"it has {shown(count)} devices of pool {shown(pool)}, which are not there"
+            )
+        return free[:count]
+    found = [index for index in there if pools.devices[index].name in names]
+    if len(found) != len(set(names)):
+        raise given.error(where, f"pool {shown(pool)} has no device {', '.join(map(str, names))}")
+    return found
+
+
+def _amounts(given: Given, item: Json, where: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in items_of(given, item.get("allocations"), f"{where}.allocations"):
+        if "name" not in part:
+            continue
+        name, amount = str(part["name"]), part.get("allocation")
+        if amount in ACCESS_MODES:
+            found[f"{name}={amount}"] = 1
+        else:
+            found[name] = demand_of(amount, f"{where}.allocations")
+    return found
+
+
+def _portions(device: Device, amounts: Amounts) -> Amounts:
+    if amounts or not device.shareable:
+        return amounts
+    return {name: capacity.amount for name, capacity in device.capacities.items()}
+
+
+class Results:
+    """Writes what claims get in the form of a DeviceClaim's status."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        counted: frozenset[str],
+        asked: t.Sequence[t.Sequence[t.Sequence[Asked]]],
+        sources: t.Sequence[Given],
+    ) -> None:
+        self._instance = instance
+        self._counted = counted
+        self._asked = asked
+        self._sources = sources
+
+    def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
+        """``allocations``, and the configurations where the claim or its classes have any."""
+        counts: dict[tuple[str, bool], dict[str, t.Any]] = {}
+        entries: list[dict[str, t.Any]] = []
+        for chosen in allocation.chosen:
+            device = self._instance.devices[chosen.device]
+            admin = self._is_admin(claim, chosen)
+            looked_at = {"adminAccess": True} if admin else {}
+            if device.pool not in self._counted:
+                entries.append({**_named(device, chosen.portions), **looked_at})
+                continue
+            if (device.pool, admin) not in counts:
+                entry = {"devicePoolName": device.pool, "deviceCount": 0, **looked_at}
+                counts[device.pool, admin] = entry
+                entries.append(entry)
+            counts[device.pool, admin]["deviceCount"] += 1
+        configs = self._configs(claim, allocation)
+        return {"allocations": entries, **{key: found for key, found in configs.items() if found}}
+
+    def _is_admin(self, claim: int, chosen: Chosen) -> bool:
+        requests = self._instance.claims[claim].requests
+        return requests[chosen.request].alternatives[chosen.alternative].admin
+
+    def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
+        """The references to configurations of the alternatives that were chosen."""
+        found: dict[str, list[Json]] = {"classConfigs": [], "claimConfigs": []}
+        given = self._sources[claim]
+        for request, alternative in dict.fromkeys(
+            (chosen.request, chosen.alternative) for chosen in allocation.chosen
+        ):
+            detail, device_class = self._asked[claim][request][alternative]
+            found["claimConfigs"] += configs_of(given, detail, "spec")
+            if device_class is not None:
+                found["classConfigs"] += configs_of(device_class.given, device_class.spec, "spec")
+        return found
+
+
+def _named(device: Device, portions: Amounts) -> dict[str, t.Any]:
+    entry: dict[str, t.Any] = {"devicePoolName": device.pool, "deviceName": device.name}
+    parts = []
+    for name, amount in portions.items():
+        resource, equals, mode = name.partition("=")
+        if not amount:
+            continue
+        parts.append({"name": resource, "allocation": mode if equals else quantity_text(amount)})
+    return {**entry, "allocations": parts} if parts else entry

@@ -1,0 +1,210 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The prototype's objects of a cluster as they were read, and writing their statuses.
+
+Each write bears the resource version that was read. What somebody else wrote meanwhile is
+``stale``: it is not written, and what depends on it waits for the next attempt.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    Action,
+    Change,
+    Key,
+    Problem,
+    Report,
+    tell,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claim_status import (
+    check_claim,
+    key_of,
+    with_condition,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import Ledger
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pool_status import (
+    PoolStates,
+    check_pool,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
+    CLAIM_KINDS,
+    KINDS,
+    VERSION,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
+    with_transition_times,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+
+
+class Store:
+    """Pools by name and claims by uid; ``stale`` has such names and uids."""
+
+    def __init__(
+        self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[Object]]
+    ) -> None:
+        self.report = Report()
+        # What cannot be read is nobody's: it is not written, and a pool of it gives nothing.
+        sound = [pool for pool in listed["DevicePool"] if self._is_sound(pool, check_pool)]
+        self.pools = {pool["metadata"]["name"]: pool for pool in sound}
+        self.states = PoolStates(self.pools.values())
+        self.ledger = Ledger.of(self.pools.values())
+        self.others = [*listed["DeviceClass"], *listed["DeviceDriver"]]
+        self.claims: dict[str, Object] = {}
+        self.unreadable: dict[str, Object] = {}
+        self.stale: set[str] = set()
+        self._kube = kube
+        self._context = context
+        self._uids: dict[tuple[str, Key], str] = {}
+        for kind in CLAIM_KINDS:
+            for claim in listed[kind]:
+                if self._is_sound(claim, check_claim):
+                    self._remember(claim)
+                else:
+                    self.unreadable[claim["metadata"]["uid"]] = claim
+
+    @classmethod
+    def read(cls, kube: Kube, context: Context) -> Store:
+        """Pools first, so that a pool never shows less than what claims have."""
+        collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
+
+        def listed(path: str) -> list[Object]:
+            return kube.list(path, trim=snapshot.trim_device_object)
+
+        pools = listed(collections[0])
+        objects = [pools, *kube.in_parallel(listed, collections[1:])]
+        return cls(kube, context, dict(zip(KINDS, objects)))
+
+    def _is_sound(self, obj: Object, check: t.Callable[[Given], None]) -> bool:
+        given = Given(obj)
+        finding = guarded(given, functools.partial(check, given))
+        if isinstance(finding, Finding):
+            self.report.note(finding)
+        return not isinstance(finding, Finding)
+
+    def _remember(self, claim: Object) -> None:
+        uid = claim["metadata"]["uid"]
+        self.claims[uid] = claim
+        self._uids[claim["kind"], key_of(claim)] = uid
+
+    def find(self, namespace: str, name: str) -> Object | None:
+        """A claim of either kind; a DeviceClaim where both have the name.
+
+        Raises InvalidInput where it cannot be read.
+        """
+        if any(key_of(claim) == (namespace, name) for claim in self.unreadable.values()):
+            raise InvalidInput(f"the claim {namespace}/{name} cannot be read; see findings")
+        for kind in CLAIM_KINDS:
+            uid = self._uids.get((kind, (namespace, name)))
+            if uid is not None:
+                return self.claims[uid]
+        return None
+
+    def is_stale(self, uids: t.Collection[str]) -> bool:
+        """Whether one of these was written by somebody else."""
+        return not self.stale.isdisjoint(uids)
+
+    def stored(self, claim: Object) -> Object:
+        """The claim as it is, or once it is made, if it has no uid. Raises ApiError."""
+        if "uid" in claim["metadata"]:
+            return claim
+        key = key_of(claim)
+        if self._context.check_mode:
+            made = copy.deepcopy(claim)
+            made["metadata"] |= {"uid": f"not made yet: {'/'.join(key)}", "resourceVersion": "0"}
+        else:
+            path = self._kube.resource(VERSION, "DeviceClaim").collection(key[0])
+            made = self._kube.request("POST", path, claim)
+        self._remember(made)
+        self.change("created", made, after="as the pod asks")
+        return made
+
+    def write_claims(self, wanted: t.Mapping[str, Object]) -> set[str]:
+        """Write statuses of claims, by uid; return those that are as wanted now."""
+        items = [(uid, status) for uid, status in wanted.items() if uid not in self.stale]
+
+        def write(item: tuple[str, Object]) -> bool:
+            uid, status = item
+            stored = self._write_status(self.claims[uid], status)
+            if stored is None:
+                self.stale.add(uid)
+                return False
+            self.claims[uid] = stored
+            return True
+
+        done = self._kube.in_parallel(write, items)
+        return {uid for (uid, _status), success in zip(items, done) if success}
+
+    def write_pools(self) -> None:
+        """Write the ledger, with what is left in each pool."""
+        available = self.states.available(self.ledger)
+
+        def write(name: str) -> None:
+            pool = self.pools[name]
+            status = {
+                **(pool.get("status") or {}),
+                "conditions": with_condition(pool, self.states.condition(name)),
+                "reservations": self.ledger.entries(name),
+            }
+            if name in available:
+                status["availableDevices"] = available[name]
+            stored = self._write_status(pool, status)
+            if stored is None:
+                self.stale.add(name)
+            else:
+                self.pools[name] = stored
+
+        self._kube.in_parallel(write, [name for name in self.pools if name not in self.stale])
+
+    def _write_status(self, obj: Object, status: Object) -> Object | None:
+        """The object as it is stored then; None where somebody else wrote it, or it cannot be."""
+        before = obj.get("status") or {}
+        status = {**status, "observedGeneration": obj["metadata"].get("generation") or 0}
+        status = with_transition_times(status, before, self._context.now())
+        status = {name: value for name, value in status.items() if value not in ([], {}, None, "")}
+        if status == before:
+            return obj
+        if self._context.check_mode:
+            return {**obj, "status": status}
+        namespace, name = key_of(obj)
+        path = self._kube.resource(VERSION, obj["kind"]).path(name, namespace) + "/status"
+        try:
+            stored = self._kube.request("PUT", path, {**obj, "status": status})
+        except ApiError as error:
+            if error.status in (404, 409):
+                self.report.contended.add(f"{obj['kind']} {namespace}/{name}".replace(" /", " "))
+            elif error.status in (400, 422):
+                self.problem(obj["kind"], (namespace, name), str(error))
+            else:
+                raise
+            return None
+        return snapshot.trim_device_object(stored)
+
+    def tell(self, unplaced: t.Sequence[Unplaced]) -> None:
+        """Tell pods why they wait."""
+        tell(self._kube, self._context, self.report, unplaced)
+
+    def change(self, action: Action, obj: Object, before: str = "", after: str = "") -> None:
+        """Note a change for the user."""
+        self.report.changes.append(Change(action, obj["kind"], *key_of(obj), before, after))
+
+    def problem(self, kind: str, key: Key, detail: str) -> None:
+        """Note why an object got nothing."""
+        self.report.problems.append(Problem(kind, *key, detail))

@@ -1,0 +1,30 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Mappings and lists among the fields of an object about devices, whichever API it is of."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+
+Json = t.Mapping[str, t.Any]
+
+
+def mapping_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
+    """A mapping by names; an empty one where there is none. Raises Defect."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise given.error(where, "must be a mapping of names")
+    return value
+
+
+def items_of(given: Given, value: t.Any, where: str) -> t.Sequence[Json]:
+    """A list of mappings; an empty one where there is none. Raises Defect."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise given.error(where, "must be a list of mappings")
+    return [mapping_of(given, item, f"{where}[{index}]") for index, item in enumerate(value)]

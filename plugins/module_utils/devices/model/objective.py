@@ -1,0 +1,210 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What makes one allocation better than another: levels, each of which counts before the next.
+
+1. satisfied: claims that get devices, those of the highest priority first, a level for each.
+2. rank: positions of the alternatives that are taken, in sum; 0 where all get their first choice.
+3. watts: of nodes that are woken, and of devices that were idle.
+4. fragmentation: for each set of counters the share of it that the largest device takes which can
+   still be had, and 1 for each device without counters that nobody uses.
+5. closeness: values of PCIe root and NUMA node that the devices of a unit need, less one of each.
+6. names: positions of nodes and devices in their order, in sum, so that the first are taken first.
+
+All values are integers of which less is better; ``levels`` turns them into those for the reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import Scalar, identities
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Alternative,
+    Chosen,
+    ClaimAllocation,
+    Device,
+    Instance,
+    Level,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+
+Claims = t.Sequence[t.Optional[ClaimAllocation]]
+Value = tuple[str, Scalar]
+CounterSet = tuple[str, str, str]
+
+# A device without counters, or a whole set of counters.
+WHOLE = 1000
+# Names of attributes, without their domain, that say where in a machine a device is.
+LOCALITIES: t.Mapping[str, str] = {
+    "pcieroot": "pcie",
+    "numa": "numa",
+    "numanode": "numa",
+    "numanodeid": "numa",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A level by its name; its integer is divided by ``unit`` to get the value for the reader."""
+
+    name: str
+    unit: int = 1
+
+
+class Objective:
+    """The levels of an instance, and the value of an allocation on each of them."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self.priorities = sorted({unit.priority for unit in instance.units}, reverse=True) or [0]
+        self.node_rank = {node.name: index for index, node in enumerate(instance.nodes)}
+        self.wake = {node.name: node.wake_milliwatts for node in instance.nodes}
+        self.counters_of: dict[CounterSet, list[int]] = {}
+        for index, counter in enumerate(instance.counters):
+            key = counter.driver, counter.pool, counter.counter_set
+            self.counters_of.setdefault(key, []).append(index)
+        self.partitions: dict[CounterSet, list[int]] = {}
+        self.shares: dict[tuple[CounterSet, int], int] = {}
+        for number, device in enumerate(instance.devices):
+            for key in self.sets_of(device):
+                self.partitions.setdefault(key, []).append(number)
+                self.shares[key, number] = self._share(device, key)
+
+    @property
+    def measures(self) -> list[Measure]:
+        """The levels in their order."""
+        one = len(self.priorities) == 1
+        satisfied = [
+            Measure("satisfied" if one else f"satisfied, priority {priority}", -1)
+            for priority in self.priorities
+        ]
+        return [
+            *satisfied,
+            Measure("rank"),
+            Measure("watts", 1000),
+            Measure("fragmentation", -WHOLE),
+            Measure("closeness"),
+            Measure("names"),
+        ]
+
+    def levels(self, values: t.Sequence[int], bounds: t.Sequence[int]) -> tuple[Level, ...]:
+        """Values and bounds for the reader: more is better for satisfied and fragmentation."""
+        return tuple(
+            Level(measure.name, value / measure.unit + 0.0, bound / measure.unit + 0.0)
+            for measure, value, bound in zip(self.measures, values, bounds)
+        )
+
+    def values(self, claims: Claims) -> list[int]:
+        """The integers of all levels, less is better."""
+        usage, before = Usage(self._instance), Usage(self._instance)
+        satisfied = dict.fromkeys(self.priorities, 0)
+        rank = watts = closeness = names = 0
+        awake: set[str] = set()
+        for unit in self._instance.units:
+            found = [claims[claim] for claim in unit.claims]
+            given = [allocation for allocation in found if allocation is not None]
+            if not given:
+                continue
+            satisfied[unit.priority] -= len(given)
+            awake.add(given[0].node)
+            names += self.node_rank[given[0].node]
+            closeness += self._spread(given)
+            for claim, chosen in self._chosen(unit, claims):
+                names += chosen.device + 1
+                if not self.alternative(claim, chosen).admin:
+                    usage.take(chosen.device, chosen.portions)
+            rank += sum(
+                sum({chosen.request: chosen.alternative for chosen in one.chosen}.values())
+                for one in given
+            )
+        watts = sum(self.wake[node] for node in awake) + sum(
+            device.milliwatts
+            for number, device in enumerate(self._instance.devices)
+            if device.milliwatts and usage.holders(number) and not before.holders(number)
+        )
+        return [*satisfied.values(), rank, watts, self.left_whole(usage), closeness, names]
+
+    def alternative(self, claim: int, chosen: Chosen) -> Alternative:
+        """The alternative for which a device is chosen."""
+        return (
+            self._instance.claims[claim].requests[chosen.request].alternatives[chosen.alternative]
+        )
+
+    def _chosen(self, unit: Unit, claims: Claims) -> t.Iterator[tuple[int, Chosen]]:
+        for claim in unit.claims:
+            allocation = claims[claim]
+            for chosen in allocation.chosen if allocation else ():
+                yield claim, chosen
+
+    def left_whole(self, usage: Usage) -> int:
+        """What can still be had in large pieces, as less is better."""
+        untouched = sum(
+            1
+            for number, device in enumerate(self._instance.devices)
+            if not device.consumes and not usage.holders(number)
+        )
+        return -WHOLE * untouched - sum(self.largest(key, usage) for key in self.partitions)
+
+    def largest(self, key: CounterSet, usage: Usage) -> int:
+        """The share of a set of counters that the largest device takes which can still be had."""
+        return max(
+            (
+                self.shares[key, number]
+                for number in self.partitions[key]
+                if not usage.holders(number) and usage.counters_allow(number)
+            ),
+            default=0,
+        )
+
+    def sets_of(self, device: Device) -> set[CounterSet]:
+        """The sets of counters that a device draws from."""
+        counters = [self._instance.counters[position] for position, _amount in device.consumes]
+        return {(counter.driver, counter.pool, counter.counter_set) for counter in counters}
+
+    def _share(self, device: Device, key: CounterSet) -> int:
+        """The mean part of the counters of a set that a device takes, of WHOLE."""
+        capacities = {
+            position: self._instance.counters[position].capacity
+            for position in self.counters_of[key]
+        }
+        there = {position: capacity for position, capacity in capacities.items() if capacity > 0}
+        taken = sum(
+            min(WHOLE, WHOLE * amount // there[position])
+            for position, amount in device.consumes
+            if position in there
+        )
+        return taken // len(there) if there else 0
+
+    def _spread(self, given: t.Sequence[ClaimAllocation]) -> int:
+        by_kind: dict[str, set[frozenset[Value]]] = {}
+        for allocation in given:
+            for chosen in allocation.chosen:
+                for kind, values in localities(self._instance.devices[chosen.device]).items():
+                    by_kind.setdefault(kind, set()).add(values)
+        return sum(_fewest_values(sets) - 1 for sets in by_kind.values())
+
+
+def localities(device: Device) -> dict[str, frozenset[Value]]:
+    """Where in its machine a device is, by kind: several values where it is near to several."""
+    found: dict[str, frozenset[Value]] = {}
+    for name, value in sorted(device.attributes.items()):
+        kind = LOCALITIES.get(name.rpartition("/")[2].lower())
+        if kind and kind not in found and identities(value):
+            found[kind] = identities(value)
+    return found
+
+
+def _fewest_values(sets: t.Collection[frozenset[Value]]) -> int:
+    """How many values suffice so that each set has one of them."""
+    certain = frozenset().union(*(values for values in sets if len(values) == 1))
+    open_sets = [values for values in sets if not values & certain]
+    candidates = sorted(frozenset().union(*open_sets), key=str)
+    for more in range(len(open_sets) + 1):
+        for chosen in itertools.combinations(candidates, more):
+            if all(not values.isdisjoint(chosen) for values in open_sets):
+                return len(certain) + more
+    return len(certain) + len(open_sets)

@@ -1,0 +1,195 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A task as a reader hands it on, and the pods that tie claims together."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Defect,
+    Finding,
+    Findings,
+    Given,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    ClaimAllocation,
+    Instance,
+    Node,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
+    selected,
+)
+
+Json = t.Mapping[str, t.Any]
+T = t.TypeVar("T")
+
+_LONGEST_LABEL = 63
+_REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user says about all objects.
+
+    ``node`` is the only node to be considered. With ``report`` a pod or claim that is refused is
+    told of, and the others go on; without, the first one is an error. With ``only_for_pods`` claims
+    that no pod names get nothing; without, they are a task of their own where there is no pod.
+    """
+
+    node: str | None = None
+    report: bool = False
+    only_for_pods: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """An instance, and what is needed to answer in the words of the API that it came from.
+
+    ``result`` writes the allocation of a claim (by position) as its API does. ``pools`` are the
+    drivers, names and nodes of all pools in published order. ``pods`` are namespace and name of the
+    pods of each unit. ``refused`` are the errors of pods and claims that were left out.
+    ``demands`` has all pods that were read, also those whose claims have their devices already.
+    """
+
+    instance: Instance
+    result: t.Callable[[int, ClaimAllocation], dict[str, t.Any]]
+    pods: tuple[tuple[tuple[str, str], ...], ...]
+    pools: tuple[tuple[str, str, frozenset[str]], ...] = ()
+    findings: tuple[Finding, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    demands: tuple[PodDemand, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A pod or claim that was left out, and why."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+
+
+@dataclass
+class Refusals:
+    """Reads pods and claims, each within its boundary; collects refusals, or raises the first."""
+
+    report: bool
+    findings: Findings
+    found: list[Refusal] = field(default_factory=list)
+
+    def read(self, given: Given, reader: t.Callable[[Given], T]) -> T | None:
+        """What the reader makes of an object; None where it is refused. Raises InvalidInput."""
+        read = guarded(given, lambda: reader(given))
+        if not isinstance(read, Finding):
+            return read
+        if not self.report:
+            raise Defect(read)
+        self.findings.note(read)
+        self.found.append(Refusal(given.kind, given.namespace, given.name, str(read)))
+        return None
+
+
+@dataclass(frozen=True)
+class PodDemand:
+    """A pod with the positions of its claims, and the node that it has or must have."""
+
+    given: Given
+    claims: tuple[int, ...]
+    nodes: frozenset[str] | None = None
+    priority: int = 0
+
+
+@dataclass
+class _Group:
+    claims: list[int] = field(default_factory=list)
+    pods: list[PodDemand] = field(default_factory=list)
+
+
+def units_of(
+    demands: t.Sequence[PodDemand], names: t.Sequence[str], refusals: Refusals
+) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
+    """Units of pods; pods that share a claim are one unit, for it is on one node.
+
+    ``names`` are those of all claims by position; claims of no pod are in no unit. Pods that share
+    a claim and cannot be on one node are refused, all of them. Raises InvalidInput.
+    """
+    group_of: dict[int, _Group] = {}
+    for demand in demands:
+        joined = _Group(list(demand.claims), [demand])
+        touched = {
+            id(group_of[claim]): group_of[claim] for claim in demand.claims if claim in group_of
+        }
+        for group in touched.values():
+            joined.claims = list(dict.fromkeys(group.claims + joined.claims))
+            joined.pods = group.pods + joined.pods
+        group_of.update(dict.fromkeys(joined.claims, joined))
+    distinct = {id(group): group for group in group_of.values()}
+    units: list[Unit] = []
+    pods: list[tuple[tuple[str, str], ...]] = []
+    for group in sorted(distinct.values(), key=lambda group: min(group.claims)):
+        unit = _unit_or_refusal(group, names, refusals)
+        if unit is not None:
+            units.append(unit)
+            pods.append(tuple((pod.given.namespace, pod.given.name) for pod in group.pods))
+    return tuple(units), tuple(pods)
+
+
+def _unit_or_refusal(group: _Group, names: t.Sequence[str], refusals: Refusals) -> Unit | None:
+    def read(_pod: Given) -> Unit:
+        return _unit(group, names)
+
+    read_for_each = [refusals.read(pod.given, read) for pod in group.pods]
+    return read_for_each[0]
+
+
+def _unit(group: _Group, names: t.Sequence[str]) -> Unit:
+    nodes: frozenset[str] | None = None
+    for pod in group.pods:
+        if pod.nodes is None:
+            continue
+        if nodes is not None and not nodes & pod.nodes:
+            shared = ", ".join(names[claim] for claim in group.claims)
+            raise InvalidInput(
+                f"{pod.given}: it must run on {', '.join(sorted(pod.nodes)) or 'no node'}, but "
+                f"shares the claim {shared} with pods on {', '.join(sorted(nodes))}; a claim's "
+                "devices are on one node"
+            )
+        nodes = pod.nodes if nodes is None else nodes & pod.nodes
+    name = ", ".join(str(pod.given) for pod in group.pods)
+    priority = max((pod.priority for pod in group.pods), default=0)
+    return Unit(name, tuple(group.claims), nodes, priority)
+
+
+def labels_of(node: Given, findings: Findings) -> dict[str, str]:
+    """The labels of a Node; those that no Node can have are left out, with a finding."""
+    given = node.manifest["metadata"].get("labels") or {}
+    listed = given.items() if isinstance(given, dict) else ()
+    labels = {
+        name: value
+        for name, value in listed
+        if isinstance(name, str) and isinstance(value, str) and len(value) <= _LONGEST_LABEL
+    }
+    if not isinstance(given, dict) or len(labels) < len(given):
+        findings.add(node, "metadata.labels", "has what is no label, which counts as not there")
+    return labels
+
+
+def nodes_for(pod: Given, nodes: t.Sequence[Node]) -> frozenset[str] | None:
+    """The nodes that a pod's nodeName, selector and required affinity leave; None for all."""
+    spec = pod.manifest.get("spec") or {}
+    if spec.get("nodeName"):
+        return frozenset([spec["nodeName"]])
+    wanted = spec.get("nodeSelector") or {}
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not wanted and not required:
+        return None
+    found = frozenset(node.name for node in nodes if wanted.items() <= node.labels.items())
+    return found & selected(pod, required, _REQUIRED, nodes) if required else found

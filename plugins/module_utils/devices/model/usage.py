@@ -1,0 +1,184 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who has which device: what is left of devices, counters and capacities while they are given."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Access,
+    Alternative,
+    Amounts,
+    Device,
+    Instance,
+)
+
+# What keeps a resource from being used in a mode: the modes in which it is in use already.
+# One writer may so stand beside readers that share, as in the prototype.
+BLOCKED_BY: t.Mapping[str, frozenset[str]] = {
+    "ReadOnlyShared": frozenset({"ReadWriteExclusive"}),
+    "ReadWriteShared": frozenset({"WriteExclusive", "ReadWriteExclusive"}),
+    "WriteExclusive": frozenset({"ReadWriteShared", "WriteExclusive", "ReadWriteExclusive"}),
+    "ReadWriteExclusive": frozenset(
+        {"ReadOnlyShared", "ReadWriteShared", "WriteExclusive", "ReadWriteExclusive"}
+    ),
+}
+ACCESS_MODES = tuple(BLOCKED_BY)
+NO_PORTIONS: Amounts = {}
+
+
+class Usage:
+    """The state of all devices of an instance; starts with what is held already.
+
+    ``take`` and ``give_back`` are exact inverses, so that a search can undo what it tried.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self._devices = instance.devices
+        self.counters = [counter.capacity for counter in instance.counters]
+        self._holders = [0] * len(instance.devices)
+        self._whole = frozenset(
+            held.device for held in instance.held if held.whole and not held.admin
+        )
+        self._portions: dict[tuple[int, str], int] = {}
+        self._access: dict[tuple[int, str, str], int] = {}
+        for held in instance.held:
+            if not held.admin:
+                self.take(held.device, held.portions)
+
+    def in_use(self, device: int) -> bool:
+        """Whether nobody else can have the device."""
+        if device in self._whole:
+            return True
+        return self._holders[device] > 0 and not self._devices[device].shareable
+
+    def holders(self, device: int) -> int:
+        """How many claims have the device or a portion of it."""
+        return self._holders[device]
+
+    def left(self, device: int, capacity: str) -> int:
+        """What nobody has of a capacity."""
+        return self._devices[device].capacities[capacity].amount - self._portions.get(
+            (device, capacity), 0
+        )
+
+    def counters_allow(self, device: int) -> bool:
+        """Whether the counters suffice; they are taken once, however many share the device."""
+        if self._holders[device]:
+            return True
+        return all(
+            self.counters[counter] >= amount for counter, amount in self._devices[device].consumes
+        )
+
+    def portions(self, device: int, alternative: Alternative) -> Amounts | None:
+        """What the alternative would take of this device; None where it cannot have it now.
+
+        For an alternative with ``shared`` totals this is what is left of them: how much of it is
+        taken is decided over all devices together.
+        """
+        if alternative.admin:
+            return NO_PORTIONS
+        if self.in_use(device) or not self.counters_allow(device):
+            return None
+        given = self._devices[device]
+        if given.shareable and alternative.whole:
+            return self._everything(device, given, alternative)
+        if not given.shareable:
+            return NO_PORTIONS if suffices(given, alternative) else None
+        if alternative.shared and alternative.totals:
+            left = {name: self.left(device, name) for name in given.capacities}
+            return left if any(left.get(name) for name in alternative.totals) else None
+        wanted = wanted_portions(given, alternative)
+        if wanted is None:
+            return None
+        modes = self._modes(device, given, alternative)
+        fits = all(self.left(device, name) >= amount for name, amount in wanted.items())
+        return {**wanted, **modes} if fits and modes is not None else None
+
+    def _everything(self, device: int, given: Device, alternative: Alternative) -> Amounts | None:
+        if self._holders[device] or not suffices(given, alternative):
+            return None
+        return {name: capacity.amount for name, capacity in given.capacities.items()}
+
+    def _modes(self, device: int, given: Device, alternative: Alternative) -> Amounts | None:
+        """Portions that stand for a mode of each resource: ``resource=mode`` with the amount 1."""
+        found: dict[str, int] = {}
+        for resource, wanted in alternative.access.items():
+            access = given.access.get(resource)
+            mode = access and self._mode(device, resource, access, wanted)
+            if not mode:
+                return None
+            found[f"{resource}={mode}"] = 1
+        return found
+
+    def _mode(self, device: int, resource: str, access: Access, wanted: str) -> str | None:
+        """The mode that is used: the wanted one, or the next stricter one that is allowed."""
+        stricter = ACCESS_MODES[ACCESS_MODES.index(wanted) :]
+        mode = next((mode for mode in stricter if mode in access.allowed), None)
+        if mode is None:
+            return None
+        blocked = any(
+            access.in_use.get(other, 0) + self._access.get((device, resource, other), 0)
+            for other in BLOCKED_BY[mode]
+        )
+        return None if blocked else mode
+
+    def take(self, device: int, portions: Amounts) -> None:
+        """Give a device, or portions of it, to a claim."""
+        self._change(device, portions, 1)
+
+    def give_back(self, device: int, portions: Amounts) -> None:
+        """Undo ``take`` with the same arguments."""
+        self._change(device, portions, -1)
+
+    def _change(self, device: int, portions: Amounts, sign: int) -> None:
+        before = self._holders[device]
+        self._holders[device] = before + sign
+        if before == 0 or before + sign == 0:
+            for counter, amount in self._devices[device].consumes:
+                self.counters[counter] -= sign * amount
+        for name, amount in portions.items():
+            resource, equals, mode = name.partition("=")
+            if equals:
+                key = (device, resource, mode)
+                self._access[key] = self._access.get(key, 0) + sign
+            else:
+                self._portions[device, name] = self._portions.get((device, name), 0) + sign * amount
+
+
+def could_ever_satisfy(device: Device, alternative: Alternative) -> bool:
+    """Whether a device that nobody has would have the amounts that are asked of each device."""
+    if not device.shareable:
+        return suffices(device, alternative)
+    wanted = wanted_portions(device, alternative)
+    return wanted is not None and all(
+        amount <= device.capacities[name].amount for name, amount in wanted.items()
+    )
+
+
+def suffices(device: Device, alternative: Alternative) -> bool:
+    """Whether a whole device has the amounts that the alternative asks of each device."""
+    for name, requested in alternative.portions.items():
+        capacity = device.capacities.get(name)
+        portion = None if capacity is None else capacity.portion(requested)
+        if capacity is None or portion is None or portion > capacity.amount:
+            return False
+    return True
+
+
+def wanted_portions(device: Device, alternative: Alternative) -> Amounts | None:
+    """The portion of every capacity of a shareable device; None where a request has no portion.
+
+    A capacity that the request does not name is taken at its default, or wholly.
+    """
+    if not alternative.portions.keys() <= device.capacities.keys():
+        return None
+    portions: dict[str, int] = {}
+    for name, capacity in device.capacities.items():
+        portion = capacity.portion(alternative.portions.get(name))
+        if portion is None:
+            return None
+        portions[name] = portion
+    return portions

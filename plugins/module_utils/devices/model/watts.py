@@ -1,0 +1,76 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What devices draw in use, and what it takes to wake a node that nothing runs on."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+    THOUSANDTHS,
+    Quantity,
+    is_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Device,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    is_daemon,
+    is_finished,
+)
+
+# Of one device; what is beyond is no amount of watts.
+_MOST_MILLIWATTS = 10**9
+
+Curves = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+def with_watts(
+    instance: Instance, device_power: str | None, curves: Curves, objects: t.Sequence[Given]
+) -> Instance:
+    """The instance with watts.
+
+    ``device_power`` names the attribute or capacity that says how many watts a device draws in use;
+    one without it counts as 0 W. ``curves`` are watts over CPU use by node; the first of them is
+    what a node draws without load, and is added where no pod but those of DaemonSets runs yet.
+    """
+    busy = {
+        given.manifest.get("spec", {}).get("nodeName")
+        for given in objects
+        if given.kind == "Pod" and not is_daemon(given.manifest) and not is_finished(given.manifest)
+    }
+    nodes = tuple(
+        dataclasses.replace(
+            node, wake_milliwatts=round(curves[node.name]["watts"][0] * THOUSANDTHS)
+        )
+        if node.name in curves and node.name not in busy
+        else node
+        for node in instance.nodes
+    )
+    if device_power is None:
+        return dataclasses.replace(instance, nodes=nodes)
+    devices = tuple(
+        dataclasses.replace(device, milliwatts=milliwatts_of(device, device_power))
+        for device in instance.devices
+    )
+    return dataclasses.replace(instance, nodes=nodes, devices=devices)
+
+
+def milliwatts_of(device: Device, name: str) -> int:
+    """What a device draws, by an attribute or capacity; without a domain it is the driver's."""
+    for known in (name, f"{device.driver}/{name}"):
+        value = device.attributes.get(known)
+        milliwatts = None
+        if isinstance(value, Quantity):
+            milliwatts = round(value.value * THOUSANDTHS)
+        elif is_of(value, int):
+            milliwatts = t.cast(int, value) * THOUSANDTHS
+        elif known in device.capacities:
+            milliwatts = device.capacities[known].amount
+        if milliwatts is not None:
+            return milliwatts if 0 <= milliwatts <= _MOST_MILLIWATTS else 0
+    return 0

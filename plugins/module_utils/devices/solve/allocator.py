@@ -1,0 +1,27 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The strategies by name: each a function from an Instance and Limits to an Allocation.
+
+What a strategy can build on: ``usage.Usage`` keeps who has what, ``constraints.Constraints`` what
+may stand together, ``search.Search`` finds upstream's first answer on a node, ``node_solver`` says
+whether claims can stand together on one, by counting and by ``node_model.NodeModel`` in CP-SAT,
+``matching`` matches claims for one device each over all nodes, ``conflict`` and ``matching`` name a
+least set of requests that cannot be satisfied. A strategy that leaves ``Allocation.conflict`` empty
+gets these two.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Allocation,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import first_fit, optimal
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+Strategy = t.Callable[[Instance, Limits], Allocation]
+
+STRATEGIES: t.Mapping[str, Strategy] = {"optimal": optimal.solve, "first_fit": first_fit.solve}

@@ -1,0 +1,283 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Thousands of units of any kind, by what single cells can hold: column generation.
+
+A linear program says how many cells of each kind hold which pattern. Its prices ask each kind for a
+pattern that would make it better (cell_model.py), until none does. Whatever the prices, the best
+patterns for them prove a bound (Lagrange); so it holds also where a limit ends the work. For the
+answer the whole part of the program's solution is taken, and what is left is asked for again; and
+whole numbers of all patterns that came up are tried. That is done level by level, each with the
+levels before it fixed at what the answer has.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Chosen,
+    ClaimAllocation,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+    Group,
+    Kind,
+    groups_of,
+    kinds_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.pricing_problem import (
+    CellModel,
+    Costs,
+    TooLarge,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.restricted_master import (
+    SCALE,
+    Held,
+    Master,
+    Rest,
+    fits,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import Solution, solve
+
+_MOST_KINDS = 200
+# Solutions of the linear program for one level, and for the whole numbers of one level.
+_MOST_ROUNDS = 60
+_MOST_DIVES = 60
+_ROUNDS_OF_A_DIVE = 5
+# How much more levels that are fixed count in a dive than they do in the linear program.
+_EMPHASIS = 1.5
+# Nodes of HiGHS' search: counted, so that equal input gives an equal answer.
+_BRANCHING_NODES = 100
+_ROUNDING = 1e-6
+
+Claims = list[t.Optional[ClaimAllocation]]
+
+
+class Packed(t.NamedTuple):
+    """An answer, and the bound of each level but the last, of names."""
+
+    claims: Claims
+    bounds: list[int]
+
+
+def pack(
+    instance: Instance,
+    objective: Objective,
+    start: t.Callable[[Claims], Claims],
+    floors: t.Callable[[Claims], t.Sequence[int]],
+    work: Work,
+) -> Packed | None:
+    """The best answer that is found; None where cells are too large or too many, or not apart.
+
+    ``start`` adds to an answer what finds a place in it; ``floors`` are bounds that are known for
+    answers that are as good as this one.
+    """
+    groups = groups_of(instance)
+    kinds = kinds_of(instance, objective, groups)
+    if kinds is None or len(kinds) > _MOST_KINDS:
+        return None
+    try:
+        models = [CellModel(instance, groups, kind) for kind in kinds]
+    except TooLarge:
+        return None
+    return _Packing(instance, objective, groups, kinds, models, work).run(start, floors)
+
+
+class _Packing:
+    def __init__(
+        self,
+        instance: Instance,
+        objective: Objective,
+        groups: t.Sequence[Group],
+        kinds: t.Sequence[Kind],
+        models: t.Sequence[CellModel],
+        work: Work,
+    ) -> None:
+        self._instance, self._objective = instance, objective
+        self._groups, self._kinds, self._models, self._work = groups, kinds, models, work
+        self._master = Master(instance, objective, groups, kinds)
+        self._held: Held = {}
+        self._nothing: Claims = [None] * len(instance.claims)
+        self._constants = objective.values(self._nothing)
+        self._costs = [Costs(instance, groups, kind) for kind in kinds]
+        for number, costs in enumerate(self._costs):
+            self._master.add(costs.pattern(number, ()))
+
+    def run(
+        self, start: t.Callable[[Claims], Claims], floors: t.Callable[[Claims], t.Sequence[int]]
+    ) -> Packed:
+        satisfied = self._master.satisfied
+        values = self._objective.values
+        known = floors(self._nothing)
+        bounds = [self._solve(level, known[level]) for level in range(satisfied)]
+        best = start(self._answer())
+        if values(best)[:satisfied] != bounds:
+            best = min(best, start(self._nothing), key=values)
+        self._learn(best)
+        known = floors(best)
+        bounds += [
+            self._solve(level, known[level]) for level in range(satisfied, self._master.levels)
+        ]
+        best = min(best, self._answer(), key=values)
+        return Packed(best, [min(pair) for pair in zip(bounds, values(best))])
+
+    # Answers as patterns, and patterns as answers.
+
+    def _learn(self, claims: Claims) -> None:
+        """Take an answer as the one that is to be made better."""
+        cell_of = {
+            device: (number, position)
+            for number, kind in enumerate(self._kinds)
+            for position, cell in enumerate(kind.cells)
+            for device in cell.devices
+        }
+        contents: dict[tuple[int, int], list[t.Any]] = {}
+        for number, group in enumerate(self._groups):
+            for unit in group.units:
+                found = [one for claim in unit.claims if (one := claims[claim]) is not None]
+                if found:
+                    key = cell_of[found[0].chosen[0].device]
+                    contents.setdefault(key, []).append((number, self._within(*key, found)))
+        self._held = {}
+        for (kind, _cell), content in sorted(contents.items(), key=lambda item: item[0]):
+            index = self._master.add(self._costs[kind].pattern(kind, tuple(content)))
+            self._held[index] = self._held.get(index, 0) + 1
+
+    def _within(
+        self, kind: int, position: int, given: t.Sequence[ClaimAllocation]
+    ) -> tuple[ClaimAllocation, ...]:
+        cells = self._kinds[kind].cells
+        position_of = {device: index for index, device in enumerate(cells[position].devices)}
+        return tuple(_moved(one, cells[0].node, position_of) for one in given)
+
+    def _answer(self) -> Claims:
+        claims = list(self._nothing)
+        waiting = [list(group.units[::-1]) for group in self._groups]
+        cells = [iter(kind.cells) for kind in self._kinds]
+        patterns = self._master.patterns
+        for index in sorted(self._held, key=lambda one: -len(patterns[one].content)):
+            pattern = patterns[index]
+            for _time in range(self._held[index]):
+                cell = next(cells[pattern.kind])
+                device_of = dict(enumerate(cell.devices))
+                for group, given in pattern.content:
+                    for claim, one in zip(waiting[group].pop().claims, given):
+                        claims[claim] = _moved(one, cell.node, device_of)
+        return claims
+
+    # Levels.
+
+    def _solve(self, level: int, floor: int) -> int:
+        """Make a level as good as is found; return its bound."""
+        fixed = [self._master.value(self._held, before) for before in range(level)]
+        least = floor - self._constants[level]
+        weights = self._master.only(level)
+        if self._value(level) > least:
+            least = self._generate(level, self._master.rest({}, fixed), least, weights)
+        # What the prices say is enough for the parts of cells may be too little for whole ones.
+        dearest = max(abs(self._master.cost(one, level)) for one in self._master.patterns)
+        insisting = [max(weight, float(dearest)) for weight in weights[:level]]
+        for tried in (weights, [*insisting, *weights[level:]]):
+            if self._value(level) > least:
+                self._take_if_better(level, fixed, self._dive(tried))
+        if self._value(level) > least:
+            self._take_if_better(level, fixed, self._whole(level, fixed))
+        return least + self._constants[level]
+
+    def _value(self, level: int) -> int:
+        return self._master.value(self._held, level)
+
+    def _take_if_better(self, level: int, fixed: t.Sequence[int], held: Held) -> None:
+        value = self._master.value
+        kept = all(value(held, before) <= most for before, most in enumerate(fixed))
+        if kept and value(held, level) < self._value(level):
+            self._held = held
+
+    def _generate(self, level: int, rest: Rest, least: int, weights: list[float]) -> int:
+        """Add patterns as long as they make the level better; return its bound.
+
+        ``weights`` become those by which all levels up to this one count, as the prices say.
+        """
+        only = self._master.only(level)
+        for _round in range(_MOST_ROUNDS):
+            model = self._master.model(only, rest, integer=False)
+            solution = solve(model, self._work.limits)
+            if not solution.duals or not solution.is_optimal or self._work.left <= 0:
+                break
+            bound, added = self._price(only, rest, solution)
+            least = max(least, self._master.rounded_up(bound / SCALE, level))
+            before = self._master.prices(only, rest, solution)[0].before
+            weights[:level] = [_EMPHASIS * weight / SCALE for weight in before]
+            reached = sum(cost * value for cost, value in zip(model.cost, solution.values))
+            if not added or self._master.rounded_up(reached, level) <= least:
+                break
+        return least
+
+    def _price(
+        self, weights: t.Sequence[float], rest: Rest, solution: Solution
+    ) -> tuple[int, bool]:
+        """A bound in parts of SCALE by the prices of a solution; and whether patterns came."""
+        prices, bound = self._master.prices(weights, rest, solution)
+        before = len(self._master.patterns)
+        for number, model in enumerate(self._models):
+            if rest.cells[number]:
+                least, content = model.best(prices, rest.units, self._work)
+                bound += least * rest.cells[number]
+                self._master.add(self._costs[number].pattern(number, content))
+        return bound, len(self._master.patterns) > before
+
+    def _dive(self, weights: t.Sequence[float]) -> Held:
+        """Whole numbers: the whole part of a solution, then that of what is left, and so on.
+
+        Levels are weighted and not fixed, as what is left seldom reaches them exactly.
+        """
+        held: Held = {}
+        for _dive in range(_MOST_DIVES):
+            rest = self._master.rest(held, ())
+            for _round in range(_ROUNDS_OF_A_DIVE):
+                model = self._master.model(weights, rest, integer=False)
+                solution = solve(model, self._work.limits)
+                if not solution.duals or not solution.is_optimal or self._work.left <= 0:
+                    return held
+                if not self._price(weights, rest, solution)[1]:
+                    break
+            more = self._whole_part(solution, rest)
+            if not more:
+                break
+            for index, count in more.items():
+                held[index] = held.get(index, 0) + count
+        return held
+
+    def _whole_part(self, solution: Solution, rest: Rest) -> Held:
+        """How often the patterns are there wholly; else once the one that is there the most."""
+        patterns = self._master.patterns
+        used = {
+            index: value
+            for index, value in enumerate(solution.values)
+            if patterns[index].content and value > _ROUNDING
+        }
+        whole = {index: math.floor(value + _ROUNDING) for index, value in used.items()}
+        if any(whole.values()):
+            return {index: count for index, count in whole.items() if count}
+        fitting = [index for index in used if fits(patterns[index], rest)]
+        return {max(fitting, key=lambda index: used[index]): 1} if fitting else {}
+
+    def _whole(self, level: int, fixed: t.Sequence[int]) -> Held:
+        """The best whole numbers of the patterns that there are."""
+        rest = self._master.rest({}, fixed)
+        model = self._master.model(self._master.only(level), rest, integer=True)
+        solution = solve(model, self._work.limits, _BRANCHING_NODES)
+        return {index: round(value) for index, value in enumerate(solution.values) if round(value)}
+
+
+def _moved(given: ClaimAllocation, node: str, positions: t.Mapping[int, int]) -> ClaimAllocation:
+    """With other positions for its devices, on another node."""
+    chosen = (
+        Chosen(one.request, one.alternative, positions[one.device], one.portions)
+        for one in given.chosen
+    )
+    return ClaimAllocation(node, tuple(chosen))

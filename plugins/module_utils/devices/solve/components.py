@@ -1,0 +1,360 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Cells: parts of a fleet that can be decided apart, because no unit has devices of two of them.
+
+Devices are in one cell where they draw from the same set of counters, or where one unit may need
+several of them: all that it may use on a node, or those with the same value where all that it gets
+has to have one in common. Cells that are alike, device by device, are one kind. So a fleet is a few
+kinds of cells, and units that ask for the same are one group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Claim,
+    Counter,
+    Device,
+    Held,
+    Instance,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
+    CounterSet,
+    Objective,
+    localities,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import shape_of
+
+Description = tuple[t.Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Units that ask for the same and are equally important, and the devices they may use."""
+
+    units: tuple[Unit, ...]
+    usable: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Devices of a node by position, ascending."""
+
+    node: str
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Cells that are alike: a content of one, by positions within it, is one of all of them.
+
+    ``instance`` is the first of them as a task without claims; ``groups`` those that may have
+    devices of it, by position.
+    """
+
+    cells: tuple[Cell, ...]
+    instance: Instance
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Accepted:
+    """A matcher of a cell."""
+
+    devices: tuple[int, ...]
+    errors: t.Mapping[int, str] = field(default_factory=dict)
+
+    def why_not(self, device: int) -> str:
+        return "" if device in self.devices else "constraints not met"
+
+
+def groups_of(instance: Instance) -> list[Group]:
+    """Units that ask for the same, in the order of the first of each group."""
+    equal: dict[t.Hashable, list[Unit]] = {}
+    for unit in instance.units:
+        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
+    accepting = [frozenset(matcher.devices) for matcher in instance.matchers]
+    return [
+        Group(tuple(units), frozenset().union(*(accepting[one] for one in matchers)))
+        for units in equal.values()
+        for matchers in [_matchers(instance, units[0])]
+    ]
+
+
+def _matchers(instance: Instance, unit: Unit) -> set[int]:
+    return {
+        alternative.matcher
+        for claim in unit.claims
+        for request in instance.claims[claim].requests
+        for alternative in request.alternatives
+    }
+
+
+def is_for_one_device(claim: Claim) -> bool:
+    """Whether a claim gets one device, whatever it gets."""
+    return len(claim.requests) == 1 and all(
+        one.count == one.maximum == 1 and not one.every_device
+        for one in claim.requests[0].alternatives
+    )
+
+
+def kinds_of(
+    instance: Instance, objective: Objective, groups: t.Sequence[Group]
+) -> list[Kind] | None:
+    """The kinds of cells; None where devices or counters are there for several nodes."""
+    names = {node.name for node in instance.nodes}
+    node_of: list[str | None] = []
+    for device in instance.devices:
+        here = device.nodes & names
+        if len(here) > 1:
+            return None
+        node_of.append(next(iter(here), None))
+    parts = _Parts(len(instance.devices))
+    for devices in objective.partitions.values():
+        if len({node_of[device] for device in devices}) > 1:
+            return None
+        parts.join(devices)
+    for group in groups:
+        _join(instance, group, node_of, parts)
+    for node, cost in objective.wake.items():
+        # What it takes to wake a node is paid once for all of it.
+        if cost:
+            parts.join(device for device, here in enumerate(node_of) if here == node)
+    return _Kinds(instance, objective, groups).of(parts.cells(node_of))
+
+
+def _join(instance: Instance, group: Group, node_of: t.Sequence[str | None], parts: _Parts) -> None:
+    """Keep together what one unit of a group may need together."""
+    unit = group.units[0]
+    claims = [instance.claims[claim] for claim in unit.claims]
+    if len(claims) == 1 and is_for_one_device(claims[0]):
+        return
+    attribute = _common_attribute(claims)
+    together: dict[t.Hashable, list[int]] = {}
+    for device in sorted(group.usable):
+        node = node_of[device]
+        if node is None or (unit.nodes is not None and node not in unit.nodes):
+            continue
+        keys: t.Collection[t.Hashable] = ("",)
+        if attribute is not None:
+            value = instance.devices[device].attributes.get(attribute)
+            keys = () if value is None else identities(value)
+        for key in keys:
+            together.setdefault((node, key), []).append(device)
+    for devices in together.values():
+        parts.join(devices)
+
+
+def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
+    """An attribute of which all devices that a unit gets have one value."""
+    if len(claims) != 1:
+        return None
+    [claim] = claims
+    members = {
+        (number, way)
+        for number, request in enumerate(claim.requests)
+        for way in range(len(request.alternatives))
+    }
+    if any(one.every_device for request in claim.requests for one in request.alternatives):
+        return None
+    return next(
+        (
+            one.attribute
+            for one in claim.constraints
+            if one.kind == "match" and one.members >= members
+        ),
+        None,
+    )
+
+
+class _Parts:
+    """Sets of devices that grow together."""
+
+    def __init__(self, devices: int) -> None:
+        self._parent = list(range(devices))
+
+    def join(self, devices: t.Iterable[int]) -> None:
+        first: int | None = None
+        for device in devices:
+            root = self._root(device)
+            if first is None:
+                first = root
+            elif root != first:
+                first, later = min(first, root), max(first, root)
+                self._parent[later] = first
+
+    def _root(self, device: int) -> int:
+        while self._parent[device] != device:
+            self._parent[device] = self._parent[self._parent[device]]
+            device = self._parent[device]
+        return device
+
+    def cells(self, node_of: t.Sequence[str | None]) -> list[Cell]:
+        members: dict[int, list[int]] = {}
+        for device, node in enumerate(node_of):
+            if node is not None:
+                members.setdefault(self._root(device), []).append(device)
+        # A root is the first device of its cell, so all of a cell are on its node.
+        return [
+            Cell(t.cast(str, node_of[root]), tuple(devices)) for root, devices in members.items()
+        ]
+
+
+@dataclass
+class _Kinds:
+    """Describes cells, so that equal descriptions mean that cells are alike."""
+
+    instance: Instance
+    objective: Objective
+    groups: t.Sequence[Group]
+    _accepted_by: dict[int, list[int]] = field(default_factory=dict)
+    _held: dict[int, list[Held]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        units = [group.units[0] for group in self.groups]
+        for number in sorted(set().union(*(_matchers(self.instance, unit) for unit in units))):
+            for device in self.instance.matchers[number].devices:
+                self._accepted_by.setdefault(device, []).append(number)
+        for held in self.instance.held:
+            self._held.setdefault(held.device, []).append(held)
+        claims = [self.instance.claims[claim] for unit in units for claim in unit.claims]
+        self._compared = sorted(
+            {one.attribute for claim in claims for one in claim.constraints}
+            | {attribute for unit in units for _kind, attribute, _members in unit.common}
+        )
+        self._spread = any(len(unit.claims) > 1 for unit in units) or not all(
+            map(is_for_one_device, claims)
+        )
+
+    def of(self, cells: t.Sequence[Cell]) -> list[Kind]:
+        alike: dict[Description, list[Cell]] = {}
+        for cell in cells:
+            if any(device in self._accepted_by for device in cell.devices):
+                alike.setdefault(self._description(cell), []).append(cell)
+        return [
+            Kind(tuple(of_kind), self._task(of_kind[0]), self._groups_of(of_kind[0]))
+            for of_kind in alike.values()
+        ]
+
+    def _groups_of(self, cell: Cell) -> tuple[int, ...]:
+        return tuple(
+            number
+            for number, group in enumerate(self.groups)
+            if (group.units[0].nodes is None or cell.node in group.units[0].nodes)
+            and not group.usable.isdisjoint(cell.devices)
+        )
+
+    def _description(self, cell: Cell) -> Description:
+        counters = self._counters(cell)
+        renamed: dict[tuple[str, t.Hashable], int] = {}
+        devices = []
+        for position in cell.devices:
+            device = self.instance.devices[position]
+            held = [
+                (tuple(sorted(one.portions.items())), one.admin, one.whole)
+                for one in self._held.get(position, ())
+            ]
+            devices.append(
+                (
+                    tuple(self._accepted_by.get(position, ())),
+                    tuple((counters[counter], amount) for counter, amount in device.consumes),
+                    tuple(held),
+                    self._attributes(device, renamed),
+                    tuple(sorted(device.capacities.items())) if device.capacities else (),
+                    device.shareable,
+                    repr(sorted(device.access.items())) if device.access else "",
+                    device.milliwatts,
+                )
+            )
+        sets: dict[CounterSet, int] = {}
+        left = tuple(
+            (sets.setdefault(_set_of(counter), len(sets)), counter.capacity)
+            for counter in (self.instance.counters[position] for position in counters)
+        )
+        unsettled = cell.node in self.instance.unsettled, self._unsettled_groups(cell)
+        wake = self.objective.wake[cell.node]
+        return tuple(devices), left, unsettled, wake, self._groups_of(cell)
+
+    def _unsettled_groups(self, cell: Cell) -> tuple[int, ...]:
+        """Groups that want every device, where nobody can tell on this node what that is."""
+        return tuple(
+            number
+            for number, group in enumerate(self.groups)
+            if any(
+                cell.node in alternative.unsettled
+                for claim in group.units[0].claims
+                for request in self.instance.claims[claim].requests
+                for alternative in request.alternatives
+            )
+        )
+
+    def _attributes(
+        self, device: Device, renamed: dict[tuple[str, t.Hashable], int]
+    ) -> Description:
+        """What is compared between devices, by the order in which the cell's values appear."""
+        values = {
+            name: identities(device.attributes[name])
+            for name in self._compared
+            if name in device.attributes
+        }
+        if self._spread:
+            values |= {f"/{kind}": value for kind, value in localities(device).items()}
+        return tuple(
+            (
+                name,
+                frozenset(
+                    renamed.setdefault((name, value), len(renamed))
+                    for value in sorted(found, key=repr)
+                ),
+            )
+            for name, found in values.items()
+        )
+
+    def _counters(self, cell: Cell) -> dict[int, int]:
+        """Positions within the cell of all counters of its sets."""
+        sets: dict[CounterSet, None] = {}
+        for position in cell.devices:
+            for counter, _amount in self.instance.devices[position].consumes:
+                sets[_set_of(self.instance.counters[counter])] = None
+        counters = [counter for key in sets for counter in self.objective.counters_of[key]]
+        return {counter: number for number, counter in enumerate(counters)}
+
+    def _task(self, cell: Cell) -> Instance:
+        counters = self._counters(cell)
+        position_of = {device: number for number, device in enumerate(cell.devices)}
+        devices = []
+        for position in cell.devices:
+            device = self.instance.devices[position]
+            consumes = tuple((counters[counter], amount) for counter, amount in device.consumes)
+            devices.append(dataclasses.replace(device, consumes=consumes))
+        accepted: dict[int, list[int]] = {}
+        for device_number, position in enumerate(cell.devices):
+            for matcher in self._accepted_by.get(position, ()):
+                accepted.setdefault(matcher, []).append(device_number)
+        return Instance(
+            tuple(node for node in self.instance.nodes if node.name == cell.node),
+            tuple(devices),
+            tuple(self.instance.counters[counter] for counter in counters),
+            tuple(
+                _Accepted(tuple(accepted.get(number, ())))
+                for number in range(len(self.instance.matchers))
+            ),
+            (),
+            (),
+            tuple(
+                dataclasses.replace(held, device=position_of[position])
+                for position in cell.devices
+                for held in self._held.get(position, ())
+            ),
+            {node: why for node, why in self.instance.unsettled.items() if node == cell.node},
+        )
+
+
+def _set_of(counter: Counter) -> CounterSet:
+    return counter.driver, counter.pool, counter.counter_set

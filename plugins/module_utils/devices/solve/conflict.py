@@ -1,0 +1,296 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Minimal conflicts: requests of a unit that no node can satisfy together, and not one too many.
+
+A deletion filter: what can be left out while the rest stays impossible is left out. Claims that ask
+for the same are one group of which only the number matters, and numbers are found by bisection, so
+that 33 claims for 32 devices take 6 questions and not 33.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Claim,
+    Conflicting,
+    Constraint,
+    Instance,
+    Request,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.capacity import Capacity
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
+    solve_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
+    Candidates,
+    shape_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+# How many devices of a request are kept: by position of the claim in the unit, and of the request.
+Kept = dict[tuple[int, int], int]
+
+
+def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Conflicting, ...]:
+    """Requests that no node can satisfy together; with one device fewer of any, one could.
+
+    Empty where the unit can be satisfied, or where the limit ends the work before it is known that
+    it cannot. Judged with what is held, as if there were no other unit.
+    """
+    return _Filter(instance, unit, limits).run()
+
+
+def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflicting, ...]:
+    """Requests of several units that all nodes cannot satisfy together, and not one too many.
+
+    Empty also where counting what cells can hold does not prove it.
+    """
+    claims = tuple(claim for unit in instance.units for claim in unit.claims)
+    return _FilterBetween(instance, Unit("", claims), limits).run()
+
+
+@dataclass
+class _Filter:
+    instance: Instance
+    unit: Unit
+    limits: Limits
+    candidates: Candidates = field(init=False)
+    usage: Usage = field(init=False)
+    nodes: list[str] = field(init=False)
+    # What is known of each node.
+    capacities: dict[str, list[Capacity]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.candidates = Candidates(self.instance)
+        self.usage = Usage(self.instance)
+        self.nodes = [node.name for node in self.instance.nodes_of(self.unit)]
+
+    def run(self) -> tuple[Conflicting, ...]:
+        kept: Kept = {
+            (position, number): max(one.count for one in request.alternatives)
+            for position, claim in enumerate(self.unit.claims)
+            for number, request in enumerate(self.instance.claims[claim].requests)
+        }
+        if not self._impossible(kept):
+            return ()
+        for group in self._groups():
+            kept = self._fewest(kept, [[key for key in kept if key[0] == one] for one in group])
+        for group in self._groups():
+            requests = self.instance.claims[self.unit.claims[group[0]]].requests
+            for number in range(len(requests) if len(requests) > 1 else 0):
+                here = [[(one, number)] for one in group if (one, number) in kept]
+                kept = self._fewest(kept, here)
+        settled: set[t.Hashable] = set()
+        for key in list(kept):
+            kind = self._kind(kept, key)
+            if kind not in settled:
+                least = self._smallest(kept, key)
+                # Where one of equal parts needs all its devices, so do the others.
+                if least == kept:
+                    settled.add(kind)
+                kept = least
+        return self._described(kept)
+
+    def _groups(self) -> list[list[int]]:
+        """Positions of the claims that ask for the same."""
+        groups: dict[t.Hashable, list[int]] = {}
+        for position in range(len(self.unit.claims)):
+            # Constraints across claims tell equal claims apart.
+            key = position if self.unit.common else self._shape(position)
+            groups.setdefault(key, []).append(position)
+        return list(groups.values())
+
+    def _fewest(self, kept: Kept, removable: list[list[tuple[int, int]]]) -> Kept:
+        """Without as many of these equal parts as can be left out, the last ones first."""
+
+        def without(number: int) -> Kept:
+            gone = {key for part in removable[len(removable) - number :] for key in part}
+            return {key: count for key, count in kept.items() if key not in gone}
+
+        # Mostly none can be left out, so the first question is about one, the next about two more.
+        low, high, step = 0, len(removable), 1
+        while low < high:
+            asked = min(low + step, high)
+            if self._impossible(without(asked)):
+                low, step = asked, 2 * step
+            else:
+                high, step = asked - 1, max(1, (asked - 1 - low + 1) // 2)
+        return without(low)
+
+    def _kind(self, kept: Kept, key: tuple[int, int]) -> t.Hashable:
+        """Equal for requests of which either could stand for the other."""
+        position, number = key
+        shape = position if self.unit.common else self._shape(position)
+        beside = tuple(item for item in kept.items() if item[0][0] == position)
+        return shape, number, tuple((other[1], count) for other, count in beside)
+
+    def _shape(self, position: int) -> t.Hashable:
+        return self.instance.claims[self.unit.claims[position]].shape()
+
+    def _smallest(self, kept: Kept, key: tuple[int, int]) -> Kept:
+        """With the least number of devices for one request."""
+        low, high = 1, kept[key]
+        while low < high:
+            middle = (low + high) // 2
+            if self._impossible({**kept, key: middle}):
+                high = middle
+            else:
+                low = middle + 1
+        return {**kept, key: high}
+
+    def _impossible(self, kept: Kept) -> bool:
+        """Whether it is proven that no node satisfies what is kept."""
+        if not kept:
+            return False
+        instance, unit = self._reduced(kept)
+        for node in list(self.nodes):
+            if not self._has_no_room(instance, unit, node):
+                # The next question is probably answered by the same node.
+                self.nodes.remove(node)
+                self.nodes.insert(0, node)
+                return False
+        return True
+
+    def _has_no_room(self, instance: Instance, unit: Unit, node: str) -> bool:
+        """Whether it is proven that a node does not satisfy a unit."""
+        apart = [Unit("", (claim,)) for claim in unit.claims]
+        if len(apart) < 2 or unit.common:
+            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
+            return answer == "infeasible"
+        room = self._room(node, instance, apart)
+        if room is None:
+            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
+            return answer == "infeasible"
+        return not room
+
+    def _room(self, key: str, instance: Instance, units: t.Sequence[Unit]) -> bool | None:
+        """Whether units have room apart, by what is known or can be counted of some nodes."""
+        for known in self.capacities.get(key, ()):
+            holds = known.holds(instance, units)
+            if holds is not None:
+                return holds
+        here = tuple(node for node in instance.nodes if key in ("", node.name))
+        task = dataclasses.replace(instance, nodes=here, units=tuple(units))
+        self.capacities.setdefault(key, []).append(Capacity(task, self.limits))
+        return self.capacities[key][-1].holds(instance, units)
+
+    def _reduced(self, kept: Kept) -> tuple[Instance, Unit]:
+        """The instance with only what is kept of the unit's claims."""
+        claims = list(self.instance.claims)
+        positions: list[int] = []
+        for position, claim in enumerate(self.unit.claims):
+            numbers = [number for one, number in kept if one == position]
+            if numbers:
+                positions.append(position)
+                counts = {number: kept[position, number] for number in numbers}
+                claims[claim] = _reduced_claim(self.instance.claims[claim], counts)
+        unit = dataclasses.replace(
+            self.unit,
+            claims=tuple(self.unit.claims[position] for position in positions),
+            common=self._reduced_common(kept, positions),
+        )
+        return dataclasses.replace(self.instance, claims=tuple(claims)), unit
+
+    def _reduced_common(
+        self, kept: Kept, positions: list[int]
+    ) -> tuple[tuple[str, str, frozenset[tuple[int, int, int]]], ...]:
+        renumbered = []
+        for kind, attribute, members in self.unit.common:
+            left = frozenset(
+                (positions.index(position), _rank(kept, position, request), alternative)
+                for position, request, alternative in members
+                if (position, request) in kept
+            )
+            renumbered.append((kind, attribute, left))
+        return tuple(renumbered)
+
+    def _described(self, kept: Kept) -> tuple[Conflicting, ...]:
+        """Grouped: one entry for claims that ask for the same, with the same number of devices."""
+        groups: dict[tuple[t.Hashable, int, int], list[int]] = {}
+        for (position, number), count in kept.items():
+            claim = self.unit.claims[position]
+            key = self.instance.claims[claim].shape(), number, count
+            groups.setdefault(key, []).append(claim)
+        return tuple(
+            Conflicting(tuple(claims), number, count)
+            for (_shape, number, count), claims in groups.items()
+        )
+
+
+class _Unproven(Exception):
+    """What is missing for a conflict cannot be counted."""
+
+
+class _FilterBetween(_Filter):
+    """Where the claims of each unit are apart from those of the others."""
+
+    def run(self) -> tuple[Conflicting, ...]:
+        self._unit_of = {claim: unit for unit in self.instance.units for claim in unit.claims}
+        if any(unit.common for unit in self.instance.units):
+            return ()
+        self.nodes = [""]
+        try:
+            return super().run()
+        except _Unproven:
+            return ()
+
+    def _shape(self, position: int) -> t.Hashable:
+        claim = self.unit.claims[position]
+        unit = self._unit_of[claim]
+        return shape_of(self.instance, unit), unit.claims.index(claim)
+
+    def _has_no_room(self, instance: Instance, unit: Unit, node: str) -> bool:
+        kept = set(unit.claims)
+        units = []
+        for one in self.instance.units:
+            claims = tuple(claim for claim in one.claims if claim in kept)
+            if claims:
+                units.append(Unit("", claims, one.nodes))
+        room = self._room(node, instance, units)
+        if room is None:
+            raise _Unproven
+        return not room
+
+
+def _rank(kept: Kept, position: int, request: int) -> int:
+    """The position of a request among those of its claim that are kept."""
+    return sum(1 for one, number in kept if one == position and number < request)
+
+
+def _reduced_claim(claim: Claim, counts: t.Mapping[int, int]) -> Claim:
+    order = {number: rank for rank, number in enumerate(sorted(counts))}
+    constraints = (
+        Constraint(
+            constraint.kind,
+            constraint.attribute,
+            frozenset(
+                (order[request], alternative)
+                for request, alternative in constraint.members
+                if request in order
+            ),
+        )
+        for constraint in claim.constraints
+    )
+    return dataclasses.replace(
+        claim,
+        requests=tuple(
+            _reduced_request(claim.requests[number], counts[number]) for number in order
+        ),
+        constraints=tuple(constraints),
+    )
+
+
+def _reduced_request(request: Request, count: int) -> Request:
+    """With at most so many devices in each alternative."""
+    return dataclasses.replace(
+        request,
+        alternatives=tuple(
+            dataclasses.replace(one, count=min(one.count, count)) for one in request.alternatives
+        ),
+    )

@@ -1,0 +1,250 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a node does or does not satisfy claims, in the words and form of the prototype's README.
+
+For each node and claim: the pools that cannot help, each with its reason; sets of pools with what
+each of them would give; the best set; a score of 100 or 0. Two things differ from the prototype: a
+claim sees what other pods and earlier claims of its own leave over, and all parts of a claim count.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Allocation,
+    Alternative,
+    Amounts,
+    ClaimAllocation,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
+    solve_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+NO_DEVICES = "no available devices"
+MATCH_FAILED = "claim MatchAttributes constraint failed"
+# Sets of pools grow exponentially; nobody reads more than these.
+_MOST_SETS = 64
+
+Json = dict[str, t.Any]
+Pool = tuple[str, str]
+
+
+@dataclass
+class _Offer:
+    """What one pool could give to a claim on a node: devices by position, in published order."""
+
+    pool: Pool
+    devices: list[int]
+    reason: str = ""
+
+
+class Explainer:
+    """Explains nodes one by one, with all that is held or given to others."""
+
+    def __init__(self, task: Task, allocation: Allocation, limits: Limits) -> None:
+        self._task = task
+        self._allocation = allocation
+        self._usage = Usage(task.instance)
+        self._instance = task.instance
+        self._candidates = Candidates(task.instance)
+        self._limits = limits
+        self._by_pool: dict[Pool, list[int]] = {}
+        for index, device in enumerate(task.instance.devices):
+            self._by_pool.setdefault((device.driver, device.pool), []).append(index)
+        for claim, given in enumerate(allocation.claims):
+            self._change(claim, given, self._usage.take)
+
+    def nodes(self, unit: Unit) -> t.Iterator[Json]:
+        """The results of all claims of a unit on each node, with the node's score."""
+        own = [(claim, self._allocation.claims[claim]) for claim in unit.claims]
+        for node in self._instance.nodes_of(unit):
+            for claim, given in own:
+                self._change(claim, given, self._usage.give_back)
+            try:
+                result = self._node(unit, node.name, dict(own))
+            finally:
+                for claim, given in own:
+                    self._change(claim, given, self._usage.take)
+            yield result
+
+    def _change(
+        self,
+        claim: int,
+        allocation: ClaimAllocation | None,
+        change: t.Callable[[int, Amounts], None],
+    ) -> None:
+        """Take or give back what a claim has."""
+        for chosen in allocation.chosen if allocation else ():
+            asked = self._instance.claims[claim].requests[chosen.request]
+            if not asked.alternatives[chosen.alternative].admin:
+                change(chosen.device, chosen.portions)
+
+    def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Json:
+        results: list[Json] = []
+        scores: list[int] = []
+        taken: list[tuple[int, ClaimAllocation | None]] = []
+        for claim in unit.claims:
+            offers, ignored = self._offers(claim, node, self._usage)
+            allocation = given[claim]
+            if allocation is None or allocation.node != node:
+                allocation = self._try(self._usage, unit, claim, node)
+            self._change(claim, allocation, self._usage.take)
+            taken.append((claim, allocation))
+            sets = self._pool_sets(claim, offers, allocation)
+            best = next((index for index, one in enumerate(sets) if one["score"]), -1)
+            scores.append(sets[best]["score"] if best >= 0 else 0)
+            results.append(_claim_result(self._instance.claims[claim].name, best, sets, ignored))
+        for claim, allocation in taken:
+            self._change(claim, allocation, self._usage.give_back)
+        score = sum(scores) // len(scores) if scores and all(scores) else 0
+        return {"NodeName": node, "DeviceClaimResults": results, "score": score}
+
+    def _try(self, usage: Usage, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
+        alone = Unit(unit.name, (claim,), unit.nodes)
+        found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
+        return None if isinstance(found, str) else found[0]
+
+    def _alternatives(self, claim: int) -> list[Alternative]:
+        requests = self._instance.claims[claim].requests
+        return [alternative for request in requests for alternative in request.alternatives]
+
+    def _offers(self, claim: int, node: str, usage: Usage) -> tuple[list[_Offer], list[Json]]:
+        """What the pools of the node could give, and those that can give nothing."""
+        offers: list[_Offer] = []
+        ignored: list[Json] = []
+        for driver, name, nodes in self._task.pools:
+            if node not in nodes:
+                continue
+            devices = self._by_pool.get((driver, name), [])
+            offer = self._offer(claim, (driver, name), devices, usage)
+            if offer.reason:
+                ignored.append(_pool_result(name, 0, offer.reason))
+            else:
+                offers.append(offer)
+        return offers, ignored
+
+    def _offer(self, claim: int, pool: Pool, devices: list[int], usage: Usage) -> _Offer:
+        if all(usage.in_use(device) for device in devices):
+            return _Offer(pool, [], NO_DEVICES)
+        alternatives = self._alternatives(claim)
+        matching = [
+            device
+            for device in devices
+            if any(
+                not self._instance.matchers[alternative.matcher].why_not(device)
+                and usage.portions(device, alternative) is not None
+                for alternative in alternatives
+            )
+        ]
+        if matching:
+            return _Offer(pool, matching)
+        reasons = dict.fromkeys(
+            self._instance.matchers[alternative.matcher].why_not(device)
+            for alternative in alternatives
+            for device in devices
+        )
+        reason = next((text for text in reversed(reasons) if text), NO_DEVICES)
+        return _Offer(pool, [], reason)
+
+    def _pool_sets(
+        self, claim: int, offers: list[_Offer], allocation: ClaimAllocation | None
+    ) -> list[Json]:
+        """Sets of one pool, of two, …, up to the first size with a success.
+
+        An answer that no set shows is a set of its own: the one that counts.
+        """
+        required = self._required(claim)
+        answer = self._used(allocation)
+        sets: list[Json] = []
+        for size in range(1, len(offers) + 1):
+            combinations = itertools.islice(itertools.combinations(offers, size), _MOST_SETS)
+            sets += [self._evaluate(claim, chosen, required, answer) for chosen in combinations]
+            if any(one["score"] for one in sets) or len(sets) >= _MOST_SETS:
+                break
+        if answer and not any(one["score"] for one in sets):
+            pools = [_pool_result(name, count) for (_driver, name), count in answer.items()]
+            sets.append({"poolResults": pools, "score": 100})
+        return sets
+
+    def _required(self, claim: int) -> int:
+        """The devices that the first choice of each request needs."""
+        return sum(
+            request.alternatives[0].count for request in self._instance.claims[claim].requests
+        )
+
+    def _used(self, allocation: ClaimAllocation | None) -> dict[Pool, int]:
+        used: dict[Pool, int] = {}
+        for chosen in allocation.chosen if allocation else ():
+            device = self._instance.devices[chosen.device]
+            key = device.driver, device.pool
+            used[key] = used.get(key, 0) + 1
+        return used
+
+    def _evaluate(
+        self, claim: int, offers: t.Sequence[_Offer], required: int, answer: dict[Pool, int]
+    ) -> Json:
+        """What these pools give together, taken greedily; without doubt only for one request."""
+        results: list[Json] = []
+        left = required
+        for offer in offers:
+            if not self._agrees(claim, offers[0], offer):
+                results.append(_pool_result(offer.pool[1], 0, MATCH_FAILED))
+                continue
+            count = min(len(offer.devices), left)
+            left -= count
+            results.append(_pool_result(offer.pool[1], count))
+        pools = {offer.pool for offer in offers}
+        if self._is_plain(claim):
+            satisfied = left == 0 and bool(answer)
+        else:
+            satisfied = bool(answer) and answer.keys() <= pools
+            if satisfied:
+                results = [_pool_result(pool[1], answer.get(pool, 0)) for pool in sorted(pools)]
+        if satisfied:
+            return {"poolResults": results, "score": 100}
+        unable = f"unable to satisfy {max(left, 1)} of {required} device requests"
+        return {"poolResults": results, "score": 0, "failureReason": unable}
+
+    def _is_plain(self, claim: int) -> bool:
+        """Whether counting devices tells whether a claim is satisfied."""
+        alternatives = self._alternatives(claim)
+        constraints = self._instance.claims[claim].constraints
+        return (
+            len(alternatives) == 1
+            and not (alternatives[0].totals or alternatives[0].every_device)
+            and all(constraint.kind == "match" for constraint in constraints)
+            and not any(device.consumes for device in self._instance.devices)
+        )
+
+    def _agrees(self, claim: int, first: _Offer, offer: _Offer) -> bool:
+        """Whether a pool has the values that must match in common with the first of its set."""
+        names = [
+            constraint.attribute
+            for constraint in self._instance.claims[claim].constraints
+            if constraint.kind == "match"
+        ]
+        one, other = (self._instance.devices[item.devices[0]].attributes for item in (first, offer))
+        return all(
+            name in one and name in other and identities(one[name]) & identities(other[name])
+            for name in names
+        )
+
+
+def _claim_result(name: str, best: int, sets: list[Json], ignored: list[Json]) -> Json:
+    result: Json = {"claimName": name, "best": best, "poolSetResults": sets or None}
+    return {**result, "ignoredPools": ignored} if ignored else result
+
+
+def _pool_result(name: str, count: int, reason: str = "") -> Json:
+    result: Json = {"poolName": name, "deviceCount": count}
+    return {**result, "failureReason": reason} if reason else result

@@ -1,0 +1,99 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Strategy first_fit: unit by unit, nodes in name order, on each what upstream's search finds.
+
+Where there is nothing to be found, upstream's search takes exponential time; here counting and a
+solver end it. They never change what is found.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Allocation,
+    ClaimAllocation,
+    Instance,
+    Outcome,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
+    STEPS_OF_SEARCH,
+    solve_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
+    Candidates,
+    OutOfTime,
+    Search,
+    SelectorFailed,
+    first_failing,
+    shape_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+
+def solve(instance: Instance, limits: Limits) -> Allocation:
+    """Give devices to one unit after the other; a unit that gets none does not stop the next.
+
+    ``infeasible`` says that some unit found no node after what the units before it had taken.
+    """
+    return _FirstFit(instance, limits).run()
+
+
+class _FirstFit:
+    def __init__(self, instance: Instance, limits: Limits) -> None:
+        self._instance = instance
+        self._limits = limits
+        self._usage, self._candidates = Usage(instance), Candidates(instance)
+        self._search = Search(instance, self._usage, self._candidates, limits, strict=True)
+        self._errors: dict[int, str] = {}
+        # Devices only become fewer, so where one unit failed, an equal one need not try.
+        self._failed: dict[t.Hashable, set[str]] = {}
+        self._outcome: Outcome = "allocated"
+
+    def run(self) -> Allocation:
+        found: list[ClaimAllocation | None] = [None] * len(self._instance.claims)
+        for unit in self._instance.units:
+            for claim, allocation in zip(unit.claims, self._first_node(unit) or ()):
+                found[claim] = allocation
+        stopped_by = "wall_clock" if self._outcome == "unknown" else "completed"
+        return Allocation(self._outcome, tuple(found), stopped_by=stopped_by, errors=self._errors)
+
+    def _first_node(self, unit: Unit) -> tuple[ClaimAllocation, ...] | None:
+        failed = self._failed.setdefault(shape_of(self._instance, unit), set())
+        outcome: Outcome = "infeasible"
+        for node in self._instance.nodes_of(unit):
+            if node.name in failed:
+                continue
+            try:
+                found = self._on_node(unit, node.name)
+            except OutOfTime:
+                outcome = "unknown"
+                break
+            except SelectorFailed as error:
+                # Kubernetes tries no further node then, either.
+                self._errors[error.claim] = str(error)
+                break
+            if found is not None:
+                return found
+            failed.add(node.name)
+        if self._outcome != "unknown":
+            self._outcome = outcome
+        return None
+
+    def _on_node(self, unit: Unit, node: str) -> tuple[ClaimAllocation, ...] | None:
+        """What the search finds; whether it would find anything is asked before it gets long."""
+        try:
+            return self._search.run(unit, node, STEPS_OF_SEARCH)
+        except OutOfTime:
+            if self._limits.expired():
+                raise
+        answer = solve_node(self._instance, self._usage, self._candidates, unit, node, self._limits)
+        if answer != "infeasible":
+            return self._search.run(unit, node)
+        failing = first_failing(self._instance, self._usage, self._candidates, unit, node)
+        if failing is not None:
+            raise failing
+        return None

@@ -1,0 +1,238 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Units over several nodes as one model of CP-SAT, with the levels of the objective over it."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    ClaimAllocation,
+    Instance,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
+    WHOLE,
+    CounterSet,
+    Objective,
+    localities,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
+    NodeModel,
+    Place,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
+    Candidates,
+    shape_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
+    Part,
+    add_at_most,
+)
+
+Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
+
+
+class FleetModel:
+    """The model of units, each on one of its nodes or on none, beside what ``usage`` has taken.
+
+    ``terms`` are the levels as expressions of which less is better, without constant parts.
+    ``awake`` names nodes that need not be woken.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        usage: Usage,
+        candidates: Candidates,
+        objective: Objective,
+        places: Places,
+        awake: t.AbstractSet[str] = frozenset(),
+    ) -> None:
+        pairs = [(unit, node) for unit, nodes in places for node in nodes]
+        self.nodes = NodeModel(instance, usage, candidates, pairs, optional=True)
+        self.model = self.nodes.model
+        self._instance, self._usage, self._objective = instance, usage, objective
+        self._awake = awake
+        self._places_of: dict[int, list[Place]] = {}
+        for place in self.nodes.places:
+            self._places_of.setdefault(id(place.unit), []).append(place)
+        for own in self._places_of.values():
+            self.model.add_at_most_one(place.here for place in own)
+        self._order_equal_units([unit for unit, nodes in places if nodes])
+        self.terms = [
+            *self._satisfied(),
+            self._rank(),
+            self._watts(),
+            self._fragmentation(),
+            self._closeness(),
+            self._names(),
+        ]
+
+    def _order_equal_units(self, units: t.Iterable[Unit]) -> None:
+        """Of units that ask for the same, the first stands on the first node: no other order."""
+        equal: dict[t.Hashable, list[Unit]] = {}
+        for unit in units:
+            equal.setdefault((unit.priority, shape_of(self._instance, unit)), []).append(unit)
+        for group in equal.values():
+            ranks = [self._node_of(unit) for unit in group]
+            for rank, following in itertools.pairwise(ranks):
+                self.model.add(rank <= following)
+
+    def _node_of(self, unit: Unit) -> t.Any:
+        """The position of the unit's node; one more than all for a unit that is left out."""
+        nodes = len(self._objective.node_rank)
+        return nodes + sum(
+            (self._objective.node_rank[place.node] - nodes) * place.here
+            for place in self._places_of[id(unit)]
+        )
+
+    def _satisfied(self) -> list[t.Any]:
+        return [
+            -sum(
+                len(place.unit.claims) * place.here
+                for place in self.nodes.places
+                if place.unit.priority == priority
+            )
+            for priority in self._objective.priorities
+        ]
+
+    def _rank(self) -> t.Any:
+        return sum(number * taken for (_claim, _request, number), taken in self._alternatives())
+
+    def _alternatives(self) -> t.Iterator[tuple[tuple[int, int, int], t.Any]]:
+        return ((member, taken) for member, taken in self.nodes.taken.items() if member[2])
+
+    def _watts(self) -> t.Any:
+        total = sum(
+            self._instance.devices[device].milliwatts * in_use
+            for device, in_use in self._newly_used()
+        )
+        here: dict[str, list[t.Any]] = {}
+        for place in self.nodes.places:
+            if self._objective.wake[place.node] and place.node not in self._awake:
+                here.setdefault(place.node, []).append(place.here)
+        for node, variables in here.items():
+            awake = self.model.new_bool_var("")
+            for variable in variables:
+                self.model.add_implication(variable, awake)
+            total += self._objective.wake[node] * awake
+        return total
+
+    def _newly_used(self) -> t.Iterator[tuple[int, t.Any]]:
+        for device, in_use in self.nodes.in_use.items():
+            if not self._usage.holders(device):
+                yield device, in_use
+
+    def _fragmentation(self) -> t.Any:
+        touched = WHOLE * sum(
+            in_use
+            for device, in_use in self._newly_used()
+            if not self._instance.devices[device].consumes
+        )
+        sets = [
+            key
+            for key, counters in self._objective.counters_of.items()
+            if not self.nodes.drawn.keys().isdisjoint(counters)
+        ]
+        return touched - sum(self._largest(key) for key in sets)
+
+    def _largest(self, key: CounterSet) -> t.Any:
+        """The share of the largest device that can still be had beside all that is given."""
+        picks: list[tuple[int, t.Any]] = []
+        drawn: dict[int, list[Part]] = {}
+        for device in self._objective.partitions[key]:
+            if self._usage.holders(device) or not self._usage.counters_allow(device):
+                continue
+            pick = self.model.new_bool_var("")
+            picks.append((device, pick))
+            self.model.add(pick + self.nodes.in_use.get(device, 0) <= 1)
+            for counter, amount in self._instance.devices[device].consumes:
+                drawn.setdefault(counter, []).append(Part(amount, pick))
+        self.model.add_at_most_one(pick for _device, pick in picks)
+        for counter, parts in drawn.items():
+            beside = self.nodes.drawn.get(counter, [])
+            add_at_most(self.model, [*beside, *parts], self._usage.counters[counter])
+        return sum(self._objective.shares[key, device] * pick for device, pick in picks)
+
+    def _closeness(self) -> t.Any:
+        """For each unit and kind of locality the values that its devices need, less one."""
+        near: dict[tuple[int, str], dict[t.Any, t.Any]] = {}
+        for use in self.nodes.uses:
+            place = self.nodes.place_of(use.member)
+            if not self._can_spread(place):
+                continue
+            for kind, values in localities(self._instance.devices[use.device]).items():
+                variables = near.setdefault((place.first, kind), {})
+                for value in sorted(values, key=str):
+                    if value not in variables:
+                        variables[value] = self.model.new_bool_var("")
+                self.model.add(sum(variables[value] for value in values) >= use.chosen)
+        total = 0
+        for variables in near.values():
+            some = self.model.new_bool_var("")
+            self.model.add(sum(variables.values()) >= some)
+            total += sum(variables.values()) - some
+        return total
+
+    def _can_spread(self, place: Place) -> bool:
+        """Whether the unit may get more than one device."""
+        claims = [self._instance.claims[claim] for claim in place.unit.claims]
+        requests = [request for claim in claims for request in claim.requests]
+        return len(requests) > 1 or any(
+            alternative.every_device or alternative.maximum > 1
+            for request in requests
+            for alternative in request.alternatives
+        )
+
+    def _names(self) -> t.Any:
+        return sum((use.device + 1) * use.chosen for use in self.nodes.uses) + sum(
+            self._objective.node_rank[place.node] * place.here for place in self.nodes.places
+        )
+
+    def constants(self) -> list[int]:
+        """What the terms lack: the levels where none of the units gets anything."""
+        values = [0] * len(self.terms)
+        untouched = self._objective.left_whole(self._usage)
+        values[-3] = untouched + sum(
+            self._objective.largest(key, self._usage)
+            for key, counters in self._objective.counters_of.items()
+            if not self.nodes.drawn.keys().isdisjoint(counters)
+        )
+        return values
+
+    def hint(self, claims: t.Sequence[ClaimAllocation | None]) -> None:
+        """Tell the solver an answer from which it may start."""
+        chosen = {
+            (claim, one.request, one.alternative, one.device)
+            for claim, allocation in enumerate(claims)
+            for one in (allocation.chosen if allocation else ())
+        }
+        for place in self.nodes.places:
+            allocation = claims[place.unit.claims[0]]
+            self.model.add_hint(
+                place.here, allocation is not None and allocation.node == place.node
+            )
+        for use in self.nodes.uses:
+            position, request, number = use.member
+            place = self.nodes.place_of(use.member)
+            claim = place.unit.claims[position - place.first]
+            allocation = claims[claim]
+            here = allocation is not None and allocation.node == place.node
+            self.model.add_hint(use.chosen, here and (claim, request, number, use.device) in chosen)
+
+    def allocations(self, value: t.Callable[[t.Any], int]) -> dict[int, ClaimAllocation | None]:
+        """What each claim of the units gets; ``value`` tells the value of an expression."""
+        found: dict[int, ClaimAllocation | None] = {}
+        given = self.nodes.allocations(value)
+        for place in self.nodes.places:
+            here = value(place.here)
+            for position, claim in enumerate(place.unit.claims):
+                if here:
+                    found[claim] = given[place.first + position]
+                else:
+                    found.setdefault(claim, None)
+        return found

@@ -1,0 +1,104 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One solve after the other: each level at its best while those before it stay as they are."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    ClaimAllocation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_model import (
+    FleetModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+# Of the work that is left, one level may use so much: what is proven quickly leaves it to others.
+_SHARE_OF_A_LEVEL = 0.5
+
+
+@dataclass
+class Work:
+    """Deterministic time of CP-SAT that may be spent, about seconds; and whether it was enough."""
+
+    left: float
+    limits: Limits
+    enough: bool = True
+
+
+@dataclass
+class Descent:
+    """Solves the levels of a model from an answer that is known.
+
+    ``floors`` are values that no level can be below; one that is there needs no solve.
+    ``bounds`` holds what is proven of each level, in the integers of ``terms`` and constants.
+    """
+
+    fleet: FleetModel
+    work: Work
+    floors: t.Sequence[int]
+    bounds: list[int] = field(default_factory=list)
+
+    def run(
+        self,
+        claims: t.Sequence[ClaimAllocation | None],
+        values: t.Callable[[t.Sequence[ClaimAllocation | None]], t.Sequence[int]],
+    ) -> list[ClaimAllocation | None]:
+        """The best answer that is found; ``values`` are the levels of an answer."""
+        best = list(claims)
+        self.fleet.hint(best)
+        model = self.fleet.model
+        constants = self.fleet.constants()
+        for index, term in enumerate(self.fleet.terms):
+            value = values(best)[index]
+            floor = self.floors[index]
+            if isinstance(term, int):
+                bound = value
+            elif value <= floor:
+                bound = floor
+            else:
+                bound, found = self._solve(term, constants[index], value, floor)
+                if found is not None:
+                    best = [found.get(claim, old) for claim, old in enumerate(best)]
+                    value = values(best)[index]
+            self.bounds.append(min(bound, value))
+            if not isinstance(term, int):
+                model.add(term <= value - constants[index])
+        return best
+
+    def _solve(
+        self, term: t.Any, constant: int, value: int, floor: int
+    ) -> tuple[int, dict[int, ClaimAllocation | None] | None]:
+        """The bound of one level, and an answer that is better than ``value`` where there is."""
+        library = require("ortools.sat.python.cp_model", "ortools")
+        model = self.fleet.model
+        model.minimize(term)
+        solver = library.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.linearization_level = 2
+        solver.parameters.random_seed = self.work.limits.seed
+        solver.parameters.max_deterministic_time = max(_SHARE_OF_A_LEVEL * self.work.left, 1e-3)
+        solver.parameters.max_time_in_seconds = max(self.work.limits.patience(), 0.01)
+        status = solver.solve(model)
+        self.work.left = max(0.0, self.work.left - solver.response_proto.deterministic_time)
+        self.work.enough = self.work.enough and status == library.OPTIMAL
+        if status not in (library.OPTIMAL, library.FEASIBLE):
+            return floor, None
+        bound = max(floor, math.ceil(solver.best_objective_bound - 1e-6) + constant)
+        if round(solver.objective_value) + constant > value:
+            return bound, None
+        self._start_from(list(solver.response_proto.solution))
+        found = self.fleet.allocations(lambda variable: int(solver.value(variable)))
+        return bound, found
+
+    def _start_from(self, solution: t.Sequence[int]) -> None:
+        hint = self.fleet.model.proto.solution_hint
+        hint.vars.clear()
+        hint.values.clear()
+        hint.vars.extend(range(len(solution)))
+        hint.values.extend(solution)

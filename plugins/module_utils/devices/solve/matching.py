@@ -1,0 +1,181 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Claims for one device each, matched with devices over all nodes; or why that cannot be.
+
+Claims that may use the same devices are one group, and devices that the same groups may use are one
+class, so thousands of claims are a flow through a small graph. Where it does not satisfy all, the
+claims that are reached from one that is left over are a conflict: they may use only devices that
+are all taken, and are one more than these (Hall's theorem). It is minimal, because whichever of
+them is left out, the others can be matched along the path from the one that was left over.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import deque
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Claim,
+    Conflicting,
+    Instance,
+    Request,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+
+
+@dataclass
+class Matching:
+    """Groups of claims against classes of devices; ``flow`` says how many of which get which.
+
+    ``groups`` are the positions of claims of each group, ``classes`` the devices of each class,
+    ``usable`` the classes of each group.
+    """
+
+    groups: list[list[int]]
+    classes: list[list[int]]
+    usable: list[list[int]]
+    flow: dict[tuple[int, int], int] = field(default_factory=dict)
+    left_over: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._free = [len(devices) for devices in self.classes]
+        self.left_over = [len(claims) for claims in self.groups]
+        self._groups_of: list[list[int]] = [[] for _class in self.classes]
+        for group, classes in enumerate(self.usable):
+            for one in classes:
+                self._groups_of[one].append(group)
+        for group in range(len(self.groups)):
+            while self.left_over[group] and self._augment(group):
+                pass
+
+    def _augment(self, start: int) -> bool:
+        """Satisfy some claims of a group, moving others to other classes; False if none can be."""
+        came_from, end = self._explore(start)
+        if end is None:
+            return False
+        path: list[tuple[int, int]] = []
+        one: int | None = end
+        while one is not None:
+            group, before = came_from[one]
+            path.append((group, one))
+            one = before
+        amount = min(self.left_over[start], self._free[end])
+        for (_group, taken_from), (mover, _to) in zip(path[1:], path):
+            amount = min(amount, self.flow[mover, taken_from])
+        for index, (group, one) in enumerate(path):
+            self.flow[group, one] = self.flow.get((group, one), 0) + amount
+            if index + 1 < len(path):
+                self.flow[group, path[index + 1][1]] -= amount
+        self._free[end] -= amount
+        self.left_over[start] -= amount
+        return True
+
+    def _explore(self, start: int) -> tuple[dict[int, tuple[int, int | None]], int | None]:
+        """Classes that can be reached: by which group, and from which class; and a free one."""
+        came_from: dict[int, tuple[int, int | None]] = {}
+        waiting: deque[tuple[int, int | None]] = deque([(start, None)])
+        seen = {start}
+        while waiting:
+            group, before = waiting.popleft()
+            for one in self.usable[group]:
+                if one in came_from:
+                    continue
+                came_from[one] = group, before
+                if self._free[one]:
+                    return came_from, one
+                for other in self._groups_of[one]:
+                    if other not in seen and self.flow.get((other, one)):
+                        seen.add(other)
+                        waiting.append((other, one))
+        return came_from, None
+
+    def conflict(self) -> list[tuple[int, int]]:
+        """Groups with how many of their claims cannot stand together; none where all can."""
+        start = next((group for group, left in enumerate(self.left_over) if left), None)
+        if start is None:
+            return []
+        reached, _end = self._explore(start)
+        counts: dict[int, int] = {start: 1}
+        for one in reached:
+            for group in self._groups_of[one]:
+                matched = self.flow.get((group, one), 0)
+                if matched:
+                    counts[group] = counts.get(group, 0) + matched
+        return sorted(counts.items())
+
+
+def match_plain_claims(instance: Instance, usage: Usage) -> Matching:
+    """The matching of all claims that are alone in their unit and ask for one plain device.
+
+    Plain devices have no counters and are not shared. Other claims are left out, so that a conflict
+    holds whatever they get, but a matching need not.
+    """
+    candidates: dict[tuple[frozenset[int], frozenset[str] | None], list[int]] = {}
+    for unit in instance.units:
+        claim = instance.claims[unit.claims[0]]
+        if len(unit.claims) == 1 and is_plain(claim):
+            matchers = frozenset(one.matcher for one in claim.requests[0].alternatives)
+            candidates.setdefault((matchers, unit.nodes), []).append(unit.claims[0])
+    groups: list[list[int]] = []
+    groups_of_device: dict[int, list[int]] = {}
+    for (matchers, nodes), claims in candidates.items():
+        devices = _devices(instance, usage, matchers, nodes)
+        if devices is None:
+            continue
+        for device in devices:
+            groups_of_device.setdefault(device, []).append(len(groups))
+        groups.append(claims)
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for device in sorted(groups_of_device):
+        classes.setdefault(tuple(groups_of_device[device]), []).append(device)
+    usable: list[list[int]] = [[] for _group in groups]
+    for one, members in enumerate(classes):
+        for group in members:
+            usable[group].append(one)
+    return Matching(groups, list(classes.values()), usable)
+
+
+def conflict_of_plain_claims(instance: Instance) -> tuple[Conflicting, ...]:
+    """A minimal set of plain claims for which all nodes together have too few devices."""
+    matching = match_plain_claims(instance, Usage(instance))
+    return tuple(
+        Conflicting(tuple(matching.groups[group][:count]), 0, 1)
+        for group, count in matching.conflict()
+    )
+
+
+def is_plain(claim: Claim) -> bool:
+    """Whether a claim asks for one device as such, or for one of several kinds."""
+    return (
+        len(claim.requests) == 1 and not claim.constraints and _is_plain_request(claim.requests[0])
+    )
+
+
+def _is_plain_request(request: Request) -> bool:
+    return all(
+        one.count == one.maximum == 1
+        and not (one.portions or one.totals or one.ceilings or one.access)
+        and not (one.every_device or one.admin)
+        for one in request.alternatives
+    )
+
+
+def _devices(
+    instance: Instance, usage: Usage, matchers: t.Iterable[int], nodes: frozenset[str] | None
+) -> list[int] | None:
+    """Free devices for a group; None where one of them is not plain."""
+    everywhere = {node.name for node in instance.nodes}
+    reach = everywhere if nodes is None else nodes & everywhere
+    found: set[int] = set()
+    for matcher in matchers:
+        for device in instance.matchers[matcher].devices:
+            given = instance.devices[device]
+            if given.nodes.isdisjoint(reach):
+                continue
+            if given.consumes or given.shareable:
+                return None
+            if not usage.in_use(device):
+                found.add(device)
+    return sorted(found)

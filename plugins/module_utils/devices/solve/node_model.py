@@ -1,0 +1,342 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Claims of units on nodes as a model of CP-SAT: exact, with or without an answer.
+
+Variables say which alternative of each request is taken, and which device it takes. What a linear
+relaxation does not see is added as cuts, because "no" is the answer that takes long otherwise: how
+many devices a counter is for at the most, and how many claims of one shape find a common value.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Alternative,
+    Amounts,
+    Chosen,
+    Claim,
+    ClaimAllocation,
+    Constraint,
+    Instance,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import (
+    BLOCKED_BY,
+    Usage,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
+    Part,
+    add_at_least,
+    add_at_most,
+)
+
+Member = tuple[int, int, int]
+Values = frozenset[tuple[str, t.Any]]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One device as a part of one alternative; ``chosen`` is the variable that says so."""
+
+    member: Member
+    device: int
+    chosen: t.Any
+    portions: Amounts
+    shares: t.Mapping[str, Part] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A unit on a node. ``here`` says whether it is there: a variable, or 1 where it has to be.
+
+    ``first`` is the position of its first claim among those of all places.
+    """
+
+    unit: Unit
+    node: str
+    here: t.Any
+    first: int
+
+
+class NodeModel:
+    """The model of units on nodes; a solver may add an objective over what stands in it.
+
+    ``taken`` has the variable of each alternative by (position of the claim, request, alternative),
+    where claims are counted through all places; ``in_use`` says of devices whether they are used by
+    somebody new, ``drawn`` how much of each counter they draw. What ``usage`` says is taken stays
+    so. With ``optional`` units may be left out, and one that stands at several nodes is on one.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        usage: Usage,
+        candidates: Candidates,
+        places: t.Iterable[tuple[Unit, str]],
+        optional: bool = False,
+    ) -> None:
+        self.model = require("ortools.sat.python.cp_model", "ortools").CpModel()
+        self.uses: list[Use] = []
+        self.taken: dict[Member, t.Any] = {}
+        self.places: list[Place] = []
+        self._instance, self._usage, self._candidates = instance, usage, candidates
+        self._claims: list[Claim] = []
+        self._place_of: list[Place] = []
+        for unit, node in places:
+            here = self.model.new_bool_var("") if optional else 1
+            place = Place(unit, node, here, len(self._claims))
+            self.places.append(place)
+            for claim in unit.claims:
+                self._claims.append(instance.claims[claim])
+                self._place_of.append(place)
+                self._add_claim(len(self._claims) - 1, self._claims[-1])
+        self._by_device: dict[int, list[Use]] = {}
+        for use in self.uses:
+            self._by_device.setdefault(use.device, []).append(use)
+        self.in_use = {device: self._share(device) for device in self._by_device}
+        self.drawn: dict[int, list[Part]] = {}
+        self._add_counters()
+        self._choices: dict[t.Hashable, tuple[Place, Constraint, list[dict[t.Any, t.Any]]]] = {}
+        for place in self.places:
+            self._add_constraints(place)
+        for place, constraint, choices in self._choices.values():
+            self._limit_choices(place, constraint, choices)
+
+    def _add_claim(self, position: int, claim: Claim) -> None:
+        start = len(self.uses)
+        for request, asked in enumerate(claim.requests):
+            ways = []
+            for number, alternative in enumerate(asked.alternatives):
+                member = position, request, number
+                self.taken[member] = self.model.new_bool_var("")
+                ways.append(self.taken[member])
+                self._add_alternative(member, alternative)
+            self.model.add(sum(ways) == self._place_of[position].here)
+        if claim.limit is not None:
+            self.model.add(sum(use.chosen for use in self.uses[start:]) <= claim.limit)
+
+    def _add_alternative(self, member: Member, alternative: Alternative) -> None:
+        taken = self.taken[member]
+        node = self._place_of[member[0]].node
+        candidates = self._candidates.of(alternative.matcher, node)
+        uses = []
+        for device in candidates:
+            portions = self._usage.portions(device, alternative)
+            if portions is not None:
+                uses.append(self._use(member, device, alternative, portions))
+        self.uses += uses
+        total = sum(use.chosen for use in uses)
+        if alternative.every_device:
+            unsettled = node in self._instance.unsettled or node in alternative.unsettled
+            if len(uses) < len(candidates) or not uses or unsettled:
+                self.model.add(taken == 0)
+            for use in uses:
+                self.model.add(use.chosen == taken)
+            return
+        self.model.add(total >= alternative.count * taken)
+        self.model.add(total <= alternative.maximum * taken)
+        for name, amount in alternative.totals.items():
+            add_at_least(self.model, self._gathered(uses, alternative, name), amount, taken)
+        for name, amount in alternative.ceilings.items():
+            whole = [Part(self._amount(use.device, name), use.chosen) for use in uses]
+            add_at_most(self.model, whole, amount)
+
+    def _use(self, member: Member, device: int, alternative: Alternative, portions: Amounts) -> Use:
+        chosen = self.model.new_bool_var("")
+        if not (alternative.shared and alternative.totals):
+            return Use(member, device, chosen, portions)
+        shares = {}
+        for name, asked in alternative.totals.items():
+            left = portions.get(name, 0)
+            step = self._instance.devices[device].capacities[name].step if left else 1
+            # Nobody needs more of one device than all that is asked for.
+            most = min(left // step, -(-asked // step))
+            blocks = self.model.new_int_var(0, most, "")
+            self.model.add(blocks <= most * chosen)
+            shares[name] = Part(step, blocks, most)
+        return Use(member, device, chosen, {}, shares)
+
+    def _gathered(self, uses: t.Sequence[Use], alternative: Alternative, name: str) -> list[Part]:
+        if alternative.shared:
+            return [use.shares[name] for use in uses]
+        return [Part(self._amount(use.device, name), use.chosen) for use in uses]
+
+    def _amount(self, device: int, name: str) -> int:
+        capacities = self._instance.devices[device].capacities
+        return capacities[name].amount if name in capacities else 0
+
+    def _alternative(self, use: Use) -> Alternative:
+        position, request, number = use.member
+        return self._claims[position].requests[request].alternatives[number]
+
+    def _share(self, device: int) -> t.Any:
+        """Let uses of one device exclude each other or add up; gives whether it is in use."""
+        given = self._instance.devices[device]
+        admins = [use for use in self._by_device[device] if self._alternative(use).admin]
+        self._once_in_a_claim(admins)
+        uses = [use for use in self._by_device[device] if not self._alternative(use).admin]
+        if not given.shareable:
+            self.model.add_at_most_one(use.chosen for use in uses)
+            return sum(use.chosen for use in uses)
+        for name in given.capacities:
+            portions = [
+                use.shares.get(name) or Part(use.portions.get(name, 0), use.chosen) for use in uses
+            ]
+            add_at_most(self.model, portions, self._usage.left(device, name))
+        for index, use in enumerate(uses):
+            for other in uses[index + 1 :]:
+                if self._exclude_each_other(use, other):
+                    self.model.add_at_most_one(use.chosen, other.chosen)
+        in_use = self.model.new_bool_var("")
+        for use in uses:
+            self.model.add_implication(use.chosen, in_use)
+        return in_use
+
+    def _once_in_a_claim(self, admins: t.Sequence[Use]) -> None:
+        by_claim: dict[int, list[t.Any]] = {}
+        for use in admins:
+            by_claim.setdefault(use.member[0], []).append(use.chosen)
+        for chosen in by_claim.values():
+            self.model.add_at_most_one(chosen)
+
+    def _exclude_each_other(self, use: Use, other: Use) -> bool:
+        if self._alternative(use).whole or self._alternative(other).whole:
+            return True
+        modes = (name.partition("=") for name in use.portions if "=" in name)
+        return any(
+            f"{resource}={blocking}" in other.portions
+            for resource, _equals, mode in modes
+            for blocking in BLOCKED_BY[mode]
+        )
+
+    def _add_counters(self) -> None:
+        drawn: dict[int, list[tuple[int, t.Any]]] = {}
+        for device, variable in self.in_use.items():
+            if not self._usage.holders(device):
+                for counter, amount in self._instance.devices[device].consumes:
+                    drawn.setdefault(counter, []).append((amount, variable))
+        for counter, parts in drawn.items():
+            left = self._usage.counters[counter]
+            self.drawn[counter] = [Part(amount, variable) for amount, variable in parts]
+            add_at_most(self.model, self.drawn[counter], left)
+            drawing = [(amount, variable) for amount, variable in parts if amount]
+            most = most_within(left, [amount for amount, _variable in drawing])
+            if most < len(drawing):
+                self.model.add(sum(variable for _amount, variable in drawing) <= most)
+
+    def _add_constraints(self, place: Place) -> None:
+        for position in range(place.first, place.first + len(place.unit.claims)):
+            claim = self._claims[position]
+            for constraint in claim.constraints:
+                members = {(position, *member) for member in constraint.members}
+                choice = self._constrain(constraint.kind, constraint.attribute, members, place.here)
+                if choice:
+                    key = place.node, claim.shape(), constraint
+                    entry = self._choices.setdefault(key, (place, constraint, []))
+                    entry[2].append(choice)
+        for kind, attribute, common in place.unit.common:
+            members = {
+                (place.first + claim, request, alternative)
+                for claim, request, alternative in common
+            }
+            self._constrain(kind, attribute, members, place.here)
+
+    def _constrain(
+        self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
+    ) -> dict[t.Any, t.Any]:
+        """Add a constraint; for a match gives a variable for each value that may be common."""
+        holding: dict[t.Any, list[t.Any]] = {}
+        concerned: list[tuple[Use, Values]] = []
+        for use in self.uses:
+            if use.member in members:
+                values = self._values(use.device, attribute)
+                concerned.append((use, values))
+                if not values:
+                    self.model.add(use.chosen == 0)
+                for value in values:
+                    holding.setdefault(value, []).append(use.chosen)
+        if kind == "distinct":
+            for chosen in holding.values():
+                self.model.add_at_most_one(chosen)
+            return {}
+        common = {value: self.model.new_bool_var("") for value in holding}
+        if common:
+            self.model.add(sum(common.values()) == here)
+        for use, values in concerned:
+            if values:
+                self.model.add(sum(common[value] for value in values) >= use.chosen)
+        return common
+
+    def _limit_choices(
+        self, place: Place, constraint: Constraint, choices: list[dict[t.Any, t.Any]]
+    ) -> None:
+        """Cut: of claims of one shape only so many can have the devices with one value."""
+        claims = self._claims[place.first : place.first + len(place.unit.claims)]
+        [first, *_rest] = [claim for claim in claims if constraint in claim.constraints]
+        least = sum(
+            min(one.count for one in request.alternatives)
+            for index, request in enumerate(first.requests)
+            if all(
+                (index, number) in constraint.members for number in range(len(request.alternatives))
+            )
+        )
+        if least < 2 or len(choices) < 2:
+            return
+        for value in choices[0]:
+            there = [
+                device
+                for device in self._by_device
+                if place.node in self._instance.devices[device].nodes
+                and value in self._values(device, constraint.attribute)
+            ]
+            if any(self._instance.devices[device].shareable for device in there):
+                continue
+            chosen = [choice[value] for choice in choices if value in choice]
+            self.model.add(sum(chosen) <= len(there) // least)
+
+    def _values(self, device: int, attribute: str) -> Values:
+        value = self._instance.devices[device].attributes.get(attribute)
+        return frozenset() if value is None else identities(value)
+
+    def is_admin(self, use: Use) -> bool:
+        """Whether the device is only looked at."""
+        return self._alternative(use).admin
+
+    def place_of(self, member: Member) -> Place:
+        """The place of the claim that a member belongs to."""
+        return self._place_of[member[0]]
+
+    def allocations(self, value: t.Callable[[t.Any], int]) -> tuple[ClaimAllocation, ...]:
+        """What the claims of all places get; ``value`` tells the value of an expression."""
+        chosen: list[list[Chosen]] = [[] for _claim in self._claims]
+        for use in self.uses:
+            if value(use.chosen):
+                position, request, number = use.member
+                shares = {
+                    name: share.amount * value(share.times) for name, share in use.shares.items()
+                }
+                portions = {name: amount for name, amount in shares.items() if amount}
+                chosen[position].append(
+                    Chosen(request, number, use.device, portions or use.portions)
+                )
+        return tuple(
+            ClaimAllocation(place.node, tuple(devices))
+            for place, devices in zip(self._place_of, chosen)
+        )
+
+
+def most_within(left: int, amounts: t.Iterable[int]) -> int:
+    """How many of these amounts fit at the most: the smallest ones."""
+    count = 0
+    for amount in sorted(amounts):
+        left -= amount
+        if left < 0:
+            break
+        count += 1
+    return count

@@ -1,0 +1,286 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Strategy optimal: all units and all nodes at once, level by level, each with its bound.
+
+Counting comes first: which units could be on which nodes if they were alone, and how many claims
+for one device each can be matched at all. A quick answer follows, unit by unit. What it leaves open
+is solved exactly where a model of everything is of moderate size; else the quick answer stands.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Allocation,
+    ClaimAllocation,
+    Instance,
+    Outcome,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.column_generation import (
+    Packed,
+    pack,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.counting import (
+    SHARE,
+    Needs,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_model import (
+    FleetModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import (
+    Descent,
+    Work,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
+    match_plain_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
+    counted_out,
+    solve_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.plain_fleet import (
+    solve_plain,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
+    Candidates,
+    first_failing,
+    shape_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+# Devices times claims that may use them, up to which one model has everything.
+_MOST_OF_A_MODEL = 20_000
+# Units times nodes up to which each is solved alone, to know what is impossible in itself.
+_MOST_ALONE = 2_000
+
+Claims = list[t.Optional[ClaimAllocation]]
+Options = list[tuple[Unit, tuple[str, ...]]]
+
+
+def solve(instance: Instance, limits: Limits) -> Allocation:
+    """The best answer by the levels of objective.py, with what is proven of each.
+
+    ``unknown`` where a limit ended the work before it was known whether all can be satisfied.
+    """
+    return _Optimal(instance, limits).run()
+
+
+@dataclass
+class _Optimal:
+    instance: Instance
+    limits: Limits
+    candidates: Candidates = field(init=False)
+    objective: Objective = field(init=False)
+    needs: Needs = field(init=False)
+    work: Work = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.candidates = Candidates(self.instance)
+        self.objective = Objective(self.instance)
+        self.needs = Needs(self.instance, self.objective)
+        self.work = Work(self.limits.seconds, self.limits)
+
+    def run(self) -> Allocation:
+        plain = solve_plain(self.instance, self.objective, self.limits)
+        options = [] if plain else self._options()
+        if plain is None and not self._is_moderate(options):
+            plain = solve_plain(self.instance, self.objective, self.limits, may_wake=True)
+        if plain is not None:
+            self.work.enough = plain.complete
+            return self._answer(plain.claims, plain.bounds)
+        if not self._is_moderate(options):
+            return self._by_cells(options)
+        claims = self._best_start(options)
+        floors = self._floors(options, claims)
+        claims, bounds = self._solve(options, claims, floors)
+        return self._answer(self._in_order(claims), bounds)
+
+    def _by_cells(self, options: Options) -> Allocation:
+        """The answer for what is too large for one model."""
+        packed = pack(
+            self.instance,
+            self.objective,
+            lambda claims: self._start(options, claims),
+            lambda claims: self._floors(options, claims),
+            self.work,
+        )
+        if packed is None:
+            # The quick answer stands, beside what counting proves.
+            claims = self._best_start(options)
+            packed = Packed(claims, self._floors(options, claims))
+        values = self.objective.values(packed.claims)
+        self.work.enough = all(map(int.__eq__, packed.bounds, values[:-1]))
+        return self._answer(self._in_order(packed.claims), [*packed.bounds, 0])
+
+    def _options(self) -> Options:
+        """The nodes on which each unit could be if it were alone."""
+        usage = Usage(self.instance)
+        shapes = {shape_of(self.instance, unit): unit for unit in self.instance.units}
+        exact = len(shapes) * len(self.instance.nodes) <= _MOST_ALONE
+        nodes_of: dict[t.Hashable, tuple[str, ...]] = {}
+        for shape, unit in shapes.items():
+            nodes_of[shape] = tuple(
+                node.name
+                for node in self.instance.nodes_of(unit)
+                if not (
+                    self._solve_alone(usage, unit, node.name) == "infeasible"
+                    if exact
+                    else counted_out(self.instance, usage, self.candidates, unit, node.name)
+                )
+            )
+        return [(unit, nodes_of[shape_of(self.instance, unit)]) for unit in self.instance.units]
+
+    def _solve_alone(
+        self, usage: Usage, unit: Unit, node: str
+    ) -> tuple[ClaimAllocation, ...] | t.Literal["infeasible", "unknown"]:
+        return solve_node(self.instance, usage, self.candidates, unit, node, self.limits)
+
+    def _best_start(self, options: Options) -> Claims:
+        """The best of some quick answers: in order, or else large units first or small ones."""
+        nothing: Claims = [None] * len(self.instance.claims)
+        found = self._start(options, nothing)
+        if all(found[claim] is not None for unit, _nodes in options for claim in unit.claims):
+            return found
+        small_first = sorted(options, key=lambda option: self._share(option[0]))
+        others = [self._start(order, nothing) for order in (small_first, small_first[::-1])]
+        return min([found, *others], key=self.objective.values)
+
+    def _share(self, unit: Unit) -> int:
+        return sum(self.needs.share([claim], 1) for claim in unit.claims)
+
+    def _start(self, options: Options, given: Claims) -> Claims:
+        """Unit by unit, the most important first, on the first node that can have it.
+
+        What is given already stays.
+        """
+        claims = list(given)
+        usage = Usage(self.instance)
+        for claim, allocation in enumerate(given):
+            if allocation is not None:
+                self._take(usage, claim, allocation)
+        # What is given is not given back, so where a unit failed an equal one need not try.
+        passed: dict[t.Hashable, int] = {}
+        for unit, nodes in sorted(options, key=lambda option: -option[0].priority):
+            if claims[unit.claims[0]] is not None:
+                continue
+            shape = shape_of(self.instance, unit)
+            while (position := passed.setdefault(shape, 0)) < len(nodes):
+                found = self._solve_alone(usage, unit, nodes[position])
+                if isinstance(found, str):
+                    passed[shape] += 1
+                    continue
+                for claim, allocation in zip(unit.claims, found):
+                    claims[claim] = allocation
+                    self._take(usage, claim, allocation)
+                break
+        return claims
+
+    def _take(self, usage: Usage, claim: int, allocation: ClaimAllocation) -> None:
+        for chosen in allocation.chosen:
+            if not self.objective.alternative(claim, chosen).admin:
+                usage.take(chosen.device, chosen.portions)
+
+    def _floors(self, options: Options, start: Claims) -> list[int]:
+        """Values that no answer can be below that is as good as the start, by counting."""
+        needs = self.needs
+        possible: dict[int, list[int]] = {priority: [] for priority in self.objective.priorities}
+        for unit, nodes in options:
+            possible[unit.priority] += unit.claims if nodes else ()
+        satisfied = [-needs.most(claims) for claims in possible.values()]
+        if len(possible) == 1:
+            matching = match_plain_claims(self.instance, Usage(self.instance))
+            everybody = sum(len(unit.claims) for unit, _nodes in options)
+            satisfied = [max(satisfied[0], sum(matching.left_over) - everybody)]
+        claims = [claim for of_priority in possible.values() for claim in of_priority]
+        given = sum(start[claim] is not None for claim in claims)
+        # A better answer may satisfy fewer claims, where these are of a higher priority.
+        certain = given if len(possible) == 1 or given == len(claims) else 0
+        taken = needs.share(claims, certain) - needs.there[SHARE]
+        untouched = self.objective.left_whole(Usage(self.instance))
+        return [*satisfied, 0, 0, max(untouched, taken), 0, 0]
+
+    def _is_moderate(self, options: Options) -> bool:
+        size = 0
+        for unit, nodes in options:
+            for node in nodes:
+                size += self._size(unit, node)
+                if size > _MOST_OF_A_MODEL:
+                    return False
+        return True
+
+    def _size(self, unit: Unit, node: str) -> int:
+        return sum(
+            len(self.candidates.of(alternative.matcher, node))
+            for claim in unit.claims
+            for request in self.instance.claims[claim].requests
+            for alternative in request.alternatives
+        )
+
+    def _solve(
+        self, options: Options, claims: Claims, floors: t.Sequence[int]
+    ) -> tuple[Claims, list[int]]:
+        """The exact answer, by a model of everything."""
+        open_options = [option for option in options if option[1]]
+        if not open_options:
+            return claims, self.objective.values(claims)
+        usage = Usage(self.instance)
+        fleet = FleetModel(self.instance, usage, self.candidates, self.objective, open_options)
+        descent = Descent(fleet, self.work, floors)
+        return descent.run(claims, self.objective.values), descent.bounds
+
+    def _in_order(self, claims: Claims) -> Claims:
+        """Of units that ask for the same, the first in order gets the first devices."""
+        equal: dict[t.Hashable, list[Unit]] = {}
+        for unit in self.instance.units:
+            key = unit.priority, shape_of(self.instance, unit)
+            equal.setdefault(key, []).append(unit)
+        ordered: Claims = list(claims)
+        for group in equal.values():
+            given = sorted((self._place(unit, claims), unit.claims) for unit in group)
+            for unit, (_place, source) in zip(group, given):
+                for claim, other in zip(unit.claims, source):
+                    ordered[claim] = claims[other]
+        return ordered
+
+    def _place(self, unit: Unit, claims: Claims) -> tuple[int, list[int]]:
+        found = [allocation for claim in unit.claims if (allocation := claims[claim])]
+        if not found:
+            return len(self.objective.node_rank), []
+        devices = [chosen.device for allocation in found for chosen in allocation.chosen]
+        return self.objective.node_rank[found[0].node], devices
+
+    def _answer(self, claims: Claims, bounds: t.Sequence[int]) -> Allocation:
+        values = self.objective.values(claims)
+        wanted = dict.fromkeys(self.objective.priorities, 0)
+        for unit in self.instance.units:
+            wanted[unit.priority] -= len(unit.claims)
+        outcome: Outcome = "unknown"
+        if all(value == whole for value, whole in zip(values, wanted.values())):
+            outcome = "allocated"
+        elif any(bound > whole for bound, whole in zip(bounds, wanted.values())):
+            outcome = "infeasible"
+        stopped_by = "completed"
+        if not self.work.enough:
+            stopped_by = "work_limit" if self.limits.patience() > 0 else "wall_clock"
+        levels = self.objective.levels(values, bounds)
+        errors = self._errors(claims)
+        return Allocation(outcome, tuple(claims), levels, stopped_by=stopped_by, errors=errors)
+
+    def _errors(self, claims: Claims) -> dict[int, str]:
+        """Of claims that get nothing those with a selector that fails on a device in reach."""
+        found: dict[int, str] = {}
+        if not any(matcher.errors for matcher in self.instance.matchers):
+            return found
+        usage = Usage(self.instance)
+        for unit in self.instance.units:
+            for node in self.instance.nodes_of(unit) if claims[unit.claims[0]] is None else ():
+                failed = first_failing(self.instance, usage, self.candidates, unit, node.name)
+                if failed is not None:
+                    found.setdefault(failed.claim, str(failed))
+        return found

@@ -1,0 +1,339 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Thousands of claims for one plain device each, to the optimum, as a flow.
+
+Where each unit is one claim for one device, and no device is shared or cut, all levels of the
+objective but the watts of waking nodes are sums over pairs of a claim and a device. Claims that may
+use the same devices are one node of the flow, devices that the same claims may use another, and a
+path costs what its pair adds to the levels, weighted so that none outweighs the one before.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Chosen,
+    ClaimAllocation,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
+    Matching,
+    is_plain,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.unit_commitment import (
+    Demand,
+    Kind,
+    nodes_to_wake,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+# The flow's library multiplies costs by the number of nodes within 63 bits.
+_LARGEST = 2**62
+
+Claims = list[t.Optional[ClaimAllocation]]
+# Groups with the rank of a device to each, and the position of the node where several can use it.
+Members = tuple[tuple[int, int, int], ...]
+_Classes = dict[tuple[Members, int], list[int]]
+
+
+@dataclass
+class _Group:
+    """Claims with the same priority, nodes and alternatives.
+
+    Of each usable device the ``rank``, and where several nodes can use it the position of the
+    ``first`` of them.
+    """
+
+    priority: int
+    claims: list[int]
+    rank: dict[int, int]
+    first: dict[int, int]
+
+
+@dataclass
+class Plain:
+    """An answer, the bound of each level, and whether the counted work was enough for all."""
+
+    claims: Claims
+    bounds: list[int]
+    complete: bool = True
+
+
+def solve_plain(
+    instance: Instance, objective: Objective, limits: Limits, *, may_wake: bool = False
+) -> Plain | None:
+    """The best answer; None where the instance is not as plain.
+
+    With ``may_wake`` nodes may be there that it takes watts to use; then the level of names, which
+    is after that of watts, has a bound only.
+    """
+    groups = _groups(instance, objective)
+    if groups is None:
+        return None
+    wakes = _costs_to_wake(instance, groups)
+    if wakes and (not may_wake or any(group.first for group in groups)):
+        return None
+    groups.sort(key=lambda group: -group.priority)
+    classes = _classes(instance, groups)
+    satisfied = _most_satisfied(objective, groups, classes)
+    costs = _Costs(instance, objective, groups, sum(satisfied.values()))
+    given = _Flow(groups, classes, satisfied, costs).run()
+    if given is None:
+        raise RuntimeError("claims that are matched are no flow")
+    claims = _allocations(instance, groups, given)
+    plain = Plain(claims, objective.values(claims))
+    if not costs.by_name:
+        plain.bounds[-1] = costs.least_names(sum(satisfied.values()))
+    if wakes:
+        return _wake_fewer(instance, objective, groups, satisfied, plain, limits)
+    return plain
+
+
+def _most_satisfied(
+    objective: Objective, groups: t.Sequence[_Group], classes: _Classes
+) -> dict[int, int]:
+    """How many claims of each priority can be satisfied.
+
+    Groups are matched in the order of priority, and none loses what it has to a later one.
+    """
+    usable: list[list[int]] = [[] for _group in groups]
+    for one, (members, _milliwatts) in enumerate(classes):
+        for member, _rank, _node in members:
+            usable[member].append(one)
+    matching = Matching([group.claims for group in groups], list(classes.values()), usable)
+    satisfied = dict.fromkeys(objective.priorities, 0)
+    for group, left in zip(groups, matching.left_over):
+        satisfied[group.priority] += len(group.claims) - left
+    return satisfied
+
+
+def _wake_fewer(
+    instance: Instance,
+    objective: Objective,
+    groups: t.Sequence[_Group],
+    satisfied: dict[int, int],
+    plain: Plain,
+    limits: Limits,
+) -> Plain:
+    """The answer with the nodes that it takes the fewest watts to use."""
+    where = {
+        device: next(iter(instance.devices[device].nodes & objective.node_rank.keys()))
+        for group in groups
+        for device in group.rank
+    }
+    kinds = _kinds_of_nodes(_classes(instance, groups), where)
+    values = objective.values(plain.claims)
+    sizes, priorities = zip(*((len(group.claims), group.priority) for group in groups))
+    demand = Demand(sizes, priorities, satisfied, values[len(satisfied)])
+    awake, bound, proven = nodes_to_wake(kinds, objective.wake, demand, limits)
+    count = sum(satisfied.values())
+    best, least = plain.claims, _Costs(instance, objective, groups, count).least_names(count)
+    if awake is not None:
+        kept = [
+            _Group(
+                group.priority,
+                group.claims,
+                {device: rank for device, rank in group.rank.items() if where[device] in awake},
+                {},
+            )
+            for group in groups
+        ]
+        costs = _Costs(instance, objective, kept, count)
+        given = _Flow(kept, _classes(instance, kept), satisfied, costs).run()
+        claims = plain.claims if given is None else _allocations(instance, kept, given)
+        best = min(plain.claims, claims, key=objective.values)
+    bounds = objective.values(best)
+    bounds[-4], bounds[-1] = min(bounds[-4], bound), min(bounds[-1], least)
+    return Plain(best, bounds, proven)
+
+
+def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[Kind]:
+    """How many devices of each class the nodes have."""
+    return [
+        Kind(
+            tuple((group, rank) for group, rank, _node in members),
+            milliwatts,
+            Counter(where[device] for device in devices),
+        )
+        for (members, milliwatts), devices in classes.items()
+    ]
+
+
+def _groups(instance: Instance, objective: Objective) -> list[_Group] | None:
+    kinds: dict[tuple[int, frozenset[str] | None, tuple[int, ...]], list[int]] = {}
+    for unit in instance.units:
+        claim = instance.claims[unit.claims[0]]
+        if len(unit.claims) > 1 or not is_plain(claim) or claim.limit == 0:
+            return None
+        matchers = tuple(one.matcher for one in claim.requests[0].alternatives)
+        kinds.setdefault((unit.priority, unit.nodes, matchers), []).append(unit.claims[0])
+    usage, position = Usage(instance), objective.node_rank
+    # Devices of a network have equal sets of nodes, each of which is looked at once.
+    sets = {device.nodes: device.nodes & position.keys() for device in instance.devices}
+    groups = []
+    for (priority, nodes, matchers), claims in kinds.items():
+        group = _Group(priority, claims, {}, {})
+        first = _first_nodes(sets, nodes, position)
+        for number, matcher in enumerate(matchers):
+            for device in instance.matchers[matcher].devices:
+                given = instance.devices[device]
+                if given.shareable or given.consumes:
+                    return None
+                if given.nodes in first and not usage.in_use(device):
+                    group.rank.setdefault(device, number)
+                    if len(sets[given.nodes]) > 1:
+                        group.first[device] = first[given.nodes]
+        groups.append(group)
+    return groups
+
+
+def _first_nodes(
+    sets: t.Mapping[frozenset[str], t.AbstractSet[str]],
+    nodes: frozenset[str] | None,
+    position: t.Mapping[str, int],
+) -> dict[frozenset[str], int]:
+    """The position of the first node of each set on which a claim may be, where there is one."""
+    found: dict[frozenset[str], int] = {}
+    for each, there in sets.items():
+        positions = [position[node] for node in there if nodes is None or node in nodes]
+        if positions:
+            found[each] = min(positions)
+    return found
+
+
+def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
+    costly = {node.name for node in instance.nodes if node.wake_milliwatts}
+    return bool(costly) and any(
+        not costly.isdisjoint(instance.devices[device].nodes)
+        for group in groups
+        for device in group.rank
+    )
+
+
+def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
+    """Devices by the groups that may use them, at which rank, and by their watts."""
+    members: dict[int, list[tuple[int, int, int]]] = {}
+    for number, group in enumerate(groups):
+        for device, rank in group.rank.items():
+            members.setdefault(device, []).append((number, rank, group.first.get(device, 0)))
+    classes: _Classes = {}
+    for device in sorted(members):
+        key = tuple(members[device]), instance.devices[device].milliwatts
+        classes.setdefault(key, []).append(device)
+    return classes
+
+
+class _Costs:
+    """What a pair adds to rank, watts and names, as one number.
+
+    ``by_name`` is False where these would be too large with names; then names are left out.
+    """
+
+    def __init__(
+        self, instance: Instance, objective: Objective, groups: t.Sequence[_Group], claims: int
+    ) -> None:
+        devices = {device for group in groups for device in group.rank}
+        of_several = {device for group in groups for device in group.first}
+        everywhere = objective.node_rank
+        # The node of a device of several depends on the claim: see pair.
+        self.names = {device: device + 1 for device in devices}
+        for device in devices - of_several:
+            self.names[device] += sum(
+                everywhere.get(node, 0) for node in instance.devices[device].nodes
+            )
+        watts = max((instance.devices[device].milliwatts for device in devices), default=0)
+        ranks = max((rank for group in groups for rank in group.rank.values()), default=0)
+        nodes = len(groups) + len(devices) + 2
+        for by_name in (True, False):
+            self.by_name = by_name
+            name = max(self.names.values(), default=0) + len(everywhere) if by_name else 0
+            self.watt = claims * name + 1
+            self.rank = self.watt * (claims * watts + 1)
+            if (self.rank * ranks + self.watt * watts + name) * nodes < _LARGEST:
+                break
+
+    def pair(self, rank: int, node: int) -> int:
+        return self.rank * rank + (node if self.by_name else 0)
+
+    def device(self, device: int, milliwatts: int) -> int:
+        return self.watt * milliwatts + (self.names[device] if self.by_name else 0)
+
+    def least_names(self, claims: int) -> int:
+        """A bound: the first devices, whichever claims they are for."""
+        return sum(sorted(self.names.values())[:claims])
+
+
+class _Flow:
+    """Priorities → groups → classes of devices → devices, at the least cost."""
+
+    def __init__(
+        self,
+        groups: t.Sequence[_Group],
+        classes: _Classes,
+        satisfied: t.Mapping[int, int],
+        costs: _Costs,
+    ) -> None:
+        self._flow = require("ortools.graph.python.min_cost_flow", "ortools").SimpleMinCostFlow()
+        self._pairs: dict[tuple[int, int], int] = {}
+        self._devices: list[tuple[int, int, int]] = []
+        first_class = len(groups)
+        sink = first_class + len(classes)
+        for number, (priority, claims) in enumerate(satisfied.items()):
+            source = sink + 1 + number
+            self._flow.set_node_supply(source, claims)
+            for group, given in enumerate(groups):
+                if given.priority == priority:
+                    self._arc(source, group, len(given.claims), 0)
+        for number, ((members, milliwatts), devices) in enumerate(classes.items()):
+            for group, rank, node in members:
+                most = min(len(devices), len(groups[group].claims))
+                arc = self._arc(group, first_class + number, most, costs.pair(rank, node))
+                self._pairs[group, number] = arc
+            for device in devices:
+                cost = costs.device(device, milliwatts)
+                arc = self._arc(first_class + number, sink, 1, cost)
+                self._devices.append((number, device, arc))
+        self._flow.set_node_supply(sink, -sum(satisfied.values()))
+
+    def _arc(self, tail: int, head: int, capacity: int, cost: int) -> int:
+        return int(self._flow.add_arc_with_capacity_and_unit_cost(tail, head, capacity, cost))
+
+    def run(self) -> dict[int, list[int]] | None:
+        """The devices of each group; None where not so many claims can be satisfied."""
+        if self._flow.solve() != self._flow.OPTIMAL:
+            return None
+        taken: dict[int, list[int]] = {}
+        for number, device, arc in self._devices:
+            if self._flow.flow(arc):
+                taken.setdefault(number, []).append(device)
+        given: dict[int, list[int]] = {}
+        for (group, number), arc in self._pairs.items():
+            count = self._flow.flow(arc)
+            if count:
+                given.setdefault(group, []).extend(taken[number][:count])
+                del taken[number][:count]
+        return given
+
+
+def _allocations(
+    instance: Instance, groups: t.Sequence[_Group], given: t.Mapping[int, list[int]]
+) -> Claims:
+    """The first claims of each group get the first of its devices."""
+    claims: Claims = [None] * len(instance.claims)
+    everywhere = {node.name for node in instance.nodes}
+    for number, devices in given.items():
+        group = groups[number]
+        for claim, device in zip(group.claims, sorted(devices)):
+            if device in group.first:
+                node = instance.nodes[group.first[device]].name
+            else:
+                [node] = instance.devices[device].nodes & everywhere
+            claims[claim] = ClaimAllocation(node, (Chosen(0, group.rank[device], device),))
+    return claims

@@ -1,0 +1,338 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a cell can hold, and what of that is best at given prices.
+
+The model is that of optimal.py for one cell. Claims for one device each are not told apart in it:
+one request for as many devices as there are claims stands for all of them. Where a device can be
+shared there are several such requests, each of which has a portion of each device at the most.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Alternative,
+    Chosen,
+    Claim,
+    ClaimAllocation,
+    Instance,
+    Request,
+    Unit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+    Group,
+    Kind,
+    is_for_one_device,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_model import (
+    FleetModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import Place
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+
+# Levels that are sums over cells: rank, watts, fragmentation and closeness.
+SUMS = slice(-5, -1)
+# Deterministic time of CP-SAT, about seconds, for one question about one cell.
+_WORK_FOR_A_CELL = 0.5
+# Devices that requests may use, counted for each request, up to which a cell has one model.
+_MOST_USES = 4_000
+_UNLIMITED = 10**9
+
+# For each unit its group, and what its claims get, devices by position within the cell.
+Content = tuple[tuple[int, tuple[ClaimAllocation, ...]], ...]
+
+
+class TooLarge(Exception):
+    """A cell has more possibilities than a model should."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a cell of a kind may hold: how many units of which group, and what it costs.
+
+    ``costs`` are rank, watts, fragmentation and closeness beyond those of an empty cell.
+    """
+
+    kind: int
+    counts: tuple[tuple[int, int], ...]
+    costs: tuple[int, ...]
+    content: Content = field(compare=False, repr=False)
+
+
+class Costs:
+    """Evaluates contents of the cells of one kind."""
+
+    def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
+        self._claims, self._groups, self._kind = instance.claims, groups, kind
+        self._empty = Objective(kind.instance).values([])[SUMS]
+        self._known: dict[t.Hashable, tuple[int, ...]] = {}
+
+    def pattern(self, number: int, content: Content) -> Pattern:
+        """The content as a pattern of the kind with this number."""
+        counts: dict[int, int] = {}
+        for group, _given in content:
+            counts[group] = counts.get(group, 0) + 1
+        key = tuple((group, tuple(map(_key, given))) for group, given in content)
+        if key not in self._known:
+            self._known[key] = self._costs(content)
+        return Pattern(number, tuple(sorted(counts.items())), self._known[key], content)
+
+    def _costs(self, content: Content) -> tuple[int, ...]:
+        claims: list[Claim] = []
+        units: list[Unit] = []
+        for group, _given in content:
+            unit = self._groups[group].units[0]
+            first = len(claims)
+            claims += [self._claims[claim] for claim in unit.claims]
+            units.append(Unit("", tuple(range(first, len(claims)))))
+        task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=tuple(units))
+        values = Objective(task).values([one for _group, given in content for one in given])
+        return tuple(value - empty for value, empty in zip(values[SUMS], self._empty))
+
+
+def _key(allocation: ClaimAllocation) -> t.Hashable:
+    return tuple(
+        (one.request, one.alternative, one.device, tuple(sorted(one.portions.items())))
+        for one in allocation.chosen
+    )
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a unit of each group brings, and how much each of the levels of SUMS weighs.
+
+    ``before`` are the weights of levels that are fixed.
+    """
+
+    rewards: t.Sequence[int]
+    weights: t.Sequence[int]
+    before: t.Sequence[int] = ()
+
+
+class CellModel:
+    """The model of one kind of cells; each question has other prices. Raises TooLarge."""
+
+    def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
+        self._builder = _Builder(instance, groups, kind)
+        self._fleet = self._builder.model()
+        self._counts = self._builder.counts(self._fleet)
+        constants = [*self._fleet.constants()]
+        constants[-3] -= self._builder.objective.left_whole(self._builder.usage)
+        self._levels = [
+            term + constant for term, constant in zip(self._fleet.terms[SUMS], constants[SUMS])
+        ]
+        self._levels[0] += self._builder.rank(self._fleet)
+        model, most = self._fleet.model, self._builder.most
+        self._ceilings = {group: model.new_int_var(0, most[group], "") for group in self._counts}
+        for group, count in self._counts.items():
+            model.add(count <= self._ceilings[group])
+
+    def best(self, prices: Prices, units: t.Sequence[int], work: Work) -> tuple[int, Content]:
+        """A bound: no content is worth less; and a content that is worth the least that was found.
+
+        An empty cell is worth 0. There are so many units of each group.
+        """
+        library = require("ortools.sat.python.cp_model", "ortools")
+        worth = sum(
+            weight * level for weight, level in zip(prices.weights, self._levels) if weight
+        ) - sum(prices.rewards[group] * count for group, count in self._counts.items())
+        if isinstance(worth, int):
+            return min(0, worth), ()
+        self._fleet.model.minimize(worth)
+        for group, ceiling in self._ceilings.items():
+            most = min(units[group], self._builder.most[group])
+            ceiling.proto.domain[1] = most
+        solver = library.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.linearization_level = 2
+        solver.parameters.random_seed = work.limits.seed
+        solver.parameters.max_deterministic_time = max(1e-3, min(_WORK_FOR_A_CELL, work.left))
+        solver.parameters.max_time_in_seconds = max(work.limits.patience(), 0.01)
+        status = solver.solve(self._fleet.model)
+        work.left = max(0.0, work.left - solver.response_proto.deterministic_time)
+        bound = solver.best_objective_bound
+        if status not in (library.OPTIMAL, library.FEASIBLE):
+            return self._least(prices), ()
+        content = self._builder.content(self._fleet, lambda variable: int(solver.value(variable)))
+        return min(0, math.ceil(bound - 1e-6)), content
+
+    def _least(self, prices: Prices) -> int:
+        """A bound for want of a better one: as many units as there are, at no cost."""
+        most = self._builder.most
+        return -sum(max(0, prices.rewards[group]) * most[group] for group in self._counts)
+
+
+class _Builder:
+    """Pseudo-claims of a cell and the places of FleetModel that they make."""
+
+    def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
+        self._instance, self._groups, self._kind = instance, groups, kind
+        [self._node] = kind.instance.nodes
+        self.usage = Usage(kind.instance)
+        self._candidates = Candidates(kind.instance)
+        self._claims: list[Claim] = []
+        self._units: list[Unit] = []
+        # Of each unit: its group, and the alternative for which it stands for several claims.
+        self._meaning: dict[int, tuple[int, int | None]] = {}
+        self.most: dict[int, int] = {}
+        self._uses = 0
+        for group in kind.groups:
+            self._add_group(group)
+        self._task = dataclasses.replace(
+            kind.instance, claims=tuple(self._claims), units=tuple(self._units)
+        )
+        self.objective = Objective(self._task)
+
+    def _add_group(self, group: int) -> None:
+        units = self._groups[group].units
+        claims = [self._instance.claims[claim] for claim in units[0].claims]
+        self.most[group] = min(len(units), self._most(claims))
+        if self.most[group] == 0:
+            return
+        if len(claims) == 1 and self._is_countable(claims[0]):
+            for number, alternative in enumerate(claims[0].requests[0].alternatives):
+                many = dataclasses.replace(alternative, maximum=self.most[group])
+                claim = Claim("", "", (Request("", (many,)),))
+                for _time in range(self._times(alternative, self.most[group])):
+                    self._add_unit(group, number, [claim], ())
+            return
+        for _copy in range(self.most[group]):
+            self._add_unit(group, None, claims, units[0].common)
+
+    def _add_unit(
+        self, group: int, way: int | None, claims: t.Sequence[Claim], common: t.Any
+    ) -> None:
+        first = len(self._claims)
+        self._claims += claims
+        # The model orders units that ask for the same where they are equally important as well.
+        positions = tuple(range(first, len(self._claims)))
+        unit = Unit("", positions, priority=group, common=common)
+        self._units.append(unit)
+        self._meaning[id(unit)] = group, way
+        self._uses += sum(
+            len(self._candidates.of(one.matcher, self._node.name))
+            for claim in claims
+            for request in claim.requests
+            for one in request.alternatives
+        )
+        if self._uses > _MOST_USES:
+            raise TooLarge
+
+    def _is_countable(self, claim: Claim) -> bool:
+        return (
+            is_for_one_device(claim)
+            and not claim.constraints
+            and claim.limit != 0
+            and not any(
+                one.admin or one.whole or one.totals or one.ceilings or one.access
+                for one in claim.requests[0].alternatives
+            )
+        )
+
+    def _times(self, alternative: Alternative, most: int) -> int:
+        """How many of the claims may be on one device at the most."""
+        candidates = self._candidates.of(alternative.matcher, self._node.name)
+        times = (self._times_on(device, alternative) for device in candidates)
+        return min(most, max(times, default=0))
+
+    def _most(self, claims: t.Sequence[Claim]) -> int:
+        """How many units that ask for this can be in the cell at the most."""
+        requests = [request for claim in claims for request in claim.requests]
+        return min(sum(map(self._most_of, request.alternatives)) for request in requests)
+
+    def _most_of(self, alternative: Alternative) -> int:
+        if alternative.admin:
+            return _UNLIMITED
+        candidates = self._candidates.of(alternative.matcher, self._node.name)
+        total = sum(self._times_on(device, alternative) for device in candidates)
+        return total if alternative.every_device else total // max(1, alternative.count)
+
+    def _times_on(self, device: int, alternative: Alternative) -> int:
+        """How often a device can be given to such a request."""
+        portions = self.usage.portions(device, alternative)
+        if portions is None:
+            return 0
+        if not self._kind.instance.devices[device].shareable:
+            return 1
+        if alternative.shared and alternative.totals:
+            return _UNLIMITED
+        fitting = (
+            self.usage.left(device, name) // amount
+            for name, amount in portions.items()
+            if amount and "=" not in name
+        )
+        return min(fitting, default=_UNLIMITED)
+
+    def model(self) -> FleetModel:
+        places = [(unit, (self._node.name,)) for unit in self._units]
+        return _OfACell(
+            self._task, self.usage, self._candidates, self.objective, places, self._is_many
+        )
+
+    def _is_many(self, unit: Unit) -> bool:
+        return self._meaning[id(unit)][1] is not None
+
+    def counts(self, fleet: FleetModel) -> dict[int, t.Any]:
+        """How many units of each group are in the cell, as expressions."""
+        found: dict[int, t.Any] = {}
+        for place in fleet.nodes.places:
+            group, way = self._meaning[id(place.unit)]
+            if way is None:
+                found[group] = found.get(group, 0) + place.here
+        for use in fleet.nodes.uses:
+            group, way = self._meaning[id(fleet.nodes.place_of(use.member).unit)]
+            if way is not None:
+                found[group] = found.get(group, 0) + use.chosen
+        return found
+
+    def rank(self, fleet: FleetModel) -> t.Any:
+        """The rank of the claims that are not told apart."""
+        ways = [
+            (self._meaning[id(fleet.nodes.place_of(use.member).unit)][1] or 0, use.chosen)
+            for use in fleet.nodes.uses
+        ]
+        return sum(way * chosen for way, chosen in ways if way)
+
+    def content(self, fleet: FleetModel, value: t.Callable[[t.Any], int]) -> Content:
+        found: list[tuple[int, tuple[ClaimAllocation, ...]]] = []
+        given = fleet.nodes.allocations(value)
+        for place in fleet.nodes.places:
+            if not value(place.here):
+                continue
+            group, way = self._meaning[id(place.unit)]
+            own = given[place.first : place.first + len(place.unit.claims)]
+            if way is None:
+                found.append((group, own))
+                continue
+            for chosen in own[0].chosen:
+                one = Chosen(0, way, chosen.device, chosen.portions)
+                found.append((group, (ClaimAllocation(place.node, (one,)),)))
+        return tuple(found)
+
+
+class _OfACell(FleetModel):
+    """A fleet of one cell, where claims that are not told apart are no unit with many devices."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        usage: Usage,
+        candidates: Candidates,
+        objective: Objective,
+        places: t.Sequence[tuple[Unit, tuple[str, ...]]],
+        is_many: t.Callable[[Unit], bool],
+    ) -> None:
+        self._is_many = is_many
+        super().__init__(instance, usage, candidates, objective, places)
+
+    def _can_spread(self, place: Place) -> bool:
+        return not self._is_many(place.unit) and super()._can_spread(place)

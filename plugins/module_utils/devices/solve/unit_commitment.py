@@ -1,0 +1,95 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which nodes to wake for thousands of plain claims, so that these need the fewest watts.
+
+A node that is awake offers its devices to all claims alike. So the model has a number for each kind
+of claim and each kind of device, wherever it is, and one decision for each node: with these fixed
+the rest is a flow, whose best answers are whole numbers by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, solve
+
+# Nodes of HiGHS' search: counted, so that equal input gives an equal answer.
+_BRANCHING_NODES = 300
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Devices that the same claims may use: by which groups at which rank, and where they are."""
+
+    members: tuple[tuple[int, int], ...]
+    milliwatts: int
+    by_node: t.Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """How many claims each group has, its priority, and how many get devices by priority.
+
+    ``rank`` is the sum of ranks that may be taken.
+    """
+
+    sizes: t.Sequence[int]
+    priorities: t.Sequence[int]
+    satisfied: t.Mapping[int, int]
+    rank: int
+
+
+def nodes_to_wake(
+    kinds: t.Sequence[Kind], wake: t.Mapping[str, int], demand: Demand, limits: Limits
+) -> tuple[frozenset[str] | None, int, bool]:
+    """The nodes, those that are awake among them; a bound in mW; and whether that is reached.
+
+    ``wake`` has the milliwatts of each node, 0 for one that is awake. Without nodes there was no
+    answer within the limit.
+    """
+    model, awake = _model(kinds, wake, demand)
+    solution = solve(model, limits, _BRANCHING_NODES)
+    bound = max(0, math.floor(solution.bound)) if solution.bound > -math.inf else 0
+    if not solution.values:
+        return None, bound, False
+    chosen = frozenset(node for node, column in awake.items() if solution.values[column] > 0.5)
+    return chosen, round(solution.bound) if solution.is_optimal else bound, solution.is_optimal
+
+
+def _model(
+    kinds: t.Sequence[Kind], wake: t.Mapping[str, int], demand: Demand
+) -> tuple[LinearModel, dict[str, int]]:
+    """The model, and the column of each node."""
+    model = LinearModel()
+    awake = {
+        node: model.column(0 if cost else 1, 1, cost, integer=True) for node, cost in wake.items()
+    }
+    by_group: list[list[tuple[int, float]]] = [[] for _group in demand.sizes]
+    ranks: list[tuple[int, float]] = []
+    for kind in kinds:
+        offered: list[tuple[int, float]] = [
+            (awake[node], -count) for node, count in kind.by_node.items()
+        ]
+        for group, rank in kind.members:
+            most = min(demand.sizes[group], sum(kind.by_node.values()))
+            column = model.column(0, most, kind.milliwatts)
+            by_group[group].append((column, 1))
+            ranks.append((column, rank))
+            offered.append((column, 1))
+        model.at_most(offered, 0)
+    for group, terms in enumerate(by_group):
+        model.at_most(terms, demand.sizes[group])
+    for priority, count in demand.satisfied.items():
+        of_priority = [
+            term
+            for group, terms in enumerate(by_group)
+            if demand.priorities[group] == priority
+            for term in terms
+        ]
+        model.equal(of_priority, count)
+    model.at_most(ranks, demand.rank)
+    return model, awake

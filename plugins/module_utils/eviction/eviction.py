@@ -1,0 +1,149 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Moving running pods step by step: evict one, wait for the pod that replaces it, bind that.
+
+The Eviction API refuses, with status 429, what a PodDisruptionBudget forbids; the first refusal
+ends the run. Source: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    LEASE,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.eviction.runner import (
+    Move,
+    Mover,
+    Outcome,
+    Step,
+    not_made,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    LEASE,
+    ArgumentSpec(
+        {
+            "plan": {"type": "path"},
+            "steps": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "moves": {
+                        "type": "list",
+                        "elements": "dict",
+                        "required": True,
+                        "options": {
+                            "namespace": {"type": "str", "default": "default"},
+                            "pod": {"type": "str", "required": True},
+                            "uid": {"type": "str"},
+                            "from_node": {"type": "str", "required": True},
+                            "to_node": {"type": "str", "required": True},
+                            "gain_watts": {"type": "float"},
+                        },
+                    },
+                    "gain_watts": {"type": "float"},
+                    "cost_if_stopped_watts": {"type": "float"},
+                    "asleep": {"type": "list", "elements": "str"},
+                },
+            },
+            "scheduler_name": {"type": "str", "default": "wattwise"},
+            "timeout": {"type": "float", "default": 120.0},
+        },
+        mutually_exclusive=(("plan", "steps"),),
+        required_one_of=(("plan", "steps"),),
+    ),
+)
+
+
+def move_pods(parameters: Parameters, context: Context = Context()) -> Result:
+    """Carry the steps of a plan out, while no other run binds or moves pods.
+
+    Raises InvalidInput and ApiError where nothing was begun.
+    """
+    options = SPEC.complete(parameters)
+    steps = _read_steps(options)
+    kube = Kube.connect(options)
+    # A refusal is an answer: it is not asked again until it changes.
+    once = Kube.connect(options, patience_seconds=0.0)
+
+    def work(guard: Guard | None) -> Result:
+        mover = Mover(options, context, kube.guarded(guard), once.guarded(guard))
+        total = sum(len(step.moves) for step in steps)
+        outcomes: list[Outcome] = []
+        for step in steps:
+            outcomes += _next(mover, step, outcomes)
+            skipped = sum(outcome.fate == "skipped" for outcome in outcomes)
+            context.progress(done=len(outcomes), total=total, failed=skipped)
+        return _result(outcomes)
+
+    return alone(kube, options, context, work)
+
+
+def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome]:
+    """What becomes of a step after what became of those before it."""
+    if any(outcome.ends_the_run for outcome in before):
+        return not_made(step, "left", "the run ended before")
+    nodes = {node for move in step.moves for node in (move.source, move.target)}
+    for outcome in before:
+        changed = nodes & {outcome.move.source, outcome.move.target}
+        if outcome.fate == "skipped" and changed:
+            reason = f"step {outcome.step}, which concerns node {min(changed)} too, was skipped"
+            return not_made(step, "skipped", reason)
+    return mover.carry_out(step)
+
+
+def _read_steps(options: Parameters) -> list[Step]:
+    if options["plan"]:
+        listed = documents.load(options["plan"], "plan").get("steps", [])
+    elif options["steps"] is None:
+        raise InvalidInput("give plan, the file that power_placement wrote, or steps")
+    else:
+        listed = options["steps"]
+    return [
+        Step(number, tuple(_read_move(move) for move in step["moves"]))
+        for number, step in enumerate(listed, 1)
+    ]
+
+
+def _read_move(item: t.Mapping[str, t.Any]) -> Move:
+    return Move(
+        item.get("namespace") or "default",
+        item["pod"],
+        item["from_node"],
+        item["to_node"],
+        item.get("uid"),
+        item.get("gain_watts"),
+    )
+
+
+def _result(outcomes: t.Sequence[Outcome]) -> Result:
+    moved = [outcome.move for outcome in outcomes if outcome.fate == "moved"]
+    gains = [move.gain_watts for move in moved]
+    last = next((outcome for outcome in outcomes if outcome.ends_the_run), None)
+    names = [f"{move.namespace}/{move.pod}" for move in moved]
+    return {
+        "changed": any(outcome.fate in ("moved", "evicted") for outcome in outcomes),
+        "moves": [outcome.as_dict() for outcome in outcomes],
+        "gain_watts": None if None in gains else round(sum(filter(None, gains)), 6),
+        "stopped": None if last is None else last.as_dict(),
+        "diff": {
+            "before": {name: move.source for name, move in zip(names, moved)},
+            "after": {name: move.target for name, move in zip(names, moved)},
+        },
+    }

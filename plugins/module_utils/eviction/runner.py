@@ -1,0 +1,347 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One step of moves: looked at as a whole before it begins, then made move by move."""
+
+from __future__ import annotations
+
+import functools
+import time
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
+    Placement,
+    bind_all,
+    guarded_but_failures,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
+from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import surely_movable
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
+
+_TOO_MANY_REQUESTS = 429
+_PAUSE_SECONDS = 0.5
+_FORBIDDEN = "a PodDisruptionBudget forbids the eviction: "
+
+# ``evicted``: the pod is gone, but the one that replaces it is not where it was to go.
+Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One pod of a step. ``uid`` None stands for whichever pod has the name now."""
+
+    namespace: str
+    pod: str
+    source: str
+    target: str
+    uid: str | None = None
+    gain_watts: float | None = None
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Moves that pay together; ``number`` counts from 1."""
+
+    number: int
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one move, and why it is not made; ``replacement`` is the new pod's name."""
+
+    step: int
+    move: Move
+    fate: Fate
+    reason: str = ""
+    replacement: str | None = None
+
+    @property
+    def ends_the_run(self) -> bool:
+        return self.fate in ("evicted", "refused", "stopped")
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {
+            "step": self.step,
+            "namespace": self.move.namespace,
+            "pod": self.move.pod,
+            "from_node": self.move.source,
+            "to_node": self.move.target,
+            "outcome": self.fate,
+            "replacement": self.replacement,
+            "reason": self.reason or None,
+        }
+
+
+def not_made(
+    step: Step, fate: Fate, reason: str, known: t.Mapping[Move, Outcome] | None = None
+) -> list[Outcome]:
+    """The outcomes of a step: those that are known, and one and the same for all other moves."""
+    return [
+        (known or {}).get(move) or Outcome(step.number, move, fate, reason) for move in step.moves
+    ]
+
+
+class _NotMade(Exception):
+    """Nothing becomes of this move; the text says why."""
+
+    def __init__(self, fate: Fate, reason: str) -> None:
+        super().__init__(reason)
+        self.fate: Fate = fate
+
+
+class Mover:
+    """Carries out one step after another."""
+
+    def __init__(self, options: Parameters, context: Context, kube: Kube, once: Kube) -> None:
+        """``once`` is a client of the same server that repeats nothing."""
+        if options["timeout"] <= 0:
+            raise InvalidInput(f"timeout: {options['timeout']} is not more than 0 seconds")
+        self._options = options
+        self._context = context
+        self._kube = kube
+        self._once = once
+        # Pods that were evicted from each node, and their uids: they may take their time to go.
+        self._leaving: dict[str, dict[str, str]] = {}
+        self._prospect = _Prospect(self._kube)
+
+    def carry_out(self, step: Step) -> list[Outcome]:
+        """What became of each move of a step, in their order."""
+        known: dict[Move, Outcome] = {}
+        if len(step.moves) > 1 or self._context.check_mode:
+            known = self._rehearse(step)
+        if not known and self._context.check_mode:
+            return not_made(step, "moved", "")
+        for move in () if known else step.moves:
+            known[move] = self._make(step, move, begun=bool(known))
+            if known[move].fate != "moved":
+                break
+        return self._with_the_rest(step, known)
+
+    def _with_the_rest(self, step: Step, known: t.Mapping[Move, Outcome]) -> list[Outcome]:
+        """Moves that were not tried share the fate of the step."""
+        last = list(known.values())[-1]
+        if last.fate == "skipped":
+            return not_made(step, "skipped", f"pod {last.move.pod}: {last.reason}", known)
+        return not_made(step, "left", "the run ended before", known)
+
+    def _rehearse(self, step: Step) -> dict[Move, Outcome]:
+        """The first move that would not be made, if any: all are looked at, none is begun.
+
+        The API judges each eviction alone, so budgets are counted here for all of them together.
+        """
+        if not self._context.check_mode:
+            self._prospect = _Prospect(self._kube)
+        pods: list[Object] = []
+        for move in step.moves:
+            try:
+                pods.append(self._look(move))
+                self._prospect.move(move, pods[-1])
+                if len(pods) > 1:
+                    self._count_budgets(pods)
+                self._evict(move, pods[-1], dry_run=True)
+            except (_NotMade, ApiError, LeaseLost) as error:
+                return {move: self._failed(step, move, error)}
+        return {}
+
+    def _failed(self, step: Step, move: Move, error: _NotMade | ApiError | LeaseLost) -> Outcome:
+        """What an error means for a move; raised again where no pod was evicted yet."""
+        if isinstance(error, _NotMade):
+            return Outcome(step.number, move, error.fate, str(error))
+        if not self._leaving:
+            raise error
+        return Outcome(step.number, move, "stopped", str(error))
+
+    def _count_budgets(self, pods: t.Sequence[Object]) -> None:
+        """The last of these pods must be free to go after the others."""
+        namespace = pods[-1]["metadata"]["namespace"]
+        path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+        try:
+            budgets = Budgets(self._kube.list(path))
+        except ApiError as error:
+            raise _NotMade("refused", f"the budgets were not read: {error}") from error
+        same = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
+        reason = budgets.refusal([pod_facts(pod) for pod in same])
+        if reason is not None:
+            raise _NotMade("refused", f"{_FORBIDDEN}{reason}")
+
+    def _make(self, step: Step, move: Move, begun: bool) -> Outcome:
+        """Move one pod. What cannot be made ends a step that has begun, and the run with it."""
+        try:
+            pod = self._look(move)
+            self._wait_for_room(move, pod)
+            siblings = {item["metadata"]["uid"] for item in self._waiting(move, pod)}
+            self._evict(move, pod)
+            replacement = self._replacement(move, pod, siblings)
+            self._bind(move, replacement)
+        except (_NotMade, ApiError, LeaseLost) as error:
+            failed = self._failed(step, move, error)
+            ends = begun and failed.fate == "skipped"
+            return replace(failed, fate="stopped") if ends else failed
+        name = str(replacement["metadata"]["name"])
+        return Outcome(step.number, move, "moved", replacement=name)
+
+    def _look(self, move: Move) -> Object:
+        """The pod, if it is still the planned one."""
+        pod = self._kube.find(move.path)
+        if pod is None:
+            raise _NotMade("skipped", "the pod is gone")
+        if move.uid not in (None, "", pod["metadata"]["uid"]):
+            raise _NotMade("skipped", "the pod was replaced by another of the same name")
+        if pod["spec"].get("nodeName") != move.source:
+            raise _NotMade("skipped", f"the pod is not on node {move.source} any more")
+        if not surely_movable(pod, self._options["scheduler_name"]):
+            reason = "the pod would not come back to this scheduler, or must not be evicted"
+            raise _NotMade("skipped", reason)
+        return pod
+
+    def _wait_for_room(self, move: Move, pod: Object) -> None:
+        """Until the target takes the pod, as long as pods that were evicted there still stop."""
+        deadline = time.monotonic() + self._options["timeout"]
+        while (reason := _Prospect(self._kube).refusal(move, pod)) is not None:
+            if not self._are_leaving(move.target) or time.monotonic() >= deadline:
+                raise _NotMade("skipped", reason)
+            time.sleep(_PAUSE_SECONDS)
+
+    def _are_leaving(self, node: str) -> bool:
+        """Whether a pod that was evicted from the node is still there."""
+        found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
+        return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
+
+    def _evict(self, move: Move, pod: Object, dry_run: bool = False) -> None:
+        options: Object = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": move.namespace, "name": move.pod},
+            "deleteOptions": options,
+        }
+        try:
+            # To ask is no write, and needs no Lease.
+            kube = self._once.guarded(None) if dry_run else self._once
+            kube.request("POST", f"{move.path}/eviction", body)
+        except ApiError as error:
+            if not dry_run and self._has_gone(move, pod, error):
+                return
+            refused = error.status == _TOO_MANY_REQUESTS
+            words = _FORBIDDEN if refused else "the eviction failed: "
+            raise _NotMade("refused", f"{words}{error}") from error
+        if not dry_run:
+            self._note_leaving(move, pod)
+
+    def _note_leaving(self, move: Move, pod: Object) -> None:
+        self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
+
+    def _has_gone(self, move: Move, pod: Object, error: ApiError) -> bool:
+        """Whether the eviction took effect although its answer was lost. Raises ApiError."""
+        if error.status and error.status < 500:
+            return False
+        found = self._kube.find(move.path)
+        stays = found is not None and found["metadata"]["uid"] == pod["metadata"]["uid"]
+        if stays and not (found or {})["metadata"].get("deletionTimestamp"):
+            return False
+        self._note_leaving(move, pod)
+        return True
+
+    def _waiting(self, move: Move, pod: Object) -> list[Object]:
+        """Pods of the same controller that wait for this scheduler."""
+        controller = pod_facts(pod).controller
+        listed = self._kube.list(
+            f"/api/v1/namespaces/{move.namespace}/pods", {"fieldSelector": "spec.nodeName="}
+        )
+
+        def is_wanted(item: Object) -> bool:
+            return pod_facts(item).controller == controller and is_pending(
+                item, self._options["scheduler_name"]
+            )
+
+        # A pod of which this cannot be said is no replacement.
+        return [
+            item
+            for item in listed
+            if guarded(subject_of(item, "Pod"), functools.partial(is_wanted, item)) is True
+        ]
+
+    def _replacement(self, move: Move, pod: Object, before: set[str]) -> Object:
+        deadline = time.monotonic() + self._options["timeout"]
+        while True:
+            try:
+                waiting = self._waiting(move, pod)
+            except ApiError as error:
+                raise _NotMade("evicted", f"the replacement was not found: {error}") from error
+            new = [item for item in waiting if item["metadata"]["uid"] not in before]
+            if new:
+                return min(new, key=lambda item: str(item["metadata"]["name"]))
+            if time.monotonic() >= deadline:
+                seconds = self._options["timeout"]
+                reason = f"the pod was evicted, but none took its place in {seconds} s"
+                raise _NotMade("evicted", reason)
+            time.sleep(_PAUSE_SECONDS)
+
+    def _bind(self, move: Move, replacement: Object) -> None:
+        """Bind the new pod; one that cannot be bound waits for the next plan."""
+        metadata = replacement["metadata"]
+        name, uid = metadata["name"], metadata["uid"]
+        placement = Placement(move.namespace, name, move.target, uid)
+        [outcome] = bind_all(self._kube, Context(), [placement])
+        if outcome.fate == "failed":
+            raise _NotMade("evicted", f"the pod was evicted, but: {outcome.reason}")
+        if outcome.fate == "skipped":
+            reason = f"the pod was evicted, and {name} waits: {outcome.reason}"
+            raise _NotMade("evicted", reason)
+
+
+class _Prospect:
+    """The nodes as they will be after moves that are only thought of."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._gone: set[str] = set()
+        self._arrived: dict[str, list[Object]] = {}
+
+    def refusal(self, move: Move, pod: Object) -> str | None:
+        """Why the target does not take the pod; None where it does. Raises ApiError."""
+        subject = Subject("Pod", move.pod, move.namespace)
+        read = guarded_but_failures(subject, functools.partial(self._refusal, move, pod))
+        if isinstance(read, WattwiseError):
+            raise read
+        return str(read) if isinstance(read, Finding) else read
+
+    def _refusal(self, move: Move, pod: Object) -> str | None:
+        node = OpenNode.read(self._kube, move.target, without=self._gone)
+        if node is None:
+            return f"node {move.target} is gone"
+        for arrived in self._arrived.get(move.target, ()):
+            node.take(arrived)
+        return node.refusal(pod)
+
+    def move(self, move: Move, pod: Object) -> None:
+        """Think of the pod as moved, if the target takes it."""
+        reason = self.refusal(move, pod)
+        if reason is not None:
+            raise _NotMade("skipped", reason)
+        self._gone.add(pod["metadata"]["uid"])
+        self._arrived.setdefault(move.target, []).append(pod)

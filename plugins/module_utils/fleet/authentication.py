@@ -1,0 +1,146 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""When to ask a BMC again that refused an account: BMCs lock accounts after a few failures.
+
+What a NodeConfig's ``status.authentication`` remembers is all that is known; nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import whole
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+
+FIRST_WAIT = datetime.timedelta(minutes=5)
+LONGEST_WAIT = datetime.timedelta(minutes=60)
+_MOST_FAILURES = 1_000_000
+_LONGEST_VERSION = 256
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """How often in a row an account was refused, when last, and by which version of its Secret."""
+
+    failures: int = 0
+    last_attempt: datetime.datetime | None = None
+    secret_resource_version: str = ""
+
+    @classmethod
+    def from_status(cls, status: t.Any) -> Attempts:
+        """What ``status.authentication`` of a NodeConfig says; nothing where it is unreadable."""
+        given = status if isinstance(status, dict) else {}
+        return cls._read(
+            given.get("failures"), given.get("lastAttempt"), given.get("secretResourceVersion")
+        )
+
+    @classmethod
+    def from_result(cls, entry: t.Mapping[str, t.Any]) -> Attempts:
+        """What ``as_result`` wrote."""
+        return cls._read(
+            entry.get("failures"), entry.get("last_attempt"), entry.get("secret_resource_version")
+        )
+
+    @classmethod
+    def _read(cls, failures: t.Any, last_attempt: t.Any, version: t.Any) -> Attempts:
+        count = whole(failures)
+        if count is None or count < 1:
+            return cls()
+        try:
+            return cls(min(count, _MOST_FAILURES), parse_time(last_attempt), _version(version))
+        except InvalidInput:
+            return cls()
+
+    def as_result(self, name: str) -> dict[str, t.Any]:
+        """For the result of a module, and from there into the NodeConfig's status."""
+        return {
+            "name": name,
+            "failures": self.failures,
+            "last_attempt": format_time(self.last_attempt) if self.last_attempt else None,
+            "secret_resource_version": self.secret_resource_version,
+        }
+
+
+def _version(given: t.Any) -> str:
+    return given if isinstance(given, str) and len(given) <= _LONGEST_VERSION else ""
+
+
+def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:
+    """The time after which the account may be tried again; None where it may be at any time.
+
+    5 minutes after the first failure, then 10, 20, 40 and 60. A Secret with another resource
+    ``version`` than the refused one may be tried at once.
+    """
+    if attempts.failures < 1 or attempts.last_attempt is None:
+        return None
+    if attempts.secret_resource_version != version:
+        return None
+    wait = min(FIRST_WAIT * (1 << min(attempts.failures - 1, 10)), LONGEST_WAIT)
+    return attempts.last_attempt + wait
+
+
+def after_attempt(
+    attempts: Attempts, refused: bool, version: str, now: datetime.datetime
+) -> Attempts | None:
+    """What to remember after the account was tried; None where nothing changed."""
+    if not refused:
+        return Attempts(0, now, version) if attempts.failures else None
+    failures = attempts.failures if attempts.secret_resource_version == version else 0
+    return Attempts(failures + 1, _next_second(now), version)
+
+
+def _next_second(moment: datetime.datetime) -> datetime.datetime:
+    """Times are written in whole seconds; rounding down would shorten the wait."""
+    whole = moment.replace(microsecond=0)
+    return whole if whole == moment else whole + datetime.timedelta(seconds=1)
+
+
+class Memory:
+    """What is remembered of the machines' accounts during one run, by name of the machine."""
+
+    def __init__(self, attempts: t.Mapping[str, Attempts]) -> None:
+        self._attempts = dict(attempts)
+        self._changed: set[str] = set()
+
+    def require_patience(
+        self, name: str, version: str, source: str, now: datetime.datetime
+    ) -> None:
+        """Raise TargetFailure where it is too early to try the account again.
+
+        ``source`` says where the credential is from, and ``version`` which one of that it is.
+        """
+        attempts = self._attempts.get(name, Attempts())
+        if attempts.last_attempt is not None and attempts.last_attempt - now > LONGEST_WAIT:
+            return  # A time that no clock of a controller showed yet; the next failure corrects it.
+        moment = not_before(attempts, version)
+        if moment is not None and now <= moment:
+            raise TargetFailure(
+                "unauthorized",
+                f"not asked again before {format_time(moment)}, because a BMC locks accounts "
+                f"after a few failures; correct {source} or wait",
+            )
+
+    def note(self, name: str, refused: bool, version: str, now: datetime.datetime) -> None:
+        """Remember that the account was tried."""
+        after = after_attempt(self._attempts.get(name, Attempts()), refused, version, now)
+        if after is not None:
+            self._attempts[name] = after
+            self._changed.add(name)
+
+    def as_result(self, names: t.Iterable[str]) -> list[dict[str, t.Any]]:
+        """Those whose account is refused now, and those whose is no more."""
+        return [
+            self._attempts[name].as_result(name)
+            for name in names
+            if name in self._changed or self._attempts.get(name, Attempts()).failures
+        ]

@@ -1,0 +1,211 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whom to trust over TLS: certificate authorities, pinned fingerprints, or anybody; and as whom.
+
+A pin is the SHA-256 either of the whole certificate or of its public key (SubjectPublicKeyInfo).
+The second one survives a renewed certificate with the same key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import ssl
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHORTEST_RSA_BITS = 2048
+_RSA_ENCRYPTION = bytes.fromhex("2a864886f70d010101")  # 1.2.840.113549.1.1.1 (RFC 8017)
+
+
+@dataclass(frozen=True)
+class ClientCertificate:
+    """Files (PEM) by which a client says who it is; without ``key_path`` one file holds both."""
+
+    path: str
+    key_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How a server proves who it is. Where there are fingerprints, they alone decide.
+
+    ``ca_path`` and ``ca_content`` (PEM) replace the system's authorities. ``server_name`` is the
+    name that its certificate must have in place of the endpoint's host, ``client`` what it is
+    shown of us. Raises InvalidInput for a fingerprint that is none.
+    """
+
+    validate_certs: bool = True
+    ca_path: str | None = None
+    ca_content: str | None = None
+    fingerprints: tuple[str, ...] = ()
+    server_name: str | None = None
+    client: ClientCertificate | None = None
+
+    def __post_init__(self) -> None:
+        normal = sorted({normal_fingerprint(text) for text in self.fingerprints})
+        object.__setattr__(self, "fingerprints", tuple(normal))
+
+    @property
+    def verifies(self) -> bool:
+        """Whether an impostor would be noticed."""
+        return bool(self.fingerprints) or self.validate_certs
+
+
+def normal_fingerprint(text: str) -> str:
+    """64 lower-case hexadecimal digits of a SHA-256, written with or without colons."""
+    digits = re.sub(r"[\s:]", "", re.sub(r"(?i)^\s*sha-?256[:=]", "", text)).lower()
+    if _SHA256.fullmatch(digits) is None:
+        raise InvalidInput(
+            f"tls_fingerprint: {shown(text)} is not a SHA-256 fingerprint; write 64 hexadecimal "
+            "digits, with or without colons (the module tls_fingerprint_info shows those of your "
+            "machines)"
+        )
+    return digits
+
+
+def certificate_fingerprint(certificate: bytes) -> str:
+    """SHA-256 of a certificate (DER), as 64 lower-case hexadecimal digits."""
+    return hashlib.sha256(certificate).hexdigest()
+
+
+def key_fingerprint(certificate: bytes) -> str:
+    """SHA-256 of the public key (SubjectPublicKeyInfo) of a certificate (DER)."""
+    return hashlib.sha256(_public_key(certificate)).hexdigest()
+
+
+def client_context(trust: Trust) -> ssl.SSLContext:
+    """A context that completes a handshake only with a server that ``trust`` accepts.
+
+    Raises InvalidInput where authorities or the client's certificate cannot be used.
+    """
+    context = _accepting(trust)
+    if trust.client is not None:
+        _show(context, trust.client)
+    return context
+
+
+def _accepting(trust: Trust) -> ssl.SSLContext:
+    if trust.fingerprints:
+        context = unverified_context()
+        context.sslobject_class = _pinned(frozenset(trust.fingerprints))
+        return context
+    if not trust.validate_certs:
+        return unverified_context()
+    try:
+        context = ssl.create_default_context(cafile=trust.ca_path, cadata=trust.ca_content)
+    except (OSError, ValueError) as error:
+        source = f"the file {trust.ca_path}" if trust.ca_path else "the text given as ca"
+        raise InvalidInput(
+            f"Cannot read certificate authorities from {source} ({error}); "
+            "give certificates in PEM form"
+        ) from error
+    context.sslobject_class = _PromptSSLObject
+    return context
+
+
+def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
+    """Let the context present the client's certificate. Raises InvalidInput."""
+    where = f"the client certificate {client.path}"
+    try:
+        text = Path(client.path).read_text(encoding="ascii")
+        bits = rsa_bits(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") :]))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"Cannot read {where} ({error}); give a certificate in PEM") from error
+    if bits is not None and bits < _SHORTEST_RSA_BITS:
+        raise InvalidInput(
+            f"The key of {where} has {bits} bits, fewer than {_SHORTEST_RSA_BITS}; make a longer "
+            "one (nothing is sent, and never without TLS)"
+        )
+    try:
+        # An empty password: OpenSSL would ask at the terminal for that of an encrypted key.
+        context.load_cert_chain(client.path, client.key_path, password="")
+    except (OSError, ValueError) as error:
+        key = client.key_path or client.path
+        raise InvalidInput(
+            f"Cannot use {where} with the key {key} ({error}); give the private key that belongs "
+            "to it, in PEM and without a password"
+        ) from error
+
+
+def unverified_context() -> ssl.SSLContext:
+    """A context that accepts any server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.sslobject_class = _PromptSSLObject
+    return context
+
+
+class _PromptSSLObject(ssl.SSLObject):
+    """A TLS connection that closes without waiting until the server agrees: it may hang."""
+
+    def unwrap(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            super().unwrap()
+
+
+def _pinned(accepted: frozenset[str]) -> type[ssl.SSLObject]:
+    """A TLS connection whose handshake fails unless the server's certificate is one of these."""
+
+    class PinnedSSLObject(_PromptSSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            certificate = self.getpeercert(binary_form=True) or b""
+            found = certificate_fingerprint(certificate)
+            if found not in accepted and key_fingerprint(certificate) not in accepted:
+                raise ssl.SSLCertVerificationError(
+                    ssl.SSL_ERROR_SSL,
+                    f"its certificate has the SHA-256 fingerprint {found}, which is not among the "
+                    "pinned ones",
+                )
+
+    return PinnedSSLObject
+
+
+def rsa_bits(certificate: bytes) -> int | None:
+    """Length of the RSA key in a certificate (DER); None where the key is of another kind."""
+    key = _public_key(certificate)
+    algorithm, bit_string = _elements(key, *_content(key, 0))
+    identifier = next(_elements(key, *_content(key, algorithm[0])))
+    start, end = _content(key, identifier[0])
+    if key[start:end] != _RSA_ENCRYPTION:
+        return None
+    sequence = _content(key, bit_string[0])[0] + 1  # behind the number of unused bits
+    modulus = next(_elements(key, *_content(key, sequence)))
+    start, end = _content(key, modulus[0])
+    return int.from_bytes(key[start:end], "big").bit_length()
+
+
+def _public_key(certificate: bytes) -> bytes:
+    """SubjectPublicKeyInfo of a certificate (RFC 5280, section 4.1), all in DER."""
+    to_be_signed = next(_elements(certificate, *_content(certificate, 0)))
+    fields = list(_elements(certificate, *_content(certificate, to_be_signed[0])))
+    has_version = certificate[fields[0][0]] == 0xA0
+    start, end = fields[6 if has_version else 5]
+    return certificate[start:end]
+
+
+def _elements(data: bytes, start: int, end: int) -> t.Iterator[tuple[int, int]]:
+    """Where each DER element between two offsets begins and ends."""
+    while start < end:
+        element_end = _content(data, start)[1]
+        yield start, element_end
+        start = element_end
+
+
+def _content(data: bytes, start: int) -> tuple[int, int]:
+    """Where the content of the DER element at ``start`` begins and ends (X.690, section 8.1)."""
+    length = data[start + 1]
+    content = start + 2
+    if length >= 0x80:
+        content += length & 0x7F
+        length = int.from_bytes(data[start + 2 : content], "big")
+    return content, content + length

@@ -1,0 +1,161 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Endpoints as users write them, and the links that a server gives back."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+import urllib.parse
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_EXAMPLE = "write it like https://10.0.0.1 or https://[fd00::1]:8443"
+
+# Everything that RFC 3986 lets stand in a path and query, and %, because servers give their links
+# encoded already: quoting "%23" again would name another resource.
+_KEPT = "/:@!$&'()*+,;=?-._~%"
+
+_AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|[^\[\]:@]+)(?::[0-9]{0,9})?", re.ASCII)
+
+
+class Origin(t.NamedTuple):
+    """What a connection goes to."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Address:
+    """A parsed endpoint: where to connect, and the path that stands before every request."""
+
+    origin: Origin
+    base_path: str = ""
+
+    def url(self, link: str) -> str:
+        """The URL of ``link``: a path, or an absolute URL of the same origin; without fragment.
+
+        The base path is put before a path that does not begin with it. Raises TargetFailure for
+        a link to another origin, because credentials would travel there.
+        """
+        given = link.strip()
+        parts = _split(given)
+        if parts is None:
+            raise TargetFailure(
+                "malformed", f"the server gave the link {shown(redacted(link))}, which is no URL"
+            )
+        if parts.scheme or parts.netloc:
+            self._require_same_origin(given)
+        path = "/" + parts.path.lstrip("/")
+        if self.base_path and path != self.base_path and not path.startswith(self.base_path + "/"):
+            path = self.base_path + path
+        query = f"?{parts.query}" if parts.query else ""
+        return f"{origin_text(self.origin)}{urllib.parse.quote(path + query, safe=_KEPT)}"
+
+    def _require_same_origin(self, link: str) -> None:
+        if origin_of(link) != self.origin:
+            where = shown_text(redacted(link), 200)
+            raise TargetFailure(
+                "server_error",
+                f"the server points to {where}, another origin, which is not followed because "
+                "credentials would go there; if it is right, make it the endpoint",
+            )
+
+
+def parse_endpoint(endpoint: str) -> Address:
+    """The address in a URL such as ``https://10.0.0.1:8443/base``. Raises TargetFailure."""
+    parts = _split(endpoint.strip())
+    if parts is None:
+        raise TargetFailure(
+            "malformed", f"the endpoint {shown(redacted(endpoint))} is no URL; {_EXAMPLE}"
+        )
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        raise TargetFailure(
+            "malformed",
+            f"the endpoint {shown(redacted(endpoint))} does not say http:// or https:// and a "
+            f"host; {_EXAMPLE}",
+        )
+    if "@" in parts.netloc:
+        raise TargetFailure(
+            "malformed",
+            "the endpoint holds a user name or password; take it out and give it as a credential",
+        )
+    if not parts.hostname.isascii():
+        # Two scripts have letters that look alike, and resolvers fold some of them into one.
+        raise TargetFailure(
+            "malformed",
+            f"the host {shown(parts.hostname)} has letters beyond ASCII; write its name as xn--…",
+        )
+    port = parts.port if parts.port is not None else _DEFAULT_PORTS[parts.scheme]
+    return Address(Origin(parts.scheme, parts.hostname, port), parts.path.rstrip("/"))
+
+
+def origin_of(url: str) -> Origin | None:
+    """The origin of a URL; None where it has none, or one that is never asked."""
+    try:
+        return parse_endpoint(url).origin
+    except TargetFailure:
+        return None
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs mean one server."""
+    origin = origin_of(one)
+    return origin is not None and origin == origin_of(other)
+
+
+def is_plain_http(endpoint: str) -> bool:
+    """Whether requests to the endpoint go over plain HTTP; False also where it is no endpoint."""
+    origin = origin_of(endpoint)
+    return origin is not None and origin.scheme == "http"
+
+
+def origin_text(origin: Origin) -> str:
+    """The origin as it stands at the beginning of a URL."""
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    port = "" if origin.port == _DEFAULT_PORTS[origin.scheme] else f":{origin.port}"
+    return f"{origin.scheme}://{host}{port}"
+
+
+def redacted(url: str) -> str:
+    """The URL without user name and password, whatever characters these hold."""
+    return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1", url, flags=re.DOTALL)
+
+
+def masked(url: str) -> str:
+    """The URL with asterisks for its user name and password, so that it is still refused."""
+    parts = _split(url)
+    holds = "@" in (url if parts is None else parts.netloc)
+    return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1***@", url, flags=re.DOTALL) if holds else url
+
+
+def _require_one_host(authority: str) -> None:
+    """Raise ValueError unless this is a host and perhaps a port, and nothing beside them.
+
+    urlsplit takes evil.example[::1] and [::1].evil.example for the address ::1.
+    """
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        raise ValueError("neither a name nor an address")
+    if match["address"]:
+        ipaddress.IPv6Address(match["address"])
+
+
+def _split(url: str) -> urllib.parse.SplitResult | None:
+    """The parts of a URL; None where it has none, or a port that is none."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if parts.netloc and "@" not in parts.netloc:
+            _require_one_host(parts.netloc)
+        if parts.hostname and re.search(r"[\s%<>\"\\^`{|}]", parts.hostname):
+            return None
+        return parts if parts.port is None or parts.port > 0 else None
+    except ValueError:
+        return None

@@ -1,0 +1,245 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Asynchronous HTTP to thousands of servers: one result or one error for each target."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    ProgressCallback,
+    ignore_progress,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetError,
+    TargetFailure,
+    failure_of,
+    require,
+    told_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
+    USER_AGENT,
+    Answer,
+    Budget,
+    Client,
+    Credential,
+    FleetOptions,
+    Pace,
+    Received,
+    Target,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import Trust, client_context
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
+    Address,
+    Origin,
+    parse_endpoint,
+    redacted,
+)
+
+__all__ = [
+    "Answer",
+    "Budget",
+    "Client",
+    "Credential",
+    "FleetOptions",
+    "Pace",
+    "Received",
+    "Target",
+    "Trust",
+    "error_of",
+    "visit",
+]
+
+T = t.TypeVar("T")
+Visit = t.Callable[[Client, Target], t.Awaitable[T]]
+Account = tuple[Origin, t.Optional[Credential]]
+
+
+def visit(
+    targets: t.Sequence[Target],
+    work: Visit[T],
+    options: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
+    progress: ProgressCallback = ignore_progress,
+    pace: Pace = Pace(),  # noqa: B008 - frozen
+) -> list[T | TargetError]:
+    """Do ``work`` with every target and return results or errors in the order of the targets.
+
+    ``work`` speaks only through the client that it is given. Whatever it raises becomes that
+    target's error, and so does an answer over ``options.budget``. Not to be called from a running
+    event loop.
+    """
+    return asyncio.run(_Round(targets, work, options, progress, pace).run())
+
+
+def error_of(name: str, endpoint: str, error: Exception, what: str = "") -> TargetError:
+    """The error of a target that any exception amounts to; ``what`` stands before its detail.
+
+    Raises MissingLibrary, which is no fault of the target.
+    """
+    failure = failure_of(error)
+    detail = told_text(what + failure.detail)
+    return TargetError(name, told_text(redacted(endpoint)), failure.reason, detail)
+
+
+@dataclass
+class _Server:
+    """What the targets of one origin with one trust share; a session is open while it has any."""
+
+    origin: Origin
+    trust: Trust
+    slots: asyncio.Semaphore
+    visitors: int = 0
+    session: t.Any = None
+
+
+@dataclass
+class _Round(t.Generic[T]):
+    targets: t.Sequence[Target]
+    work: Visit[T]
+    options: FleetOptions
+    progress: ProgressCallback
+    pace: Pace
+    servers: dict[tuple[Origin, Trust], _Server] = field(default_factory=dict)
+    slots: dict[Origin, asyncio.Semaphore] = field(default_factory=dict)
+    contexts: dict[Trust, ssl.SSLContext] = field(default_factory=dict)
+    refused: dict[Account, str] = field(default_factory=dict)
+    done: int = 0
+    failed: int = 0
+
+    async def run(self) -> list[T | TargetError]:
+        # A semaphore belongs to the loop that it is made in (Python 3.9).
+        self.all_slots = asyncio.Semaphore(max(1, self.options.concurrency))
+        places = [self._place_of(target) for target in self.targets]
+        tasks = [
+            asyncio.ensure_future(self._attend(target, place))
+            for target, place in zip(self.targets, places)
+        ]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for server in self.servers.values():
+                await _close(server)
+
+    def _place_of(self, target: Target) -> tuple[Address, _Server] | TargetFailure:
+        try:
+            address = parse_endpoint(target.endpoint)
+            _require_private_way(target)
+        except Exception as error:  # noqa: BLE001 - the boundary around one target
+            return failure_of(error)
+        origin = address.origin
+        if origin not in self.slots:
+            self.slots[origin] = asyncio.Semaphore(max(1, self.options.per_host))
+        server = self.servers.setdefault(
+            (origin, target.trust), _Server(origin, target.trust, self.slots[origin])
+        )
+        server.visitors += 1
+        return address, server
+
+    async def _attend(
+        self, target: Target, place: tuple[Address, _Server] | TargetFailure
+    ) -> T | TargetError:
+        result: T | TargetError
+        try:
+            if isinstance(place, TargetFailure):
+                raise place
+            result = await self._visit(target, *place)
+        except Exception as error:  # noqa: BLE001 - the boundary around one target
+            result = error_of(target.name, target.endpoint, error)
+            self.failed += 1
+        self.done += 1
+        self.progress(done=self.done, total=len(self.targets), failed=self.failed)
+        return result
+
+    async def _visit(self, target: Target, address: Address, server: _Server) -> T:
+        try:
+            async with server.slots, self.all_slots:
+                self._refuse_rejected_account(target, server)
+                if server.session is None:
+                    server.session = self._open(server)
+                client = Client(target, address, server.session, self.options, self.pace)
+                return await self._ask(client, target, server)
+        finally:
+            server.visitors -= 1
+            if server.visitors == 0:
+                await _close(server)
+
+    def _refuse_rejected_account(self, target: Target, server: _Server) -> None:
+        """A BMC that serves several nodes must not count each of them as a wrong password."""
+        first = self.refused.get((server.origin, target.credential))
+        if first is not None:
+            raise TargetFailure(
+                "unauthorized",
+                f"not asked, because the server just refused the same account for {first}; "
+                "correct the credential",
+            )
+
+    async def _ask(self, client: Client, target: Target, server: _Server) -> T:
+        aiohttp = require("aiohttp")
+        try:
+            return await self.work(client, target)
+        except TargetFailure as failure:
+            if target.credential and failure.reason in ("unauthorized", "forbidden"):
+                self.refused[server.origin, target.credential] = target.name
+            raise
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            raise client.failure_of(error, "its work") from error
+
+    def _open(self, server: _Server) -> t.Any:
+        aiohttp = require("aiohttp")
+        context: ssl.SSLContext | bool = True
+        if server.origin.scheme == "https":
+            context = self._context(server.trust)
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=max(1, self.options.per_host), ssl=context),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # The client counts what it unpacks.
+            auto_decompress=False,
+            headers={"User-Agent": USER_AGENT},
+            trace_configs=[_connection_trace()],
+            # Proxies of the environment are for the internet, not for machine networks.
+            trust_env=False,
+        )
+
+    def _context(self, trust: Trust) -> ssl.SSLContext:
+        if trust not in self.contexts:
+            try:
+                self.contexts[trust] = client_context(trust)
+            except InvalidInput as error:
+                raise TargetFailure("tls", str(error)) from error
+        return self.contexts[trust]
+
+
+def _require_private_way(target: Target) -> None:
+    """The one place that every request with a credential passes, whoever named its endpoint."""
+    if target.sends_password_in_the_clear and not target.allow_plain_http:
+        raise TargetFailure(
+            "credential",
+            "the endpoint is http://, over which anybody on the way could read the password, so "
+            "nothing was sent; write https://, or set allow_plain_http if the network is trusted",
+        )
+
+
+async def _close(server: _Server) -> None:
+    session, server.session = server.session, None
+    if session is not None:
+        await session.close()
+
+
+def _connection_trace() -> t.Any:
+    """Tell each client when its request got a connection: until then a timeout is another one."""
+
+    async def connected(_session: t.Any, context: t.Any, _parameters: t.Any) -> None:
+        context.trace_request_ctx.mark_connected()
+
+    trace = require("aiohttp").TraceConfig()
+    trace.on_connection_create_end.append(connected)
+    trace.on_connection_reuseconn.append(connected)
+    return trace

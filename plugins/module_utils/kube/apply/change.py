@@ -1,0 +1,141 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What happened to one object: the single source of changed, diff and results."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Identity
+
+Object = dict[str, t.Any]
+Action = t.Literal["created", "configured", "unchanged", "deleted", "failed"]
+
+# The words of most kinds, and those of pods.
+_IMMUTABLE = re.compile("field is immutable|updates may not change fields")
+# Not authenticated, not allowed, away or overloaded are no matter of one object.
+_REFUSALS = frozenset({400, 404, 409, 413, 422})
+_BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One object before and after.
+
+    ``is_change`` is False for a write that is an observation, which never makes a task changed.
+    ``is_refusal`` is True for a failure that lies in the object, not in the server or our rights.
+    """
+
+    identity: Identity
+    action: Action
+    before: Object | None
+    after: Object | None
+    error: str | None = None
+    is_change: bool = True
+    is_refusal: bool = False
+
+    @property
+    def is_effective(self) -> bool:
+        """Whether this makes the task changed."""
+        return self.is_change and self.action in ("created", "configured", "deleted")
+
+    def as_dict(self) -> dict[str, str]:
+        """The entry in ``results``."""
+        entry = {
+            "api_version": self.identity.api_version,
+            "kind": self.identity.kind,
+            "namespace": self.identity.namespace,
+            "name": self.identity.name,
+            "action": self.action,
+        }
+        return entry if self.error is None else {**entry, "error": self.error}
+
+    def diff(self) -> dict[str, str]:
+        """The entry in ``diff``, in the form that Ansible shows."""
+        return {
+            "before_header": f"{self.identity} (before)",
+            "after_header": f"{self.identity} (after)",
+            "before": _shown(self.before, self.identity.kind),
+            "after": _shown(self.after, self.identity.kind),
+        }
+
+
+def without_bookkeeping(obj: Object) -> Object:
+    """The object without what the API server keeps for itself."""
+    metadata = {
+        key: value for key, value in obj.get("metadata", {}).items() if key not in _BOOKKEEPING
+    }
+    return {**obj, "metadata": metadata}
+
+
+def _shown(obj: Object | None, kind: str) -> str:
+    if obj is None:
+        return ""
+    shown = copy.deepcopy(without_bookkeeping(obj))
+    if kind == "Secret":
+        for part in ("data", "stringData"):
+            if part in shown:
+                shown[part] = dict.fromkeys(shown[part], "(hidden)")
+    shown["metadata"].get("annotations", {}).pop(
+        "kubectl.kubernetes.io/last-applied-configuration", None
+    )
+    return json.dumps(shown, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def foreign_manager(obj: Object, field_manager: str) -> str | None:
+    """Who manages an object that ``field_manager`` never applied; None where it did.
+
+    Managers of the status subresource, such as the API server itself, do not count.
+    """
+    managers = [
+        entry["manager"]
+        for entry in obj["metadata"].get("managedFields") or []
+        if not entry.get("subresource")
+    ]
+    if field_manager in managers:
+        return None
+    labels = obj["metadata"].get("labels") or {}
+    by_label = labels.get("app.kubernetes.io/managed-by")
+    return str(by_label or (managers[0] if managers else "somebody else"))
+
+
+def conflict_sentence(error: ApiError, identity: Identity) -> str | None:
+    """A server-side apply conflict as one sentence, or None for another kind of 409."""
+    causes = [
+        cause
+        for cause in error.fields.get("causes", [])
+        if cause.get("reason") == "FieldManagerConflict"
+    ]
+    if not causes:
+        return None
+    parts = [f"{cause['field']} ({cause['message']})" for cause in causes[:5]]
+    return (
+        f"{identity}: another manager owns {', '.join(parts)}; leave these fields out, or set "
+        "force_conflicts to take them over"
+    )
+
+
+def is_immutable(error: ApiError) -> bool:
+    """Whether the API refused a change for nothing but fields that can never change."""
+    causes = error.fields.get("causes") or []
+    return bool(causes) and all(_IMMUTABLE.search(cause.get("message") or "") for cause in causes)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error is about the one object that was sent: others may well succeed."""
+    return not isinstance(error, ApiError) or error.status in _REFUSALS
+
+
+def summary_sentence(changes: t.Sequence[Change]) -> str:
+    """What failed, for the message of a failed task."""
+    failures = [change for change in changes if change.action == "failed"]
+    sentence = f"{len(failures)} of {len(changes)} objects failed: {failures[0].error}"
+    if len(failures) > 1:
+        sentence += f" (and {len(failures) - 1} more, see results)"
+    return sentence

@@ -1,0 +1,91 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Remove what an earlier run applied and this one no longer wants; never more than that."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest, identity
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import Change
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    Kube,
+    Object,
+    UnknownKind,
+    delete_object,
+)
+
+# https://github.com/kubernetes/enhancements/blob/master/keps/sig-cli/3659-kubectl-apply-prune
+APPLY_SET_LABEL = "applyset.kubernetes.io/part-of"
+
+KindInNamespace = tuple[str, str, t.Optional[str]]
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What may be pruned: bearers of the ApplySet label that an owner of these kinds owns."""
+
+    label_value: str
+    kinds: tuple[KindInNamespace, ...]
+    owner_kinds: frozenset[str]
+    maximum_share: float
+
+
+def prune(
+    kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest], check_mode: bool
+) -> list[Change]:
+    """Delete the members of the ApplySet that are not wanted any more; return what was deleted.
+
+    Nothing is deleted where they are more than ``maximum_share`` of all members (one is always
+    allowed), or where a list cannot be read whole. Raises WattwiseError.
+    """
+    members = _members(kube, pruning, wanted)
+    keep = {identity(manifest) for manifest in wanted}
+    doomed = {path: obj for path, obj in members.items() if identity(obj) not in keep}
+    allowed = max(1, math.floor(pruning.maximum_share * len(members)))
+    if len(doomed) > allowed:
+        raise WattwiseError(
+            f"{len(doomed)} of {len(members)} objects of the ApplySet {pruning.label_value} would "
+            f"be pruned, which is more than prune_max allows ({allowed}); nothing was pruned. Is "
+            "the input complete? If it is, raise prune_max for one run"
+        )
+    changes = []
+    for path, obj in sorted(doomed.items()):
+        delete_object(kube, path, obj, check_mode)
+        changes.append(Change(identity(obj), "deleted", obj, None))
+    return changes
+
+
+def _members(kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest]) -> dict[str, Object]:
+    """Every object of the ApplySet that is ours to delete, by path."""
+    kinds = dict.fromkeys(
+        [
+            *pruning.kinds,
+            *(
+                (item["apiVersion"], item["kind"], item["metadata"].get("namespace"))
+                for item in wanted
+            ),
+        ]
+    )
+    members: dict[str, Object] = {}
+    for api_version, kind, namespace in kinds:
+        try:
+            resource = kube.resource(api_version, kind)
+        except UnknownKind:
+            continue
+        selector = {"labelSelector": f"{APPLY_SET_LABEL}={pruning.label_value}"}
+        for obj in kube.list(resource.collection(namespace), selector):
+            if _is_owned(obj, pruning.owner_kinds):
+                metadata = obj["metadata"]
+                members[resource.path(metadata["name"], metadata.get("namespace"))] = obj
+    return members
+
+
+def _is_owned(obj: Object, owner_kinds: frozenset[str]) -> bool:
+    """A copy that a person made bears our label too, but no owner of ours."""
+    owners = obj["metadata"].get("ownerReferences") or []
+    return any(owner["kind"] in owner_kinds for owner in owners)

@@ -1,0 +1,317 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One object after another to its desired state, by server-side apply.
+
+Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
+    Identity,
+    Manifest,
+    identity,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import (
+    Change,
+    conflict_sentence,
+    foreign_manager,
+    is_immutable,
+    is_refusal,
+    without_bookkeeping,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
+    conditions_moved,
+    with_transition_times,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    APPLY_CONTENT_TYPE,
+    Kube,
+    Object,
+    Resource,
+    UnknownKind,
+    delete_object,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+    DefinitionValidator,
+    stored_object_problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness import is_ready
+
+_LIST_FROM = 20
+_READY_POLL_SECONDS = 0.2
+_LONGEST_ERROR = 2000  # the server repeats what it refuses
+
+
+@dataclass
+class ApplyRun:
+    """One call: what was asked, and what is known of the cluster so far."""
+
+    kube: Kube
+    options: t.Mapping[str, t.Any]
+    context: Context
+    validators: list[DefinitionValidator]
+    assumed_namespaces: frozenset[str]
+    done: int = 0
+    failed: int = 0
+    total: int = 0
+    changes: list[Change] = field(default_factory=list)
+    counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def run_phase(self, manifests: t.Sequence[Manifest]) -> list[Change]:
+        """Bring one phase's objects to their state, in parallel; a failure stops no other."""
+        current = self._read_current(manifests)
+        work = self._delete if self.options["state"] == "absent" else self._apply
+
+        def one(manifest: Manifest) -> Change:
+            this = identity(manifest)
+            try:
+                change = work(manifest, current.get(this))
+            except UnknownKind as error:
+                change = Change(this, "failed", None, None, str(error))
+            except WattwiseError as error:
+                text = shown_text(str(error), _LONGEST_ERROR)
+                before = current.get(this)
+                change = Change(this, "failed", before, None, text, is_refusal=is_refusal(error))
+            except Exception as error:  # noqa: BLE001 - the boundary: no object stops the others
+                text = f"{this} cannot be applied ({type(error).__name__})"
+                change = Change(this, "failed", None, None, text, is_refusal=True)
+            # One at a time, or a lower number could be told after a higher one.
+            with self.counting:
+                self.done += 1
+                self.failed += change.action == "failed"
+                self.context.progress(done=self.done, total=self.total, failed=self.failed)
+            return change
+
+        changes = self.kube.in_parallel(one, manifests, self.options["concurrency"])
+        self.changes += changes
+        return changes
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the task fails: with ``on_error: report`` not for what is refused by itself."""
+        failures = [change for change in self.changes if change.action == "failed"]
+        may_go_on = self.options["on_error"] == "report"
+        return any(not (may_go_on and change.is_refusal) for change in failures)
+
+    def _find(self, path: str) -> Object | None:
+        """The object; None also where its very name is refused, as applying it will say."""
+        try:
+            return self.kube.find(path)
+        except ApiError as error:
+            if is_refusal(error):
+                return None
+            raise
+
+    def _read_current(self, manifests: t.Sequence[Manifest]) -> dict[Identity, Object]:
+        """The objects as they stand; those of one collection in one list where they are many."""
+        collections: dict[str, list[Manifest]] = {}
+        for manifest in manifests:
+            try:
+                resource = self._resource(manifest)
+            except UnknownKind:
+                continue
+            collection = resource.collection(manifest["metadata"].get("namespace"))
+            collections.setdefault(collection, []).append(manifest)
+        found: list[Object] = []
+        single: list[str] = []
+        for collection, members in collections.items():
+            if len(members) >= _LIST_FROM:
+                found += self.kube.list(collection)
+            else:
+                single += [f"{collection}/{member['metadata']['name']}" for member in members]
+        found += filter(None, self.kube.in_parallel(self._find, single))
+        return {identity(obj): obj for obj in found}
+
+    def _resource(self, manifest: Manifest) -> Resource:
+        """The address of a manifest's kind; gives a namespaced manifest its namespace."""
+        resource = self.kube.resource(manifest["apiVersion"], manifest["kind"])
+        if resource.namespaced:
+            manifest["metadata"].setdefault("namespace", "default")
+        return resource
+
+    def _apply(self, manifest: Manifest, before: Object | None) -> Change:
+        this = identity(manifest)
+        try:
+            resource = self._resource(manifest)
+        except UnknownKind:
+            return self._assume(manifest, this)
+        force = self.options["force_conflicts"]
+        if before is not None and self.options["foreign"] != "apply":
+            force = self._take_over(manifest, before) or force
+        path = resource.path(this.name, this.namespace)
+        if self.options["status"]:
+            return self._apply_status(manifest, before, path, this)
+        try:
+            after, created = self._patch(path, manifest, force)
+        except ApiError as error:
+            if self._namespace_is_coming(error, this):
+                return Change(this, "created", None, manifest)
+            if before is not None and self.options["recreate"] and is_immutable(error):
+                return Change(this, "configured", before, self._recreate(path, manifest, before))
+            raise
+        if created:
+            if not after["metadata"].get("managedFields") and not self.context.check_mode:
+                # The API server records no manager for a manifest without fields, and would call
+                # the next application of it a change; with a second one it is settled now.
+                after, _created = self._patch(path, manifest, force)
+            return Change(this, "created", None, after)
+        same = (
+            without_bookkeeping(after) == without_bookkeeping(before or {})
+            if self.context.check_mode
+            else before is not None and _version(after) == _version(before)
+        )
+        return Change(this, "unchanged" if same else "configured", before, after)
+
+    def _patch(self, path: str, manifest: Manifest, force: bool) -> tuple[Object, bool]:
+        query: dict[str, str | int] = {
+            "fieldManager": self.options["field_manager"],
+            "fieldValidation": "Strict",
+            "force": "true" if force else "false",
+        }
+        if self.context.check_mode:
+            query["dryRun"] = "All"
+        for attempt in range(3):
+            try:
+                answer = self.kube.send("PATCH", path, manifest, APPLY_CONTENT_TYPE, query)
+                return answer.body, answer.status == 201
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                sentence = conflict_sentence(error, identity(manifest))
+                if sentence:
+                    raise WattwiseError(sentence) from error
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _recreate(self, path: str, manifest: Manifest, before: Object) -> Object:
+        """Delete an object that cannot change, and create it when it has gone."""
+        delete_object(self.kube, path, before, self.context.check_mode)
+        if self.context.check_mode:
+            return manifest
+        deadline = time.monotonic() + self.options["wait_timeout"]
+        while _is_same(self.kube.find(path), before):
+            if time.monotonic() > deadline:
+                raise WattwiseError(
+                    f"{identity(manifest)} cannot be changed, and has not gone after "
+                    f"{self.options['wait_timeout']:g} s; look what holds it, and run again"
+                )
+            time.sleep(_READY_POLL_SECONDS)
+        after, _created = self._patch(path, manifest, force=True)
+        return after
+
+    def _apply_status(
+        self, manifest: Manifest, before: Object | None, path: str, this: Identity
+    ) -> Change:
+        # Deleted since it was looked at: nobody waits for this status any more.
+        uid = manifest["metadata"].get("uid")
+        if uid and (before is None or before["metadata"]["uid"] != uid):
+            return Change(this, "unchanged", before, before)
+        if before is None:
+            if self.context.check_mode:
+                return Change(this, "configured", None, manifest, is_change=False)
+            raise WattwiseError(f"{this}: there is no such object to write the status of")
+        status = with_transition_times(
+            manifest.get("status") or {}, before.get("status") or {}, self.context.now()
+        )
+        body = {
+            "apiVersion": this.api_version,
+            "kind": this.kind,
+            "metadata": {"name": this.name, "namespace": this.namespace or None},
+            "status": status,
+        }
+        try:
+            after, _created = self._patch(f"{path}/status", body, force=True)
+        except ApiError as error:
+            if uid and error.status == 404:
+                return Change(this, "unchanged", None, None)
+            raise
+        moved = conditions_moved(before.get("status") or {}, after.get("status") or {})
+        same = before.get("status") == after.get("status")
+        return Change(this, "unchanged" if same else "configured", before, after, is_change=moved)
+
+    def _delete(self, manifest: Manifest, before: Object | None) -> Change:
+        this = identity(manifest)
+        if before is None:
+            return Change(this, "unchanged", None, None)
+        path = self._resource(manifest).path(this.name, this.namespace)
+        delete_object(self.kube, path, before, self.context.check_mode)
+        return Change(this, "deleted", before, None)
+
+    def _take_over(self, manifest: Manifest, before: Object) -> bool:
+        """Refuse or adopt an object that others manage; whether it was adopted."""
+        manager = foreign_manager(before, self.options["field_manager"])
+        if manager is None:
+            return False
+        this = identity(manifest)
+        if self.options["foreign"] == "refuse":
+            raise WattwiseError(
+                f"{this} exists and is managed by {manager}; remove that installation, or allow "
+                "its adoption (foreign: adopt; role crds: crds_adopt)"
+            )
+        if this.kind == "CustomResourceDefinition":
+            problem = stored_object_problem(self.kube, manifest)
+            if problem:
+                raise WattwiseError(f"{this} cannot be adopted: {problem}")
+        return True
+
+    def _assume(self, manifest: Manifest, this: Identity) -> Change:
+        """In check mode, judge an object by the definition that is only about to be installed."""
+        for validator in self.validators:
+            if validator.serves(this.api_version, this.kind):
+                if self.options["status"]:
+                    return Change(this, "configured", None, manifest, is_change=False)
+                problem = validator.problem(manifest)
+                if problem:
+                    raise WattwiseError(f"{this} would be refused: {problem}")
+                return Change(this, "created", None, manifest)
+        raise UnknownKind(this.api_version, this.kind, self.kube.host)
+
+    def _namespace_is_coming(self, error: ApiError, this: Identity) -> bool:
+        return (
+            self.context.check_mode
+            and error.status == 404
+            and this.namespace in self.assumed_namespaces
+        )
+
+    def wait_until_ready(self, manifests: t.Sequence[Manifest], timeout: float) -> None:
+        """Return when every object is ready. Raises WattwiseError, which names the others."""
+        deadline = time.monotonic() + timeout
+        waiting = [
+            self._resource(item).path(item["metadata"]["name"], item["metadata"].get("namespace"))
+            for item in manifests
+        ]
+        while True:
+            objects: list[Object | None] = self.kube.in_parallel(self.kube.find, waiting)
+            waiting = [
+                path for path, obj in zip(waiting, objects) if obj is None or not is_ready(obj)
+            ]
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                raise WattwiseError(
+                    f"Not ready after {timeout:g} s: {', '.join(waiting[:5])}; look at their "
+                    "status and events, or raise wait_timeout"
+                )
+            time.sleep(_READY_POLL_SECONDS)
+
+
+def _is_same(found: Object | None, before: Object) -> bool:
+    return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def _version(obj: Object) -> str:
+    return str(obj["metadata"]["resourceVersion"])

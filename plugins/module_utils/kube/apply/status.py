@@ -1,0 +1,48 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The conditions of a status: when they moved, and whether they did.
+
+Source: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/
+api-conventions.md#typical-status-properties
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+
+Status = t.Mapping[str, t.Any]
+
+
+def with_transition_times(
+    desired: Status, current: Status, now: datetime.datetime
+) -> dict[str, t.Any]:
+    """The desired status; a condition whose status is the same keeps its lastTransitionTime."""
+    known = _by_type(current)
+    conditions: list[dict[str, t.Any]] = []
+    for condition in desired.get("conditions") or []:
+        before = known.get(condition["type"], {})
+        same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
+        moment = before["lastTransitionTime"] if same else format_time(now)
+        conditions.append({"lastTransitionTime": moment, **condition})
+    return {**desired, "conditions": conditions} if conditions else dict(desired)
+
+
+def conditions_moved(before: Status, after: Status) -> bool:
+    """Whether a condition appeared, went or changed its status."""
+    return {key: item.get("status") for key, item in _by_type(before).items()} != {
+        key: item.get("status") for key, item in _by_type(after).items()
+    }
+
+
+def _by_type(status: Status) -> dict[str, t.Mapping[str, t.Any]]:
+    """The conditions; what others stored that is none is left out."""
+    conditions = status.get("conditions")
+    return {
+        item["type"]: item
+        for item in (conditions if isinstance(conditions, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("type"), str)
+    }

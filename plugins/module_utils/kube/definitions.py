@@ -1,0 +1,135 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Check objects against the schema of a CustomResourceDefinition without asking the API server.
+
+Needed in two places: in check mode, for objects whose definition is only about to be installed,
+and before a definition that others installed is replaced, for the objects stored under it.
+CEL rules are left to the API server.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+
+_KEPT = (
+    "type",
+    "required",
+    "enum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minProperties",
+    "maxProperties",
+    "uniqueItems",
+)
+_METADATA: dict[str, t.Any] = {"type": "object"}
+
+
+def json_schema(structural: t.Mapping[str, t.Any], is_root: bool = True) -> dict[str, t.Any]:
+    """A JSON schema (draft 7) that accepts what the structural schema accepts.
+
+    Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/
+    custom-resource-definitions/#specifying-a-structural-schema. Fields that the API server would
+    drop are refused here, as a person wants to hear of them.
+    """
+    if structural.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    schema: dict[str, t.Any] = {key: structural[key] for key in _KEPT if key in structural}
+    if isinstance(schema.get("exclusiveMinimum"), bool):
+        schema["exclusiveMinimum"] = schema.pop("minimum")
+    if isinstance(schema.get("exclusiveMaximum"), bool):
+        schema["exclusiveMaximum"] = schema.pop("maximum")
+    if "items" in structural:
+        schema["items"] = json_schema(structural["items"], is_root=False)
+    _add_members(schema, structural, is_root)
+    if structural.get("nullable"):
+        return {"anyOf": [{"type": "null"}, schema]}
+    return schema
+
+
+def _add_members(
+    schema: dict[str, t.Any], structural: t.Mapping[str, t.Any], is_root: bool
+) -> None:
+    properties = {
+        name: json_schema(member, is_root=False)
+        for name, member in (structural.get("properties") or {}).items()
+    }
+    if is_root:
+        properties.update(
+            {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _METADATA}
+        )
+    if properties:
+        schema["properties"] = properties
+    additional = structural.get("additionalProperties")
+    if isinstance(additional, dict):
+        schema["additionalProperties"] = json_schema(additional, is_root=False)
+    elif properties and not additional:
+        schema["additionalProperties"] = bool(
+            structural.get("x-kubernetes-preserve-unknown-fields")
+        )
+
+
+class DefinitionValidator:
+    """Checks objects against one version of a CustomResourceDefinition manifest."""
+
+    def __init__(self, definition: t.Mapping[str, t.Any]) -> None:
+        spec = definition["spec"]
+        self.group: str = spec["group"]
+        self.kind: str = spec["names"]["kind"]
+        self.plural: str = spec["names"]["plural"]
+        self.namespaced: bool = spec["scope"] == "Namespaced"
+        self._fastjsonschema = require("fastjsonschema")
+        self._checks = {
+            f"{self.group}/{version['name']}": self._fastjsonschema.compile(
+                json_schema(version["schema"]["openAPIV3Schema"])
+            )
+            for version in spec["versions"]
+            if version.get("schema")
+        }
+
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether objects of this kind are checked here."""
+        return kind == self.kind and api_version in self._checks
+
+    def versions(self) -> list[str]:
+        """The apiVersion texts that the definition has a schema for."""
+        return list(self._checks)
+
+    def problem(self, manifest: t.Mapping[str, t.Any]) -> str | None:
+        """What is wrong with the object, as one sentence part, or None."""
+        try:
+            self._checks[manifest["apiVersion"]](manifest)
+        except self._fastjsonschema.JsonSchemaValueException as error:
+            field = str(error.name).replace("data", "", 1).lstrip(".")
+            return f"{field or 'the object'} {error.message.replace(error.name, '', 1).strip()}"
+        return None
+
+
+def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str | None:
+    """The first stored object that the new definition would not accept, and why; else None."""
+    validator = DefinitionValidator(definition)
+    for api_version in validator.versions():
+        collection = f"/apis/{api_version}/{validator.plural}"
+        if kube.find(collection, {"limit": 1}) is None:
+            continue
+        for stored in kube.pages(collection):
+            problem = validator.problem(stored)
+            if problem:
+                metadata = stored["metadata"]
+                place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+                return (
+                    f"the stored {validator.kind} {place} does not follow the new schema "
+                    f"({problem}); change or delete it first"
+                )
+    return None

@@ -1,0 +1,107 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What went wrong with the Kubernetes API, said so that an operator knows what to do."""
+
+from __future__ import annotations
+
+import ssl
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError, require
+
+# A server that stops or starts cuts handshakes off; the next one may succeed.
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+
+def describe_connection_failure(error: Exception, host: str) -> ApiError:
+    """The error of a request that got no answer; ``permanent`` where trying again cannot help."""
+    exceptions = require("urllib3.exceptions", "kubernetes")
+    cause: BaseException = error
+    while isinstance(getattr(cause, "reason", None), BaseException):
+        cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so
+    if isinstance(cause, (exceptions.SSLError, ssl.SSLError)):
+        return _describe_tls_failure(_tls_cause(cause), host)
+    # A refused connection counts as a timeout in urllib3's hierarchy.
+    if isinstance(cause, exceptions.TimeoutError) and not isinstance(
+        cause, exceptions.NewConnectionError
+    ):
+        return ApiError(f"The Kubernetes API at {host} does not answer in time; is it reachable?")
+    return ApiError(
+        f"Cannot reach the Kubernetes API at {host} ({_root_cause(cause)}); "
+        "check kubeconfig or host, and that the server runs"
+    )
+
+
+def _tls_cause(error: BaseException) -> BaseException:
+    """What Python's ssl said, out of what urllib3 put around it."""
+    for argument in error.args:
+        if isinstance(argument, ssl.SSLError):
+            return argument
+    return error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+
+
+def _describe_tls_failure(cause: BaseException, host: str) -> ApiError:
+    if isinstance(cause, ssl.SSLCertVerificationError) or not isinstance(cause, ssl.SSLError):
+        # urllib3 itself refuses a fingerprint or a host name, with an error of its own.
+        return ApiError(
+            f"The certificate of the Kubernetes API at {host} is not trusted ({cause}); "
+            "set ca_cert, or certificate-authority-data in the kubeconfig",
+            permanent=True,
+        )
+    if isinstance(cause, _CUT_OFF):
+        return ApiError(
+            f"The Kubernetes API at {host} ended the TLS handshake; check that the server runs"
+        )
+    if "ALERT" in (cause.reason or "").upper():
+        return ApiError(
+            f"The Kubernetes API at {host} refused the TLS handshake ({cause}); "
+            "check the client certificate and key",
+            permanent=True,
+        )
+    return ApiError(
+        f"The TLS handshake with the Kubernetes API at {host} failed ({cause}); "
+        "check that the port speaks TLS",
+        permanent=True,
+    )
+
+
+def _root_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return getattr(error, "strerror", None) or str(error)
+
+
+def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiError:
+    """The error of an answer that is not a success, from the server's Status object."""
+    status_object = _status_object(response.data)
+    message = status_object.get("message") or f"HTTP {response.status}"
+    fields = {
+        "reason": status_object.get("reason", ""),
+        "causes": (status_object.get("details") or {}).get("causes") or [],
+        "retry_after": _seconds(response.headers.get("Retry-After")),
+    }
+    if response.status == 401:
+        text = (
+            f"The Kubernetes API at {host} does not accept the credentials (401 {message}); "
+            "has the token or client certificate expired?"
+        )
+    elif response.status == 403:
+        text = f"Not allowed at {host}: {message}; grant the right in RBAC"
+    else:
+        text = f"{method} {path} at {host}: {message}"
+    return ApiError(text, response.status, **fields)
+
+
+def _status_object(data: bytes) -> dict[str, t.Any]:
+    try:
+        body = strict_json.parse(data)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
+
+
+def _seconds(retry_after: str | None) -> float:
+    is_number = retry_after is not None and retry_after.isdecimal() and len(retry_after) <= 9
+    return float(retry_after) if retry_after is not None and is_number else 0.0

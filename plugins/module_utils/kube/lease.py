@@ -1,0 +1,276 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A Lease of the cluster as a lock, for what two runs must not do at the same time.
+
+The rules are those of leader election in Kubernetes' own components. Clocks of two hosts are never
+compared: a holder counts as gone when its Lease has stood unchanged for the Lease's whole duration,
+by the clock of the one who waits, and a holder stops before that by its own clock.
+
+A run that writes nothing takes no Lease. So the Lease is only looked at before anything is read,
+and taken with the first write, by a request that holds only for the Lease that was seen. As every
+writer changes the Lease, no writer was at work in between; else the work begins anew, with the
+Lease from its beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+import typing as t
+import uuid
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+    utc_now,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
+
+# The Lease of everything that binds or evicts pods, or gives them devices.
+NAME = "wattwise-binding"
+DURATION_SECONDS = 15
+# Of the duration: when it is renewed, when a holder that cannot renew it stops, and how long one
+# request for that may take.
+_RENEWED_AFTER, _GIVEN_UP_AFTER, _ONE_REQUEST = 1 / 3, 2 / 3, 1 / 5
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+class LeaseHeld(WattwiseError):
+    """Another run holds the Lease, and did not give it back in time."""
+
+
+class LeaseLost(WattwiseError):
+    """The Lease could not be renewed: another run may hold it now."""
+
+
+class NotAlone(WattwiseError):
+    """Another run may have written since the Lease was looked at: the state must be read anew."""
+
+
+def alone(
+    kube: Kube, options: Parameters, context: Context, work: t.Callable[[Guard | None], Result]
+) -> Result:
+    """The result of ``work``, whose writes rest on a state that no other run has changed since.
+
+    ``options`` are those of argspec.LEASE. ``work`` reads everything that its writes rest on, and
+    writes through clients with the guard that it gets (``Kube.guarded``), None in check mode. It
+    is called a second time where another run was at work during the first; then nothing of the
+    first call was written. Raises LeaseHeld, and LeaseLost with the fields of the result.
+    """
+    if context.check_mode:
+        return work(None)
+    namespace, timeout = options["lease_namespace"], options["lease_timeout"]
+    with Lease(kube, namespace, NAME, timeout) as lease:
+        result: Result | None = None
+        try:
+            result = work(lease.guard)
+        except WattwiseError:
+            if not lease.is_late:
+                raise
+        if result is None or lease.is_late:
+            lease.acquire()
+            result = work(lease.guard)
+        if lease.prevented is not None:
+            raise LeaseLost(str(lease.prevented), **result)
+        return result
+
+
+def _seconds() -> float:
+    """A clock that goes on while the machine sleeps, where there is one."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+class Lease:
+    """Context manager; looks at the Lease, and gives it back at the end if it was taken.
+
+    ``guard`` takes it with the first write, ``acquire`` at once, and waits for another holder up to
+    ``wait_seconds``. Raises LeaseHeld and ApiError.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        name: str,
+        wait_seconds: float,
+        clock: t.Callable[[], float] = _seconds,
+        sleep: t.Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._kube = kube
+        self._quick = kube.impatient(DURATION_SECONDS * _ONE_REQUEST)
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._collection}/{name}"
+        self._title = f"Lease {namespace}/{name}"
+        self._name = name
+        self._wait_seconds = wait_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self.holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._stored: Object = {}
+        self._seen: str | None = None
+        self._seen_at = 0.0
+        self._renewed = 0.0
+        self._held = False
+        self._lost = ""
+        # A write came when somebody else had had the Lease since it was looked at.
+        self.is_late = False
+        # The write that was refused because the Lease was lost.
+        self.prevented: LeaseLost | None = None
+        self._taking = threading.Lock()
+        self._done = threading.Event()
+        self._renewing = threading.Thread(target=self._renew_until_done, daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._look()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._done.set()
+        if self._held:
+            self._renewing.join()
+        if self._held and not self._lost:
+            self._release()
+
+    def guard(self) -> float:
+        """Be asked before each attempt of a write; the seconds that it may take.
+
+        Raises NotAlone and LeaseLost.
+        """
+        with self._taking:
+            if not self._held and not self.is_late:
+                self.is_late = not self._is_free() or not self._claim()
+            if not self._held:
+                raise NotAlone(f"another run had the {self._title} meanwhile; run again")
+        return self._remaining()
+
+    def acquire(self) -> None:
+        """Take the Lease, as soon as its holder gives it back or is gone. Raises LeaseHeld."""
+        started, pause = self._clock(), 0.1
+        self._look()
+        while not (self._is_free() or self._is_over()) or not self._claim():
+            if self._clock() - started + pause > self._wait_seconds:
+                raise LeaseHeld(self._who_holds())
+            self._sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            self._look()
+        self.is_late = False
+
+    def renew(self) -> None:
+        """Say that we are still there; the thread of the lock does it every few seconds."""
+        with contextlib.suppress(ApiError):
+            if not self._write(self._quick, {**self._stored["spec"], "renewTime": _now()}):
+                self._lost = "somebody else took or deleted it"
+
+    def _remaining(self) -> float:
+        age = self._clock() - self._renewed
+        if not self._lost and age > DURATION_SECONDS * _GIVEN_UP_AFTER:
+            self._lost = f"it could not be renewed for {age:.0f} s"
+        if self._lost:
+            self.prevented = LeaseLost(
+                f"{self._title} was lost ({self._lost}), so nothing more was written; run again"
+            )
+            raise self.prevented
+        return DURATION_SECONDS - age
+
+    def _renew_until_done(self) -> None:
+        pause = DURATION_SECONDS * _RENEWED_AFTER
+        while not self._done.wait(pause) and not self._lost:
+            before = self._renewed
+            self.renew()
+            late = self._renewed == before
+            pause = _LONGEST_PAUSE_SECONDS if late else DURATION_SECONDS * _RENEWED_AFTER
+
+    def _look(self) -> None:
+        found = self._kube.find(self._path) or {}
+        version = str((found.get("metadata") or {}).get("resourceVersion", ""))
+        if version != self._seen:
+            self._seen, self._seen_at = version, self._clock()
+        self._stored = found
+
+    def _is_free(self) -> bool:
+        return not (self._stored.get("spec") or {}).get("holderIdentity")
+
+    def _is_over(self) -> bool:
+        duration = self._stored["spec"].get("leaseDurationSeconds") or DURATION_SECONDS
+        return self._clock() - self._seen_at > duration
+
+    def _claim(self) -> bool:
+        """Become the holder, unless the Lease has changed since it was looked at."""
+        now = _now()
+        spec = {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": DURATION_SECONDS,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": 0,
+        }
+        if self._stored:
+            transitions = (self._stored.get("spec") or {}).get("leaseTransitions") or 0
+            spec["leaseTransitions"] = transitions + 1
+        self._held = self._write(self._kube, spec)
+        if self._held:
+            self._renewing.start()
+        return self._held
+
+    def _write(self, kube: Kube, spec: Object) -> bool:
+        """Replace exactly what was read; False where somebody else did before. Raises ApiError.
+
+        A request whose answer was lost may have succeeded, and its repetition is then refused.
+        """
+        sent = self._clock()
+        try:
+            self._stored = self._put(kube, spec)
+        except ApiError as error:
+            if 400 <= error.status < 500 and error.status not in (404, 409):
+                raise
+            found = kube.find(self._path) or {}
+            if (found.get("spec") or {}).get("holderIdentity") != self.holder:
+                # Status 0: the request was lost as well, as far as can be seen.
+                if error.status in (0, 404, 409):
+                    return False
+                raise
+            self._stored = found
+            if found["spec"].get("renewTime") != spec["renewTime"]:
+                raise
+        self._renewed = sent
+        return True
+
+    def _put(self, kube: Kube, spec: Object) -> Object:
+        if self._stored:
+            return kube.request("PUT", self._path, {**self._stored, "spec": spec})
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name},
+            "spec": spec,
+        }
+        return kube.request("POST", self._collection, body)
+
+    def _release(self) -> None:
+        # Where that fails, it ends by itself, or is somebody else's.
+        spec = {**self._stored["spec"], "holderIdentity": "", "renewTime": _now()}
+        with contextlib.suppress(ApiError):
+            self._put(self._quick, spec)
+
+    def _who_holds(self) -> str:
+        spec = self._stored.get("spec") or {}
+        holder = spec.get("holderIdentity") or "somebody else"
+        return (
+            f"{holder} holds the {self._title}, last renewed {spec.get('renewTime', 'just now')}: "
+            "another run is at work; run again when it is done"
+        )
+
+
+def _now() -> str:
+    return utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

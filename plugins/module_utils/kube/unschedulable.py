@@ -1,0 +1,59 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Telling a pod, and whoever watches it, that no node was found: condition and event.
+
+Cluster autoscalers act on the condition PodScheduled=False with reason Unschedulable.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
+    Condition,
+    Event,
+    tell,
+)
+
+_EVENT = Event("Warning", "FailedScheduling", "Scheduling", "wattwise.github.io/placement")
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """A pod for which the plan has no node. ``uid`` None stands for whichever has the name now."""
+
+    namespace: str
+    pod: str
+    message: str
+    uid: str | None = None
+
+
+def mark(kube: Kube, context: Context, unplaced: Unplaced) -> dict[str, t.Any] | None:
+    """Write condition and event unless the condition says so already; None where nothing is to do.
+
+    A ``transition`` is more than another text. Raises ApiError.
+    """
+    pod = kube.find(f"/api/v1/namespaces/{unplaced.namespace}/pods/{unplaced.pod}")
+    if pod is None or not _still_waits(pod, unplaced.uid):
+        return None
+    condition = Condition("PodScheduled", "False", "Unschedulable", unplaced.message)
+    changed = tell(kube, context, pod, condition, _EVENT)
+    if not changed:
+        return None
+    return {
+        "namespace": unplaced.namespace,
+        "pod": unplaced.pod,
+        "message": unplaced.message,
+        "transition": bool(changed & {"status", "reason"}),
+    }
+
+
+def _still_waits(pod: Object, uid: str | None) -> bool:
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    if uid not in (None, "", metadata["uid"]):
+        return False
+    return not spec.get("nodeName") and not metadata.get("deletionTimestamp")

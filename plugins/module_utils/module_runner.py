@@ -1,0 +1,117 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The only place that touches AnsibleModule: parameters in, result or one clear failure out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import traceback
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    ProgressCallback,
+    Work,
+    ignore_progress,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    MissingLibrary,
+    WattwiseError,
+)
+
+
+def run_module(spec: ArgumentSpec, work: Work) -> None:
+    """Run ``work`` with the task's parameters and leave through exit_json or fail_json."""
+    module = AnsibleModule(supports_check_mode=True, **_keywords(spec))
+    _hide_only_secrets(module, spec)
+    context = Context(
+        check_mode=module.check_mode,
+        progress=_progress_callback(module.params.get("progress_file")),
+        warn=module.warn,
+        protect=module.no_log_values.add,
+    )
+    try:
+        with _standard_output_kept_clean():
+            result = work(module.params, context)
+    except MissingLibrary as error:
+        module.fail_json(msg=missing_required_lib(error.library), **error.fields)
+    except WattwiseError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    except Exception as error:  # noqa: BLE001 - the one place that words a defect for the user
+        module.fail_json(
+            msg=f"This is a defect of {module._name}, please report it: "
+            f"{type(error).__name__}: {error}",
+            exception=traceback.format_exc(),
+        )
+    for sentence in result.pop("warnings", []):
+        module.warn(sentence)
+    module.exit_json(**result)
+
+
+def _keywords(spec: ArgumentSpec) -> dict[str, t.Any]:
+    keywords = spec.to_keywords()
+    for option in keywords["argument_spec"].values():
+        option.pop("secret_keys", None)
+        variables = option.pop("environment", None)
+        if variables:
+            option["fallback"] = (env_fallback, variables)
+    return keywords
+
+
+def _hide_only_secrets(module: AnsibleModule, spec: ArgumentSpec) -> None:
+    """Of an option with ``secret_keys`` hide only what stands under these keys.
+
+    Ansible would hide every text in the option, and a user name such as ``admin`` or a kind such
+    as ``Secret`` is a part of many names, which would come out as asterisks.
+    """
+    for name, option in spec.options.items():
+        keys = option.get("secret_keys")
+        if keys and module.params.get(name):
+            texts = set(_texts(module.params[name]))
+            secrets = set(_texts(module.params[name], frozenset(keys)))
+            module.no_log_values.difference_update(texts - secrets)
+            module.no_log_values.update(secrets)
+
+
+def _texts(value: t.Any, keys: frozenset[str] | None = None) -> t.Iterator[str]:
+    """Every text in a nested value; with ``keys`` only those below members of such a name."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _texts(member, None if keys is None or key in keys else keys)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _texts(member, keys)
+    elif keys is None and value not in (None, ""):
+        yield str(value)
+
+
+def _progress_callback(path: str | None) -> ProgressCallback:
+    """A callback that appends each step to the file which the action plugin reads."""
+    if path is None:
+        return ignore_progress
+
+    def append(done: int, total: int, failed: int) -> None:
+        line = json.dumps({"done": done, "total": total, "failed": failed})
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    return append
+
+
+@contextlib.contextmanager
+def _standard_output_kept_clean() -> t.Iterator[None]:
+    """Send what native libraries print to standard error: standard output is for the result."""
+    saved = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)

@@ -1,0 +1,174 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The nodes of a cluster as hosts of an inventory, with what their NodeConfigs say of them."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+
+Object = t.Mapping[str, t.Any]
+
+# Plays mean the controller by these names, whatever a kubelet calls its node.
+_NAMES_OF_CONTROLLER = frozenset({"localhost"})
+_ADDRESSES = "status.addresses"
+
+
+@dataclass(frozen=True)
+class NodeHost:
+    """One host. Group names are as the cluster has them and may need to be cleaned."""
+
+    name: str
+    variables: dict[str, t.Any]
+    groups: tuple[str, ...]
+
+
+class NodeHosts(t.NamedTuple):
+    """Hosts in the order of their names, and what of the cluster cannot be read."""
+
+    hosts: list[NodeHost]
+    findings: list[Finding]
+
+
+def node_hosts(
+    snapshot: Object,
+    rack_labels: t.Sequence[str],
+    configured_only: bool = False,
+    name_prefix: str = "",
+) -> NodeHosts:
+    """The nodes of a snapshot as hosts.
+
+    Variables that have nothing to say are left out, except mappings and lists. Of several
+    NodeConfigs of a node the one that counts is told. A Node that cannot be read is no host.
+    """
+    found = nodeconfig.effective(snapshot.get("node_configs") or [])
+    findings = list(found.findings)
+    hosts: dict[str, NodeHost] = {}
+    for index, node in enumerate(snapshot["nodes"]):
+        subject = subject_of(node, "Node", f"nodes[{index}]")
+        config = found.by_node.get(subject.name)
+        if configured_only and config is None:
+            continue
+        make = functools.partial(_host, node, config, rack_labels, name_prefix)
+        host = guarded(subject, make)
+        if isinstance(host, Finding):
+            findings.append(host)
+            continue
+        hosts[subject.name] = host
+        address = guarded(subject, functools.partial(_usable_address, node))
+        if isinstance(address, Finding):
+            findings.append(address)
+        elif address is not None:
+            host.variables["ansible_host"] = address
+    return NodeHosts([hosts[name] for name in sorted(hosts)], findings)
+
+
+def _host(
+    node: t.Any, config: t.Optional[Object], rack_labels: t.Sequence[str], name_prefix: str
+) -> NodeHost:
+    metadata = object_shapes.with_readable_metadata(node)["metadata"]
+    name = metadata["name"]
+    if not is_subdomain(name):
+        raise InvalidField("metadata.name", f"{shown(name)} is not the name of a Node")
+    if name_prefix + name in _NAMES_OF_CONTROLLER:
+        problem = f"{name} means the controller to Ansible; set name_prefix to have it as a host"
+        raise InvalidField("metadata.name", problem)
+    labels = metadata.get("labels") or {}
+    rack = next((labels[label] for label in rack_labels if labels.get(label)), None)
+    variables = {**_node_variables(name, node, labels), "node_rack": rack}
+    if config is not None:
+        variables.update(_config_variables(config))
+    groups = (
+        ("rack", rack),
+        ("architecture", variables["node_architecture"]),
+        ("template", variables.get("node_config_template")),
+    )
+    return NodeHost(
+        name_prefix + name,
+        {key: value for key, value in variables.items() if value is not None},
+        tuple(f"{kind}_{value}" for kind, value in groups if value),
+    )
+
+
+def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]:
+    spec = object_shapes.mapping(node.get("spec"), "spec")
+    status = object_shapes.mapping(node.get("status"), "status")
+    info = object_shapes.mapping(status.get("nodeInfo"), "status.nodeInfo")
+    conditions = object_shapes.mappings(status.get("conditions"), "status.conditions")
+    annotations = object_shapes.texts(node["metadata"].get("annotations"), "metadata.annotations")
+    return {
+        "node_name": name,
+        "node_labels": dict(labels),
+        "node_annotations": annotations,
+        "node_taints": object_shapes.mappings(spec.get("taints"), "spec.taints"),
+        "node_unschedulable": bool(spec.get("unschedulable")),
+        "node_ready": any(
+            item.get("type") == "Ready" and item.get("status") == "True" for item in conditions
+        ),
+        **{
+            f"node_{variable}": object_shapes.text(info.get(key), f"status.nodeInfo.{key}") or None
+            for variable, key in (
+                ("architecture", "architecture"),
+                ("operating_system", "operatingSystem"),
+            )
+        },
+        "node_capacity": object_shapes.texts(status.get("capacity"), "status.capacity"),
+        "node_allocatable": object_shapes.texts(status.get("allocatable"), "status.allocatable"),
+    }
+
+
+def _usable_address(node: Object) -> str | None:
+    """The first internal IPv4 address, else the first internal IPv6 address. Raises InvalidField.
+
+    A kubelet may report any text as an address, and ssh would take some for options.
+    """
+    status = object_shapes.mapping(node.get("status"), "status")
+    entries = object_shapes.mappings(status.get("addresses"), _ADDRESSES)
+    internal = [item.get("address") for item in entries if item.get("type") == "InternalIP"]
+    usable = [address for address in map(_address, internal) if address is not None]
+    if internal and not usable:
+        raise InvalidField(_ADDRESSES, f"{shown(internal[0])} is no address of a host")
+    best = next((address for address in usable if address.version == 4), next(iter(usable), None))
+    return None if best is None else str(best)
+
+
+def _address(text: t.Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address of another host than the controller; None for anything else."""
+    if not isinstance(text, str) or "%" in text:
+        return None
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    plain = getattr(address, "ipv4_mapped", None) or address
+    refused = plain.is_loopback or plain.is_unspecified or plain.is_multicast
+    return None if refused else address
+
+
+def _config_variables(config: Object) -> dict[str, t.Any]:
+    status = config.get("status") or {}
+    ready = [
+        item.get("status") for item in status.get("conditions") or [] if item.get("type") == "Ready"
+    ]
+    return {
+        "node_config_namespace": config["metadata"].get("namespace"),
+        "node_config_name": config["metadata"]["name"],
+        "node_config_template": nodeconfig.template_name(config),
+        "node_config_spec": dict(config["spec"]),
+        "node_config_ready": ready == ["True"],
+        "node_config_readings": dict(status.get("readings") or {}),
+    }

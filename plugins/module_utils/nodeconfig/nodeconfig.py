@@ -1,0 +1,502 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""NodeConfigs: what they may hold, which one counts for a node, and which endpoints it names."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    Subject,
+    guarded,
+    shown,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
+    parse_endpoint,
+    redacted,
+)
+
+Object = t.Mapping[str, t.Any]
+EndpointKind = t.Literal[
+    "inlet_temp", "delta_p", "power_consumption", "power_consumption_endpoint_provider"
+]
+
+# The group of a NodeConfig that counts comes first: design decision 7.
+GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
+API_VERSIONS = tuple(f"{group}/v1beta1" for group in GROUPS)
+
+# On every NodeConfig that comes from a template; the value names the template.
+TEMPLATE_LABEL = "wattwise.github.io/template"
+
+# SHA-256 fingerprints of the certificate that the node's endpoints have, separated by commas.
+TLS_FINGERPRINT_ANNOTATION = "wattwise.github.io/tls-fingerprint"
+
+DEFAULT_FETCH_INTERVAL_SECONDS = 15.0
+FAKE_INLET_CELSIUS = 15.5
+FAKE_DELTA_P_PASCAL = 7.5
+FAKE_POWER_WATTS = 3.14
+FAKE_ENDPOINT = "https://fake-endpoint"
+
+_HOST_LABEL = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?")
+_LONGEST_URL = 2048  # as the definitions of NodeConfigs have it
+_NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f?#]")
+
+
+@dataclass(frozen=True)
+class Term:
+    """Where an endpoint of one kind stands in the spec, and which types it may have."""
+
+    path: tuple[str, str]
+    types: tuple[str, ...]
+    required: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"spec.{self.path[0]}.{self.path[1]}"
+
+
+TERMS: t.Mapping[EndpointKind, Term] = {
+    "inlet_temp": Term(("metricsCollector", "inletTemp"), ("Redfish", "Fake"), True),
+    "delta_p": Term(("metricsCollector", "deltaP"), ("DifferentialPressureAPI", "Fake"), True),
+    "power_consumption": Term(("predictor", "powerConsumption"), ("V2InferenceProtocol", "Fake")),
+    "power_consumption_endpoint_provider": Term(
+        ("predictor", "powerConsumptionEndpointProvider"), ("Redfish", "Fake")
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one field of an object."""
+
+    field: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One endpoint of the NodeConfig that counts for a node.
+
+    ``type`` and ``endpoint`` are empty where the endpoint provider is to give them;
+    ``node_config`` is ``namespace/name``; ``problem`` says why the endpoint cannot be used.
+    """
+
+    node_name: str
+    kind: EndpointKind
+    type: str
+    endpoint: str
+    namespace: str
+    secret_name: str | None
+    fetch_interval_seconds: float
+    node_config: str
+    annotations: t.Mapping[str, str]
+    problem: str | None = None
+
+
+class Shadow(t.NamedTuple):
+    """A NodeConfig that does not count, the one that does, and why: a word for a condition."""
+
+    node_config: Object
+    winner: Object
+    reason: str
+
+    @property
+    def message(self) -> str:
+        """The sentence for the condition."""
+        why = _WHY_SHADOWED[self.reason]
+        winner = qualified_name(self.winner)
+        return f"Node {node_name(self.winner)} is configured by {winner}, {why}"
+
+
+_WHY_SHADOWED = {
+    "OtherGroup": f"which is in the API group {GROUPS[0]}",
+    "HandMade": "which does not come from a template",
+    "Older": "which is older",
+    "EarlierName": "which is as old, and whose name comes first",
+}
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The NodeConfig that counts for each node, and those that another one shadows.
+
+    ``findings`` tells what cannot be read. ``unreadable`` are nodes whose only NodeConfigs cannot
+    be read at all, each with the finding of the first.
+    """
+
+    by_node: t.Mapping[str, Object] = field(default_factory=dict)
+    shadowed: t.Sequence[Shadow] = ()
+    findings: t.Sequence[Finding] = ()
+    unreadable: t.Mapping[str, Finding] = field(default_factory=dict)
+
+
+def qualified_name(obj: Object) -> str:
+    """``namespace/name`` of an object, or the name alone."""
+    metadata = obj["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
+def node_name(node_config: Object) -> str:
+    """The node that a NodeConfig configures; empty where it names none."""
+    name = _mapping(_mapping(node_config).get("spec")).get("nodeName")
+    return name if isinstance(name, str) else ""
+
+
+def present_nodes(snapshot: Object) -> set[str]:
+    """The names of the nodes of a snapshot; a Node without a usable name is none."""
+    names = (_mapping(_mapping(node).get("metadata")).get("name") for node in snapshot["nodes"])
+    return {name for name in names if isinstance(name, str) and name}
+
+
+def group_rank(obj: Object) -> int:
+    """0 for the API group that counts first, 1 for the other. Raises InvalidInput."""
+    try:
+        return API_VERSIONS.index(obj.get("apiVersion") or API_VERSIONS[0])
+    except ValueError:
+        detail = f"{shown(obj['apiVersion'])} is not known; write {' or '.join(API_VERSIONS)}"
+        raise InvalidField("apiVersion", detail) from None
+
+
+def is_rendered(node_config: Object) -> bool:
+    """Whether a NodeConfig comes from a template of ours or of wao-core, not from a person."""
+    metadata = node_config["metadata"]
+    owners = metadata.get("ownerReferences") or []
+    return TEMPLATE_LABEL in (metadata.get("labels") or {}) or any(
+        owner.get("kind") == "NodeConfigTemplate" for owner in owners
+    )
+
+
+def template_name(node_config: Object) -> str | None:
+    """The name of the template that a NodeConfig was made from; None for one that a person made."""
+    metadata = node_config["metadata"]
+    for owner in metadata.get("ownerReferences") or []:
+        if owner.get("kind") == "NodeConfigTemplate":
+            return owner.get("name") or None
+    return (metadata.get("labels") or {}).get(TEMPLATE_LABEL)
+
+
+def effective(node_configs: t.Sequence[t.Any]) -> Effective:
+    """Which NodeConfig counts for each node.
+
+    The first API group, then a hand-made one, then the oldest, then by namespace and name.
+    Objects that are being deleted, name no node or cannot be read count for nothing. An unreadable
+    part of a status is told and left out.
+    """
+    candidates: dict[str, list[Object]] = {}
+    findings: list[Finding] = []
+    unreadable: dict[str, Finding] = {}
+    for index, given in enumerate(node_configs):
+        node_config = _read(given, f"node_configs[{index}]", findings)
+        node = node_name(given if node_config is None else node_config)
+        if node_config is None:
+            if is_subdomain(node):
+                unreadable.setdefault(node, findings[-1])
+        elif node and not node_config["metadata"].get("deletionTimestamp"):
+            candidates.setdefault(node, []).append(node_config)
+    by_node: dict[str, Object] = {}
+    shadowed: list[Shadow] = []
+    for node in sorted(candidates):
+        winner, *others = sorted(candidates[node], key=_precedence)
+        by_node[node] = winner
+        shadowed += [Shadow(other, winner, _shadowing(winner, other)) for other in others]
+    alone = {node: finding for node, finding in unreadable.items() if node not in by_node}
+    return Effective(by_node, tuple(shadowed), tuple(findings), alone)
+
+
+def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
+    """The NodeConfig without what cannot be read of its status; None where the rest cannot be."""
+    subject = subject_of(given, "NodeConfig", place)
+    read = guarded(subject, lambda: readable(given))
+    if isinstance(read, Finding):
+        findings.append(read)
+        return None
+    if not read.get("status"):
+        return read
+    status = guarded(subject, lambda: object_shapes.mapping(read["status"], "status"))
+    if isinstance(status, Finding):
+        findings.append(status)
+        status = {}
+    parts = {}
+    for part in ("conditions", "readings", "sensors", "authentication"):
+        value = guarded(subject, functools.partial(_readable_status, status, part))
+        if isinstance(value, Finding):
+            findings.append(value)
+        elif value:
+            parts[part] = value
+    readings = _readable_readings(subject, parts.pop("readings", {}), findings)
+    return {**read, "status": {**parts, **({"readings": readings} if readings else {})}}
+
+
+def _readable_readings(
+    subject: Subject, readings: Object, findings: list[Finding]
+) -> dict[str, Object]:
+    """Each reading that can be read; its neighbours do not suffer from one that cannot."""
+    found: dict[str, Object] = {}
+    for name, given in readings.items():
+        reading = guarded(subject, functools.partial(_readable_reading, name, given))
+        if isinstance(reading, Finding):
+            findings.append(reading)
+        else:
+            found[name] = reading
+    return found
+
+
+def _readable_reading(name: str, given: t.Any) -> Object:
+    """A reading with a finite number and a time. Raises InvalidField."""
+    field = f"status.readings.{name}"
+    reading = object_shapes.mapping(given, field)
+    for key, item in reading.items():
+        if key == "time":
+            object_shapes.time(item, f"{field}.time")
+        else:
+            object_shapes.number(item, f"{field}.{key}")
+    return reading
+
+
+def readable(given: t.Any) -> Object:
+    """The NodeConfig, whose metadata and node name have their types. Raises InvalidField."""
+    node_config = object_shapes.with_readable_metadata(given)
+    group_rank(node_config)
+    name = object_shapes.mapping(node_config.get("spec"), "spec").get("nodeName")
+    if name and not is_subdomain(name):
+        raise InvalidField("spec.nodeName", f"{shown(name)} is not the name of a Node")
+    return node_config
+
+
+def _readable_status(status: Object, part: str) -> t.Any:
+    """A part of the status in the types that its readers rely on. Raises InvalidField."""
+    field = f"status.{part}"
+    if part == "conditions":
+        conditions = object_shapes.mappings(status.get(part), field)
+        for condition in conditions:
+            for member in ("type", "status", "reason", "message"):
+                object_shapes.text(condition.get(member), f"{field}.{member}")
+        return conditions
+    value = object_shapes.mapping(status.get(part), field)
+    if part == "authentication":
+        object_shapes.time(value.get("lastAttempt"), f"{field}.lastAttempt")
+        object_shapes.number(value.get("failures") or 0, f"{field}.failures")
+        object_shapes.text(value.get("secretResourceVersion"), f"{field}.secretResourceVersion")
+    elif part == "sensors":
+        object_shapes.text(value.get("vendor"), f"{field}.vendor")
+        for member in value.keys() - {"vendor"}:
+            for key, item in object_shapes.mapping(value[member], f"{field}.{member}").items():
+                object_shapes.text(item, f"{field}.{member}.{key}")
+    return value
+
+
+def _precedence(node_config: Object) -> tuple[int, bool, str, str, str]:
+    metadata = node_config["metadata"]
+    return (
+        group_rank(node_config),
+        is_rendered(node_config),
+        # One that the API server has not seen yet is younger than any other.
+        metadata.get("creationTimestamp") or "~",
+        metadata.get("namespace") or "",
+        metadata["name"],
+    )
+
+
+def _shadowing(winner: Object, other: Object) -> str:
+    reasons = ("OtherGroup", "HandMade", "Older")
+    pairs = zip(reasons, _precedence(winner), _precedence(other))
+    return next((reason for reason, best, rest in pairs if best != rest), "EarlierName")
+
+
+def endpoints(snapshot: Object, kind: EndpointKind) -> list[Endpoint]:
+    """The endpoints of one kind, of the NodeConfigs that count, in node-name order.
+
+    NodeConfigs of nodes that are gone are left out, unless the snapshot lists no node at all.
+    Nothing here is an error: where an endpoint cannot be used, its ``problem`` says why.
+    """
+    found = effective(snapshot.get("node_configs") or [])
+    by_node = found.by_node
+    present = present_nodes({"nodes": snapshot.get("nodes") or []})
+    present = present or {*by_node, *found.unreadable}
+    terms = ((node, by_node[node], _term(by_node[node], kind)) for node in by_node)
+    usable = [
+        _endpoint(node, config, kind, term)
+        for node, config, term in terms
+        if term is not None and node in present
+    ]
+    unusable = [
+        _unreadable_endpoint(node, kind, finding)
+        for node, finding in found.unreadable.items()
+        if TERMS[kind].required and node in present
+    ]
+    return sorted([*usable, *unusable], key=lambda endpoint: endpoint.node_name)
+
+
+def _unreadable_endpoint(node: str, kind: EndpointKind, finding: Finding) -> Endpoint:
+    place = f"{finding.subject.namespace}/{finding.subject.name}".lstrip("/")
+    return Endpoint(
+        node_name=node,
+        kind=kind,
+        type="",
+        endpoint="",
+        namespace=finding.subject.namespace,
+        secret_name=None,
+        fetch_interval_seconds=DEFAULT_FETCH_INTERVAL_SECONDS,
+        node_config=place,
+        annotations={},
+        problem=str(finding),
+    )
+
+
+def _term(node_config: Object, kind: EndpointKind) -> Object | None:
+    part, name = TERMS[kind].path
+    term: Object | None = _mapping(_mapping(node_config.get("spec")).get(part)).get(name)
+    return term
+
+
+def _mapping(value: t.Any) -> Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _endpoint(node: str, node_config: Object, kind: EndpointKind, term: t.Any) -> Endpoint:
+    metadata = node_config["metadata"]
+    problems = _term_problems(node_config, kind, term)
+    given = _mapping(term)
+    interval = given.get("fetchInterval")
+    secret = _mapping(given.get("basicAuthSecret")).get("name")
+    return Endpoint(
+        node_name=node,
+        kind=kind,
+        type=_text(given.get("type")),
+        endpoint=_text(given.get("endpoint")),
+        namespace=metadata.get("namespace") or "",
+        secret_name=_text(secret) or None,
+        fetch_interval_seconds=(
+            DEFAULT_FETCH_INTERVAL_SECONDS
+            if interval is None or _interval_problem(interval)
+            else parse_duration(interval)
+        ),
+        node_config=qualified_name(node_config),
+        annotations=metadata.get("annotations") or {},
+        problem=f"NodeConfig {qualified_name(node_config)}: {problems[0]}" if problems else None,
+    )
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def problems(node_config: Object) -> list[Problem]:
+    """Everything wrong with the spec: node name, types, URLs, Secret names, durations."""
+    found: list[Problem] = []
+    name = _mapping(node_config.get("spec")).get("nodeName")
+    if not is_subdomain(name):
+        found.append(Problem("spec.nodeName", f"{shown(name)} is not the name of a Node"))
+    for kind, term in TERMS.items():
+        given = _term(node_config, kind)
+        if given is not None:
+            found += _term_problems(node_config, kind, given)
+        elif term.required:
+            found.append(Problem(term.place, f"is missing; write one of type {term.types[0]}"))
+    return found
+
+
+def _term_problems(node_config: Object, kind: EndpointKind, given: Object) -> list[Problem]:
+    term = TERMS[kind]
+    if not isinstance(given, dict):
+        return [Problem(term.place, "is not a mapping with type and endpoint")]
+    checks = (
+        ("type", _type_problem(node_config, kind, given.get("type"))),
+        ("endpoint", _endpoint_problem(given)),
+        ("basicAuthSecret.name", _secret_problem(given.get("basicAuthSecret"))),
+        ("fetchInterval", _interval_problem(given.get("fetchInterval"))),
+    )
+    return [Problem(f"{term.place}.{name}", detail) for name, detail in checks if detail]
+
+
+def _type_problem(node_config: Object, kind: EndpointKind, given: t.Any) -> str | None:
+    if given in TERMS[kind].types:
+        return None
+    choice = " or ".join(TERMS[kind].types)
+    if given == "" and kind == "power_consumption":
+        if _term(node_config, "power_consumption_endpoint_provider"):
+            return None
+        return f"is empty, but there is no powerConsumptionEndpointProvider; write {choice}"
+    return f"{shown(given)} is not a type that is known here; write {choice}"
+
+
+def _endpoint_problem(given: Object) -> str | None:
+    if given.get("type") in ("Fake", ""):
+        return None
+    try:
+        check_url(given.get("endpoint"))
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+def _secret_problem(given: t.Any) -> str | None:
+    name = given.get("name") if isinstance(given, dict) else given
+    if not name or is_subdomain(name):
+        return None
+    return f"{shown(name)} is not the name of a Secret; use lower-case letters, digits, - and ."
+
+
+def _interval_problem(given: t.Any) -> str | None:
+    if given is None:
+        return None
+    try:
+        seconds = parse_duration(given, "this")
+    except InvalidInput:
+        return f"{shown(given)} is not a Go duration; write one such as 15s or 1m30s"
+    return None if seconds > 0 else f"{shown(given)} is not more than 0s; write one such as 15s"
+
+
+def check_url(url: t.Any) -> None:
+    """Raise InvalidInput unless this is an http or https URL of a host, without credentials."""
+    if not isinstance(url, str) or not url:
+        raise InvalidInput("there is no URL; write one such as https://10.0.0.100")
+    if len(url) > _LONGEST_URL:
+        raise InvalidInput(f"the URL has {len(url)} characters, and {_LONGEST_URL} are the most")
+    try:
+        host = parse_endpoint(url).origin.host
+    except TargetFailure as failure:
+        raise InvalidInput(failure.detail) from failure
+    if _NOT_IN_URL.search(url):
+        raise InvalidInput(f"the endpoint {redacted(url)!r} holds a blank, ? or #; remove it")
+    if not _is_host(host):
+        raise InvalidInput(
+            f"the endpoint {redacted(url)!r} names no host: {host!r} is neither an address nor a "
+            "name; write it like https://10.0.0.100 or https://bmc.example.com"
+        )
+
+
+def _is_host(host: str) -> bool:
+    """A name or an address; what looks like an address must be a whole one.
+
+    A template for IPv4 that met a node without it leaves 10.0.100. behind, for example.
+    """
+    name = host[:-1] if host.endswith(".") else host
+    try:
+        if ":" in host:
+            ipaddress.IPv6Address(host)
+        elif name.rsplit(".", 1)[-1].isdigit():
+            ipaddress.IPv4Address(host)
+        else:
+            return all(_HOST_LABEL.fullmatch(label) for label in name.split("."))
+    except ValueError:
+        return False
+    return True

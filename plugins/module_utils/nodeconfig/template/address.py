@@ -1,0 +1,78 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A URL from the pieces of a template: values of nodes never choose more of it than host names.
+
+Credentials go to the host of an endpoint. Texts that stand in the template are its author's, who
+may name any host. Labels, annotations and addresses are written by kubelets and users.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import (
+    Misfit,
+    Piece,
+)
+
+_HOST_TEXT = re.compile(r"[A-Za-z0-9._-]*")
+_END_OF_HOST = re.compile(r"[/\\?#]")
+_SCHEME_END = "://"
+
+
+def url_of(pieces: t.Sequence[Piece]) -> str:
+    """The URL; an IPv6 address that a value gives is in brackets. Raises Misfit.
+
+    A value before the host, or in it with anything but a host name or an address, is refused.
+    """
+    done = ""
+    authority: int | None = None  # where it begins; it ends with the first of /, \, ? and #
+    for index, piece in enumerate(pieces):
+        text = piece.text
+        in_authority = authority is not None and not _END_OF_HOST.search(done, authority)
+        if not piece.is_written and in_authority:
+            text = _host_text(piece, done, "".join(item.text for item in pieces[index + 1 :]))
+        elif not piece.is_written and text and authority is None and _names_host(pieces):
+            raise Misfit(
+                piece.offset,
+                f"the value {shown(text)} stands before the host; write https:// and the like in "
+                "the template itself",
+            )
+        done += text
+        if authority is None and piece.is_written and _SCHEME_END in done:
+            authority = done.index(_SCHEME_END) + len(_SCHEME_END)
+    return done
+
+
+def _names_host(pieces: t.Sequence[Piece]) -> bool:
+    return _SCHEME_END in "".join(piece.text for piece in pieces)
+
+
+def _host_text(piece: Piece, before: str, after: str) -> str:
+    """The value as it may stand in the host part, between these texts. Raises Misfit."""
+    text = piece.text
+    if _HOST_TEXT.fullmatch(text):
+        return text
+    try:
+        address = str(ipaddress.IPv6Address(text)) if "%" not in text else None
+    except ValueError:
+        address = None
+    if address is None:
+        raise Misfit(
+            piece.offset,
+            f"the value {shown(text)} stands in the host and is neither a host name nor an "
+            "address; only letters, digits, dots and hyphens may come from a node",
+        )
+    if before.endswith("[") and after.startswith("]"):
+        return text
+    if not before.endswith("/") or after[:1] not in ("", "/", ":"):
+        raise Misfit(
+            piece.offset,
+            f"the IPv6 address {shown(text)} cannot be a part of a host name; check the addresses "
+            "of the node",
+        )
+    return f"[{text}]"

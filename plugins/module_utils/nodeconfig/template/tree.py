@@ -1,0 +1,178 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A parsed template: what it consists of, and how it renders."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
+    FUNCTIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.values import (
+    LONGEST_TEXT,
+    Refusal,
+    Value,
+    describe,
+    show,
+)
+
+
+class Struct(dict[str, Value]):
+    """Values whose names are fixed, as in a Go struct: any other name is an error.
+
+    A plain dict is a map: a name that it lacks has no value.
+    """
+
+
+class Written(str):
+    """A text that stands in the template. What a function makes of it is an ordinary text again.
+
+    So a value is of this type only where it is wholly the author's choice: alone, or given back
+    unchanged by ``default``, ``ternary`` and the like.
+    """
+
+    __slots__ = ()
+
+
+class Piece(t.NamedTuple):
+    """A piece of a rendered text; ``is_written`` tells the template's own from values."""
+
+    text: str
+    is_written: bool
+    offset: int
+
+
+class Misfit(Exception):
+    """Something at an offset of the template cannot be parsed or rendered."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+def invalid(text: str, misfit: Misfit) -> InvalidInput:
+    """The error for the user: the template, the column and what is wrong there."""
+    shown = text if len(text) <= 200 else text[:197] + "..."
+    column = misfit.offset + 1
+    return InvalidInput(f"the template {shown!r}, column {column}: {misfit}", column=column)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A text, number or truth value written in the template."""
+
+    value: Value
+
+    def evaluate(self, variables: Struct) -> Value:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Member:
+    """``.Name``, of the variables themselves or of what ``of`` gives."""
+
+    offset: int
+    name: str
+    of: Node | None = None
+
+    def evaluate(self, variables: Struct) -> Value:
+        value = variables if self.of is None else self.of.evaluate(variables)
+        if isinstance(value, Struct) and self.name not in value:
+            names = ", ".join(f".{name}" for name in sorted(value))
+            raise Misfit(self.offset, f"there is no .{self.name} here; there are {names}")
+        if not isinstance(value, dict):
+            raise Misfit(self.offset, f"{describe(value)} has no member .{self.name}")
+        return value.get(self.name)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function with its arguments; a value piped into it is the last one."""
+
+    offset: int
+    name: str
+    arguments: tuple[Node, ...]
+
+    def evaluate(self, variables: Struct) -> Value:
+        arguments = [argument.evaluate(variables) for argument in self.arguments]
+        try:
+            return FUNCTIONS[self.name](*arguments)
+        except Refusal as refusal:
+            raise Misfit(self.offset, f"{self.name} {refusal}") from refusal
+
+
+Node = t.Union[Literal, Member, Call]
+
+
+@dataclass(frozen=True)
+class Action:
+    """What stands between ``{{`` and ``}}``: its value is written into the text."""
+
+    offset: int
+    node: Node
+
+    def piece(self, variables: Struct) -> Piece:
+        try:
+            value = self.node.evaluate(variables)
+            return Piece(show(value), isinstance(value, Written), self.offset)
+        except Refusal as refusal:
+            raise Misfit(self.offset, f"this action {refusal}") from refusal
+
+
+def plain_text(pieces: t.Sequence[Piece]) -> str:
+    """The pieces one after the other."""
+    return "".join(piece.text for piece in pieces)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text that was parsed once and renders for any number of nodes."""
+
+    text: str
+    parts: tuple[str | Action, ...]
+
+    def render(
+        self,
+        variables: Struct,
+        join: t.Callable[[t.Sequence[Piece]], str] = plain_text,
+    ) -> str:
+        """The text with every action replaced by its value. Raises InvalidInput.
+
+        ``join`` makes the text of its pieces, and may refuse them by a Misfit.
+        """
+        try:
+            return join(list(self._pieces(variables)))
+        except Misfit as misfit:
+            raise invalid(self.text, misfit) from misfit
+
+    def _pieces(self, variables: Struct) -> t.Iterator[Piece]:
+        length = 0
+        for part in self.parts:
+            piece = Piece(part, True, 0) if isinstance(part, str) else part.piece(variables)
+            length += len(piece.text)
+            if length > LONGEST_TEXT:
+                raise Misfit(piece.offset, f"the text gets longer than {LONGEST_TEXT} characters")
+            yield piece
+
+    def mentions(self, *path: str) -> bool:
+        """Whether the variable ``.A.B`` of this path occurs anywhere in the template."""
+        return any(_mentions(part.node, path) for part in self.parts if isinstance(part, Action))
+
+
+def _mentions(node: Node, path: tuple[str, ...]) -> bool:
+    if isinstance(node, Call):
+        return any(_mentions(argument, path) for argument in node.arguments)
+    if isinstance(node, Literal):
+        return False
+    names: list[str] = []
+    member: Node | None = node
+    while isinstance(member, Member):
+        names.insert(0, member.name)
+        member = member.of
+    if member is None:
+        return tuple(names[: len(path)]) == path
+    return _mentions(member, path)

@@ -1,0 +1,456 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From NodeConfigTemplates and Nodes to NodeConfigs: the work of node_config_template.
+
+A NodeConfig that does not render wholly is never made. Where an earlier run made it, it keeps its
+last good spec, and its status and that of the template say what is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    shown_text,
+    subject_of,
+    warn_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+    TEMPLATE_LABEL,
+    TLS_FINGERPRINT_ANNOTATION,
+    Object,
+    Problem,
+    Shadow,
+    effective,
+    group_rank,
+    is_rendered,
+    node_name,
+    qualified_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
+    Manifest,
+    TemplateNode,
+    TemplateSource,
+)
+
+Key = tuple[int, str, str]
+
+# What metav1.Condition allows is 32768; a screen full is enough.
+LONGEST_MESSAGE = 1024
+
+SPEC = ArgumentSpec(
+    {
+        "templates": {"type": "list", "elements": "dict"},
+        "nodes": {"type": "list", "elements": "dict"},
+        "snapshot": {"type": "path"},
+        "tls_fingerprints": {"type": "dict", "default": {}},
+        "path": {"type": "path"},
+    },
+    mutually_exclusive=(("nodes", "snapshot"),),
+    required_one_of=(("templates", "snapshot"), ("nodes", "snapshot")),
+)
+
+
+def render(parameters: Parameters, context: Context = Context()) -> Result:
+    """Render every template for every node that it selects.
+
+    Returns ``node_configs`` and ``statuses`` (manifests; in the document at ``path`` instead
+    where that is given), ``errors`` (template, node, field and detail of what did not render),
+    ``warnings`` and ``counts``. Raises InvalidInput for input that names no objects.
+    """
+    options = SPEC.complete(parameters)
+    snapshot: Object = {}
+    if options["snapshot"]:
+        snapshot = documents.load(options["snapshot"], "snapshot")
+    findings: list[Finding] = []
+    templates = _readable(snapshot, "node_config_templates", "NodeConfigTemplate", findings)
+    sources = _sources(_with_stored(options["templates"] or [], templates))
+    nodes, unreadable = _nodes(options["nodes"], snapshot.get("nodes") or [], findings)
+    rendering = Rendering(
+        outcomes=[
+            Outcome(source, [node for node in nodes if source.selects(node)]) for source in sources
+        ],
+        stored=_readable(snapshot, "node_configs", "NodeConfig", findings),
+        unreadable=unreadable,
+    )
+    rendering.run()
+    statuses, status_findings = rendering.statuses()
+    findings = list(dict.fromkeys([*findings, *status_findings]))
+    warn_of(findings, context)
+    result = _result(rendering, statuses, options["tls_fingerprints"], options["path"])
+    return {**result, "findings": [finding.as_dict() for finding in findings]}
+
+
+def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
+    """The objects of a part of the snapshot by their keys; the others are findings."""
+    objects: dict[Key, Object] = {}
+    for index, given in enumerate(snapshot.get(part) or []):
+        subject = subject_of(given, kind, f"{part}[{index}]")
+        key = guarded(subject, functools.partial(_key_of_readable, given))
+        if isinstance(key, Finding):
+            findings.append(key)
+        else:
+            objects[key] = given
+    return objects
+
+
+def _key_of_readable(obj: t.Any) -> Key:
+    return _key(object_shapes.with_readable_metadata(obj), "")
+
+
+def _result(
+    rendering: Rendering,
+    statuses: list[Manifest],
+    tls_fingerprints: t.Mapping[str, t.Any],
+    path: str | None,
+) -> Result:
+    # In the order of names, so that of several new ones for a node the first by name is the oldest.
+    made = [
+        _pinned(rendering.made[key], tls_fingerprints.get(node_name(rendering.made[key])))
+        for key in sorted(rendering.made)
+    ]
+    manifests = {"node_configs": made, "statuses": statuses}
+    errors = [error for outcome in rendering.outcomes for error in outcome.errors()]
+    result: Result = {
+        "changed": False,
+        "errors": errors,
+        "warnings": [text for outcome in rendering.outcomes for text in outcome.warnings()],
+        "counts": {
+            "templates": len(rendering.outcomes),
+            "errors": len(errors),
+            **{name: len(objects) for name, objects in manifests.items()},
+        },
+    }
+    if path is None:
+        return {**result, **manifests}
+    return {**result, "path": path, "sha256": documents.write(path, "node_configs", manifests)}
+
+
+def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> Manifest:
+    """The NodeConfig with its node's certificate pinned."""
+    if not fingerprints:
+        return manifest
+    text = fingerprints if isinstance(fingerprints, str) else ",".join(fingerprints)
+    metadata = manifest["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), TLS_FINGERPRINT_ANNOTATION: text}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _with_stored(given: t.Sequence[Object], stored: t.Mapping[Key, Object]) -> list[Object]:
+    """Templates of the snapshot and given ones; a given one replaces all but the identity.
+
+    Given ones are the caller's: they must name objects. Raises InvalidInput.
+    """
+    result = dict(stored)
+    seen: set[Key] = set()
+    for index, template in enumerate(given):
+        where = f"templates[{index}]"
+        _require_name(template, where)
+        key = guarded(
+            subject_of(template, f"{where}: NodeConfigTemplate"),
+            functools.partial(_key_of_readable, template),
+        )
+        if isinstance(key, Finding):
+            raise InvalidInput(str(key))
+        if template.get("kind", "NodeConfigTemplate") != "NodeConfigTemplate":
+            raise InvalidInput(
+                f"templates[{index}]: the kind is {template['kind']!r}; give NodeConfigTemplates"
+            )
+        if key in seen:
+            raise InvalidInput(
+                f"templates: {qualified_name(template)} is given twice; remove or rename one"
+            )
+        seen.add(key)
+        known = result.get(key, {"metadata": {}})
+        result[key] = {**template, "metadata": {**known["metadata"], **template["metadata"]}}
+    return [result[key] for key in sorted(result)]
+
+
+def _sources(templates: t.Sequence[Object]) -> list[TemplateSource]:
+    return [
+        TemplateSource.of(template)
+        for template in templates
+        if not template["metadata"].get("deletionTimestamp")
+    ]
+
+
+def _nodes(
+    given: t.Sequence[Object] | None, stored: t.Sequence[Object], findings: list[Finding]
+) -> tuple[list[TemplateNode], frozenset[str]]:
+    """Nodes by name, and the names of those that cannot be read.
+
+    Given ones are the caller's: they must name objects. Raises InvalidInput.
+    """
+    by_name: dict[str, TemplateNode] = {}
+    unreadable: set[str] = set()
+    for index, node in enumerate(given or stored):
+        if given:
+            _require_name(node, f"nodes[{index}]")
+            if node["metadata"]["name"] in by_name:
+                raise InvalidInput(f"nodes: {node['metadata']['name']} is given twice; remove one")
+        read = guarded(
+            subject_of(node, "Node", f"nodes[{index}]"), functools.partial(TemplateNode.of, node)
+        )
+        if isinstance(read, Finding):
+            findings.append(read)
+            unreadable.add(read.subject.name)
+        else:
+            by_name[read.name] = read
+    return [by_name[name] for name in sorted(by_name)], frozenset(unreadable)
+
+
+def _require_name(obj: t.Any, where: str) -> None:
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"{where}: metadata.name is missing; give the object as the API does")
+
+
+def _key(obj: Object, where: str) -> Key:
+    _require_name(obj, where)
+    metadata = obj["metadata"]
+    return group_rank(obj), metadata.get("namespace") or "", metadata["name"]
+
+
+@dataclass
+class Outcome:
+    """What came of one template: the nodes it selects, and what failed (None: for all nodes)."""
+
+    source: TemplateSource
+    nodes: list[TemplateNode]
+    failures: list[tuple[TemplateNode | None, Problem]] = field(default_factory=list)
+
+    def errors(self) -> list[dict[str, str | None]]:
+        """The entries in ``errors``."""
+        return [
+            {
+                "template": str(self.source),
+                "node": node.name if node else None,
+                "field": problem.field,
+                "detail": problem.detail,
+            }
+            for node, problem in self.failures
+        ]
+
+    def warnings(self) -> list[str]:
+        """What a person should know although it is no error."""
+        found = []
+        if not self.nodes and not self.source.problems:
+            found.append("selects no node; check its nodeSelector")
+        if self.source.spec.get("nodeName"):
+            found.append("has a nodeName, which is ignored; remove it")
+        without = [node.name for node in self.nodes if not node.has_ipv4]
+        if without and self.source.mentions_octets():
+            found.append(
+                f"uses octets, but {len(without)} of its nodes have no internal IPv4 address, so "
+                f"these are empty: {', '.join(without[:3])}"
+            )
+        return [f"NodeConfigTemplate {self.source} {warning}" for warning in found]
+
+    def status(self) -> Manifest:
+        """The status of the template."""
+        metadata = self.source.template["metadata"]
+        status: Manifest = {"matchedNodes": len(self.nodes), "conditions": [self._condition()]}
+        generation = metadata.get("generation")
+        is_number = isinstance(generation, int) and not isinstance(generation, bool)
+        if is_number and 0 < generation < 2**63:
+            status["observedGeneration"] = generation
+        return _status_manifest({**self.source.template, "kind": "NodeConfigTemplate"}, status)
+
+    def _condition(self) -> Manifest:
+        if not self.failures:
+            message = f"NodeConfigs rendered: {len(self.nodes)}"
+            return _condition("Rendered", True, "Rendered", message)
+        node, problem = self.failures[0]
+        failed = {node.name for node, _problem in self.failures if node}
+        message = (
+            f"for {node.name} ({len(failed)} of {len(self.nodes)} nodes)" if node else "for all"
+        )
+        return _condition("Rendered", False, "NotRendered", f"Not rendered {message}: {problem}")
+
+
+class Claim(t.NamedTuple):
+    """A template wants a NodeConfig for a node."""
+
+    outcome: Outcome
+    node: TemplateNode
+
+
+@dataclass
+class Rendering:
+    """One run: its input, and the NodeConfigs that come of it."""
+
+    outcomes: t.Sequence[Outcome]
+    stored: t.Mapping[Key, Object]
+    unreadable: frozenset[str] = frozenset()
+    made: dict[Key, Manifest] = field(default_factory=dict)
+    _kept: dict[Key, Problem] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Fill ``made`` and the failures of the outcomes."""
+        claims: dict[Key, list[Claim]] = {}
+        for outcome in self.outcomes:
+            source = outcome.source
+            outcome.failures += [(None, problem) for problem in source.problems]
+            if source.problems:
+                self._keep_all(source)
+                continue
+            for node in outcome.nodes:
+                claims.setdefault(source.key(node), []).append(Claim(outcome, node))
+        for key, rivals in claims.items():
+            self._settle(key, rivals)
+        self._keep_unreadable()
+
+    def _settle(self, key: Key, rivals: list[Claim]) -> None:
+        """Make the NodeConfig for one of the claims to its name; say why not for the others."""
+        stored = self.stored.get(key)
+        entitled = (
+            claim for claim in rivals if stored is None or claim.outcome.source.owns(stored)
+        )
+        winner = next(entitled, None)
+        for claim in rivals:
+            if claim is winner:
+                self._make(key, claim)
+            else:
+                problem = Problem("metadata.name", _taken(key[2], winner, stored))
+                claim.outcome.failures.append((claim.node, problem))
+
+    def _make(self, key: Key, claim: Claim) -> None:
+        source, node = claim.outcome.source, claim.node
+        spec, problems = source.render(node)
+        if not is_subdomain(key[2]):
+            detail = f"{key[2]!r} cannot name an object ({len(key[2])} characters, 253 allowed)"
+            problems = [Problem("metadata.name", f"{detail}; rename the template"), *problems]
+        if not problems:
+            self.made[key] = source.manifest(key[2], spec)
+            return
+        claim.outcome.failures += [(node, problem) for problem in problems]
+        self._keep(key, source, problems[0])
+
+    def _keep_all(self, source: TemplateSource) -> None:
+        for key, stored in self.stored.items():
+            if key[0] == group_rank(source.template) and source.owns(stored):
+                self._keep(key, source, source.problems[0])
+
+    def _keep_unreadable(self) -> None:
+        """Leave the NodeConfigs of nodes that are there and cannot be read."""
+        for outcome in self.outcomes:
+            for key, stored in self.stored.items():
+                node = node_name(stored)
+                is_made = outcome.source.owns(stored) and key[0] == group_rank(
+                    outcome.source.template
+                )
+                if is_made and node in self.unreadable and key not in self.made:
+                    problem = Problem("spec.nodeName", f"the Node {node} cannot be read")
+                    self._keep(key, outcome.source, problem)
+
+    def _keep(self, key: Key, source: TemplateSource, problem: Problem) -> None:
+        """Leave what an earlier run made as it is, so that it is not pruned."""
+        stored = self.stored.get(key)
+        if stored is not None:
+            self.made[key] = source.manifest(key[2], stored.get("spec") or {})
+            self._kept[key] = problem
+
+    def statuses(self) -> tuple[list[Manifest], t.Sequence[Finding]]:
+        """Manifests with the status of every template and NodeConfig that has one to write.
+
+        The findings are of NodeConfigs that cannot count as they are.
+        """
+        shadows, findings = self._shadows()
+        statuses = [outcome.status() for outcome in self.outcomes]
+        for key, manifest in self.made.items():
+            conditions = [self._rendered(key), _shadowed(manifest, shadows.get(key))]
+            statuses.append(_status_manifest(manifest, {"conditions": conditions}))
+        for key, stored in self._others().items():
+            if key in shadows or _was_shadowed(stored):
+                conditions = [_shadowed(stored, shadows.get(key))]
+                statuses.append(_status_manifest(stored, {"conditions": conditions}))
+        return statuses, findings
+
+    def _others(self) -> dict[Key, Object]:
+        """What is there and stays: neither made here nor, as its label says, about to be pruned."""
+        return {
+            key: stored
+            for key, stored in self.stored.items()
+            if key not in self.made
+            and TEMPLATE_LABEL not in (stored["metadata"].get("labels") or {})
+        }
+
+    def _shadows(self) -> tuple[dict[Key, Shadow], t.Sequence[Finding]]:
+        """The shadowed among the NodeConfigs that there will be once all is applied and pruned."""
+        future = list(self._others().values())
+        for key, manifest in self.made.items():
+            created = self.stored.get(key, manifest)["metadata"].get("creationTimestamp")
+            metadata = {**manifest["metadata"], "creationTimestamp": created}
+            future.append({**manifest, "metadata": metadata})
+        found = effective(future)
+        shadows = {_key(shadow.node_config, "node_configs"): shadow for shadow in found.shadowed}
+        return shadows, found.findings
+
+    def _rendered(self, key: Key) -> Manifest:
+        problem = self._kept.get(key)
+        if problem is None:
+            return _condition("Rendered", True, "Rendered", "The template rendered wholly")
+        message = f"The template does not render, so the last good spec stays: {problem}"
+        return _condition("Rendered", False, "NotRendered", message)
+
+
+def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
+    if winner is not None:
+        return (
+            f"the NodeConfig {name} is made by the template {winner.outcome.source} for the node "
+            f"{winner.node.name}; rename this template"
+        )
+    if stored is not None and is_rendered(stored):
+        return f"the NodeConfig {name} still belongs to another template; rename this template"
+    return (
+        f"there is a NodeConfig {name} that does not come from a template; rename it, or this "
+        "template"
+    )
+
+
+def _condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
+    """A condition; kube_apply adds when it last moved."""
+    shortened = shown_text(message, LONGEST_MESSAGE)
+    return {"type": kind, "status": str(status), "reason": reason, "message": shortened}
+
+
+def _shadowed(node_config: Object, shadow: Shadow | None) -> Manifest:
+    if shadow is not None:
+        return _condition("Shadowed", True, shadow.reason, shadow.message)
+    message = f"This configures the node {node_name(node_config)}"
+    return _condition("Shadowed", False, "Effective", message)
+
+
+def _was_shadowed(node_config: Object) -> bool:
+    status = node_config.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(
+        isinstance(each, dict) and each.get("type") == "Shadowed" and each.get("status") == "True"
+        for each in (conditions if isinstance(conditions, list) else [])
+    )
+
+
+def _status_manifest(obj: Object, status: Manifest) -> Manifest:
+    return {
+        "apiVersion": obj.get("apiVersion") or API_VERSIONS[0],
+        "kind": obj.get("kind") or "NodeConfig",
+        "metadata": same_object(obj["metadata"]),
+        "status": status,
+    }

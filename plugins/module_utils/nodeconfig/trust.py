@@ -1,0 +1,142 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Certificates of many servers, for a person to review: the work of tls_fingerprint_info.
+
+Only a TLS handshake is made with each; no request and no credential is sent, because nothing says
+yet who answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    FLEET,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    TargetError,
+    TargetFailure,
+    require,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
+    certificate_fingerprint,
+    key_fingerprint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    Client,
+    Target,
+    visit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    FAKE,
+    conclude,
+    fleet_options,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Machine,
+    machines,
+)
+
+_SHARED = (
+    "snapshot",
+    "node_selector",
+    "timeout",
+    "concurrency",
+    "on_error",
+    "min_success",
+)
+_TARGET = {
+    "name": {"type": "str", "required": True},
+    "endpoint": {"type": "str", "required": True},
+}
+_SOURCES = (("targets", "snapshot"),)
+SPEC = ArgumentSpec(
+    {
+        "targets": {"type": "list", "elements": "dict", "options": _TARGET},
+        **{name: FLEET.options[name] for name in _SHARED},
+    },
+    mutually_exclusive=_SOURCES,
+    required_one_of=_SOURCES,
+).merge(PROGRESS)
+
+
+def fetch_fingerprints(parameters: Parameters, context: Context = Context()) -> Result:
+    """``certificates`` and ``errors`` of the targets, else of the snapshot's BMCs.
+
+    Raises InvalidInput, and WattwiseError with all results where too few targets answered.
+    """
+    options = SPEC.complete(parameters)
+    found = _bmcs(options)
+    results = visit(
+        [Target(machine.name, machine.endpoint) for machine in found],
+        _work,
+        fleet_options(options),
+        context.progress,
+    )
+    answers = list(zip(found, results))
+    certificates = [
+        {"name": machine.name, "endpoint": shown_text(machine.endpoint), **answer}
+        for machine, answer in answers
+        if not isinstance(answer, TargetError)
+    ]
+    errors = [
+        dataclasses.replace(answer, detail=shown_text(answer.detail))
+        for _machine, answer in answers
+        if isinstance(answer, TargetError)
+    ]
+    return conclude(options, len(found), errors, {"certificates": certificates})
+
+
+def _bmcs(options: Parameters) -> list[Machine]:
+    """Each BMC once a node, also where temperature and models are read from the same one."""
+    found = machines(options, "Redfish", "inlet_temp")
+    if options["targets"] is None:
+        found += machines(options, "Redfish", "power_consumption_endpoint_provider")
+    distinct = {(machine.name, machine.endpoint): machine for machine in reversed(found)}
+    return [
+        machine
+        for machine in reversed(list(distinct.values()))
+        if machine.kind != FAKE and machine.problem is None
+    ]
+
+
+async def _work(client: Client, _target: Target) -> Result:
+    certificate = await client.certificate()
+    try:
+        return {
+            "sha256": certificate_fingerprint(certificate),
+            "key_sha256": key_fingerprint(certificate),
+            **_description(certificate),
+        }
+    except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
+        raise TargetFailure(
+            "malformed", "its certificate cannot be read; give the server a new one"
+        ) from error
+
+
+def _description(certificate: bytes) -> dict[str, t.Any]:
+    """What a person reviews. Names are a server's own words, which a terminal must not obey."""
+    x509 = require("cryptography.x509", "cryptography")
+    parsed = x509.load_der_x509_certificate(certificate)
+    # Since cryptography 42 times are aware; those before are in UTC without saying so.
+    ends = getattr(parsed, "not_valid_after_utc", None) or parsed.not_valid_after.replace(
+        tzinfo=datetime.timezone.utc
+    )
+    return {
+        "subject": shown_text(parsed.subject.rfc4514_string()),
+        "issuer": shown_text(parsed.issuer.rfc4514_string()),
+        "not_after": format_time(ends),
+        "self_signed": parsed.subject == parsed.issuer,
+    }

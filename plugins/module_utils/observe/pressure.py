@@ -1,0 +1,214 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Differential pressure of many nodes: the work of differential_pressure_info.
+
+Source: the HTTP API of WAO's differential pressure servers. One server usually knows all nodes, so
+it gets few requests at once, and the same URL only one.
+"""
+
+from __future__ import annotations
+
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    TargetError,
+    TargetFailure,
+    TargetReason,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    Object,
+    number,
+    objects,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Target
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
+    REFRESH,
+    Kept,
+    kept_values,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    FAKE_DELTA_P_PASCAL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    FAKE,
+    conclude,
+    read_machines,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Machine,
+    machines,
+    reading_spec,
+)
+
+KIND = "DifferentialPressureAPI"
+REQUESTS_AT_ONCE = 4
+
+# Filters and aisles are far below; the absolute pressure of air, published by mistake, far above.
+MOST_PASCALS = 10_000.0
+
+# By what a sensor is looked up, and the path of that look-up; the first that is given counts.
+_LOOKUPS = {
+    "sensor": "/api/sensor/",
+    "node_name": "/api/sensor/by_nodename/",
+    "node_ip": "/api/sensor/by_nodeaddress/",
+}
+_CODES: dict[int, TargetReason] = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    429: "throttled",
+}
+
+SPEC = reading_spec(**{name: {"type": "str"} for name in _LOOKUPS}).merge(REFRESH)
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """One answer; ``pascals`` is the pressure difference over the node."""
+
+    pascals: float
+    sensor_id: str | None = None
+    temperature_celsius: float | None = None
+
+
+def read_pressure(parameters: Parameters, context: Context = Context()) -> Result:
+    """Read the pressure of every node; ``readings`` and ``errors``.
+
+    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    """
+    options = SPEC.complete(parameters)
+    found = machines(options, KIND, "delta_p", own_options=tuple(_LOOKUPS))
+    kept = kept_values(found, ["delta_p_pascal"], options, context.now())
+    # Those that mean the same URL share the first one's answer.
+    due = [machine for machine in found if not kept[machine.name]]
+    first = {_url(machine): machine for machine in reversed(due)}
+    asked = [machine for machine in due if first[_url(machine)] is machine]
+    readout = read_machines(
+        asked,
+        KIND,
+        _work,
+        lambda _machine: Pressure(FAKE_DELTA_P_PASCAL, FAKE),
+        options,
+        context,
+        per_host=REQUESTS_AT_ONCE,
+    )
+    answers = dict(zip(map(_url, asked), readout.results))
+    readings: list[Result] = []
+    errors: list[TargetError] = []
+    for machine in found:
+        if kept[machine.name]:
+            readings.append(_as_kept(machine, kept[machine.name]["delta_p_pascal"]))
+            continue
+        answer = answers[_url(machine)]
+        if isinstance(answer, TargetError):
+            endpoint = redacted(machine.endpoint)
+            errors.append(replace(answer, name=machine.name, endpoint=endpoint))
+        else:
+            readings.append(_as_result(machine, answer))
+    return conclude(options, len(found), errors, {"readings": readings})
+
+
+def _url(machine: Machine) -> tuple[t.Any, ...]:
+    """What makes two machines the same request."""
+    shared = (machine.endpoint, machine.named, tuple(map(str, _tls(machine))))
+    alone = machine.kind != KIND or machine.problem is not None
+    return (*shared, machine.name if alone else _path(machine.name, machine.extra))
+
+
+def _tls(machine: Machine) -> t.Iterator[t.Any]:
+    return (machine.tls.get(name) for name in ("validate_certs", "ca_path", "tls_fingerprint"))
+
+
+def _path(name: str, extra: t.Mapping[str, t.Any]) -> str:
+    """The path of the look-up; without one the node is looked up by its name."""
+    for option, path in _LOOKUPS.items():
+        if extra.get(option):
+            return path + _quoted(extra[option])
+    return _LOOKUPS["node_name"] + _quoted(name)
+
+
+def _quoted(name: t.Any) -> str:
+    return urllib.parse.quote(str(name), safe="", errors="replace")
+
+
+async def _work(client: Client, target: Target) -> Pressure:
+    path = _path(target.name, target.extra)
+    body = (await client.get_json(path)).body
+    if not isinstance(body, dict):
+        raise TargetFailure("malformed", f"the answer to {path} is not a JSON object")
+    _require_success(body, path)
+    return _pressure(body, path)
+
+
+def _require_success(body: Object, path: str) -> None:
+    """The API may answer HTTP 200 with another code in the body."""
+    code = body.get("code", 200)
+    status = number(code)
+    if status == 200:
+        return
+    reason = _CODES.get(int(status), "server_error") if status is not None else "malformed"
+    raise TargetFailure(
+        reason,
+        f"the answer to {path} has the code {shown(code)}; look at the pressure server's log",
+    )
+
+
+def _pressure(body: Object, path: str) -> Pressure:
+    """The first sensor's reading. Raises TargetFailure where there is none to believe."""
+    if not isinstance(body.get("sensor"), list):
+        raise TargetFailure("malformed", f"the answer to {path} has no list `sensor`")
+    entries = objects(body["sensor"])
+    if not entries:
+        raise TargetFailure(
+            "no_sensor",
+            f"the server knows no sensor for {path}; register it there, or correct the name",
+        )
+    sensor = entries[0]
+    identifier = _identifier(sensor.get("sensorid"))
+    pascals = number(sensor.get("pressure"))
+    if pascals is None:
+        raise TargetFailure(
+            "no_sensor",
+            f"the sensor {identifier!r} of {path} gives no pressure "
+            f"({shown(sensor.get('pressure'))}); look whether it is connected",
+        )
+    if abs(pascals) > MOST_PASCALS:
+        raise TargetFailure(
+            "implausible",
+            f"the sensor {identifier!r} of {path} gives {pascals:g} Pa, more than "
+            f"{MOST_PASCALS:g} Pa; have it checked",
+        )
+    return Pressure(pascals, identifier, number(sensor.get("temperature")))
+
+
+def _identifier(given: t.Any) -> str | None:
+    """A sensor's name; servers of some use numbers."""
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    return text(str(given) if is_number else given) or None
+
+
+def _as_result(machine: Machine, pressure: Pressure) -> Result:
+    return {
+        "name": machine.name,
+        "pascals": pressure.pascals,
+        "sensor_id": pressure.sensor_id,
+        "temperature_celsius": pressure.temperature_celsius,
+    }
+
+
+def _as_kept(machine: Machine, kept: Kept) -> Result:
+    return {
+        **_as_result(machine, Pressure(kept.value)),
+        "kept": {"pascals": kept.shown_time},
+    }

@@ -1,0 +1,205 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a NodeConfig after an observation; none where there is nothing new to write."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    number,
+    objects,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import IN_STATUS
+
+Object = t.Mapping[str, t.Any]
+
+
+class Reading(t.Protocol):
+    """What a status needs of a node's reading."""
+
+    values: dict[str, float]
+    times: dict[str, datetime.datetime]
+    sources: dict[str, str]
+    errors: list[Object]
+
+    @property
+    def is_fresh(self) -> bool: ...
+
+
+# The definition of NodeConfigs would refuse longer ones, and with them the whole status.
+_LONGEST_MESSAGE = 1024
+_LONGEST_URI = 2048
+_LONGEST_NAME = 256
+_MOST_FAILURES = 2**31 - 1
+_REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+# A reading is written when it moved by this much, relative to its value for power, …
+_NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
+_NOTABLE_SHARE = {"power_watts": 0.02}
+# … or when what is written is this old.
+_REWRITE_SECONDS = 300.0
+
+
+def status_of(
+    config: Object, reading: Reading, details: Object, now: datetime.datetime
+) -> dict[str, t.Any] | None:
+    """A manifest with the status to write, or None where the stored status says the same.
+
+    ``details`` has ``sensors`` and ``authentication`` as redfish_thermal_info returns them.
+    """
+    # Whoever may write a status may write anything into it: no part of it may hinder the others.
+    given = config.get("status")
+    stored = given if isinstance(given, dict) else {}
+    status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
+    readings = _readings(member(stored, "readings") or {}, reading, now)
+    if readings:
+        status["readings"] = readings
+    sensors = _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {})
+    if sensors:
+        status["sensors"] = sensors
+    authentication = _authentication(details.get("authentication"), stored)
+    if authentication:
+        status["authentication"] = authentication
+    if _says_the_same(stored, status):
+        return None
+    metadata = config["metadata"]
+    return {
+        "apiVersion": config["apiVersion"],
+        "kind": config["kind"],
+        "metadata": same_object(metadata),
+        "status": status,
+    }
+
+
+def _ready(reading: Reading) -> dict[str, str]:
+    if reading.is_fresh:
+        return {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Read",
+            "message": "Inlet temperature and differential pressure were read.",
+        }
+    error = reading.errors[0] if reading.errors else {"reason": "missing", "detail": "Not read."}
+    reason = "".join(word.capitalize() for word in str(error["reason"]).split("_"))
+    return {
+        "type": "Ready",
+        "status": "False",
+        "reason": reason if _REASON.fullmatch(reason) else "NotRead",
+        "message": shown_text(str(error["detail"]), _LONGEST_MESSAGE),
+    }
+
+
+def _readings(
+    stored: Object, reading: Reading, now: datetime.datetime
+) -> dict[str, dict[str, t.Any]]:
+    result: dict[str, dict[str, t.Any]] = {}
+    for quantity, (part, unit) in IN_STATUS.items():
+        written = member(stored, part)
+        if reading.sources.get(quantity) != "read" or not math.isfinite(reading.values[quantity]):
+            # A value that was kept stands there already, or did not move enough to be written.
+            if isinstance(written, dict) and unit in written and written.get("time"):
+                result[part] = {unit: written[unit], "time": written["time"]}
+            continue
+        value = round(reading.values[quantity], 3)
+        if isinstance(written, dict) and not _is_notable(quantity, value, written, unit, now):
+            result[part] = {unit: written[unit], "time": written["time"]}
+        else:
+            result[part] = {unit: value, "time": format_time(reading.times[quantity])}
+    return result
+
+
+def _is_notable(
+    quantity: str, value: float, written: Object, unit: str, now: datetime.datetime
+) -> bool:
+    before = number(written.get(unit))
+    try:
+        age = (now - parse_time(written.get("time") or "")).total_seconds()
+    except InvalidInput:
+        return True
+    if before is None or not 0 <= age <= _REWRITE_SECONDS:
+        return True
+    threshold = _NOTABLE.get(quantity)
+    if threshold is None:
+        threshold = _NOTABLE_SHARE[quantity] * abs(before)
+    return abs(value - before) >= threshold
+
+
+def _sensors(entry: Object | None) -> dict[str, t.Any]:
+    """``status.sensors`` from the entry that the Redfish modules give back and take again."""
+    if entry is None:
+        return {}
+    sensors: dict[str, t.Any] = {}
+    inlet = _fitting(entry.get("inlet_uri"), _LONGEST_URI)
+    if inlet:
+        name = _fitting(entry.get("inlet_name"), _LONGEST_NAME)
+        sensors["inletTemp"] = {"uri": inlet, "name": name}
+    power = _fitting(entry.get("power_uri"), _LONGEST_URI)
+    if power:
+        sensors["power"] = {"uri": power}
+    vendor = _fitting(entry.get("vendor"), _LONGEST_NAME)
+    if vendor:
+        sensors["vendor"] = vendor
+    return sensors
+
+
+def _stored_sensors(stored: Object) -> dict[str, t.Any]:
+    """What an earlier run found, as far as it may be written again."""
+    inlet, power = stored.get("inletTemp") or {}, stored.get("power") or {}
+    return _sensors(
+        {
+            "inlet_uri": inlet.get("uri"),
+            "inlet_name": inlet.get("name"),
+            "power_uri": power.get("uri"),
+            "vendor": stored.get("vendor"),
+        }
+    )
+
+
+def _fitting(text: t.Any, longest: int) -> str:
+    """The text of a BMC, or nothing: a part of it would not be found at the BMC again."""
+    usable = isinstance(text, str) and len(text) <= longest and text.isprintable()
+    return text if usable else ""
+
+
+def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
+    """What is known of refused accounts; kept where nobody asked, as when a gateway failed."""
+    if entry is None:
+        kept = stored.get("authentication")
+        kept = kept if isinstance(kept, dict) else {}
+        entry = {
+            "failures": kept.get("failures"),
+            "last_attempt": kept.get("lastAttempt"),
+            "secret_resource_version": kept.get("secretResourceVersion"),
+        }
+    if not entry.get("failures") or not entry.get("last_attempt"):
+        return {}
+    version = entry.get("secret_resource_version") or ""
+    return {
+        "failures": max(0, min(int(entry["failures"]), _MOST_FAILURES)),
+        "lastAttempt": entry["last_attempt"],
+        "secretResourceVersion": version[:_LONGEST_NAME],
+    }
+
+
+def _says_the_same(stored: Object, status: Object) -> bool:
+    """Whether writing would move nothing; conditions of other writers are left out of account."""
+    known = {str(item.get("type")): item for item in objects(stored.get("conditions"))}
+    for condition in status["conditions"]:
+        before = known.get(condition["type"], {})
+        if any(before.get(key) != value for key, value in condition.items()):
+            return False
+    parts = ("readings", "sensors", "authentication")
+    return all((stored.get(part) or {}) == (status.get(part) or {}) for part in parts)

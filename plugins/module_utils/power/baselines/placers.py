@@ -1,0 +1,294 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Placers that choose for one pod at a time, as schedulers do: what ``optimal`` is compared with.
+
+Pods come in the order of kube-scheduler's queue: by descending priority, then by name, because the
+input does not say when they were made. Each goes to the node with the highest score, of equal ones
+to the first by name, and what fits nowhere is tried again after others were placed. All nodes are
+scored, however many there are. A gang of which not all pods fit is left out, and all begins again.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
+    BalancedAllocation,
+    ClusterView,
+    LeastAllocated,
+    MinimizePower,
+    Peaks,
+    ScorePlugin,
+    asks_for_cpu,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import settled
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import PeerPod
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Table = NDArray[t.Any]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+# WAO's preset beside the plugins that kube-scheduler has by default.
+_MINIMIZE_POWER_WEIGHT = 20
+_Plugins = t.Sequence[tuple[ScorePlugin, int]]
+
+
+def greedy(problem: Problem) -> Assignment:
+    """Each pod to the node where it adds the fewest watts, in real numbers."""
+
+    def attempt(left_out: t.Collection[int]) -> Integers:
+        assignment = Assignment(problem)
+        _Turns(problem, assignment, _AddedWatts(assignment)).take(left_out)
+        return assignment.counts
+
+    return _with_whole_gangs(problem, attempt)
+
+
+def minimize_power(problem: Problem) -> Assignment:
+    """As wao-scheduler with its preset: MinimizePower, and kube-scheduler's plugins beside it.
+
+    A pod whose containers name no CPU is not placed.
+    """
+    plugins: _Plugins = [
+        (MinimizePower(), _MINIMIZE_POWER_WEIGHT),
+        (LeastAllocated(), 1),
+        (BalancedAllocation(), 1),
+    ]
+    return _by_scores(problem, plugins, admits=asks_for_cpu)
+
+
+def peaks(problem: Problem) -> Assignment:
+    """As kube-scheduler with PEAKS as its only score."""
+    return _by_scores(problem, [(Peaks(problem.instance.nodes), 1)])
+
+
+def spread(problem: Problem) -> Assignment:
+    """As kube-scheduler by its scores for resources: LeastAllocated and BalancedAllocation."""
+    return _by_scores(problem, [(LeastAllocated(), 1), (BalancedAllocation(), 1)])
+
+
+class _Room(t.Protocol):
+    """What takes pods; an Assignment does."""
+
+    counts: Integers
+
+    def fits(self, group: int, nodes: Integers) -> Booleans: ...
+
+    def place(self, group: int, node: int) -> None: ...
+
+
+class _Chooser(t.Protocol):
+    """A placer's choice of a node for one pod. Raw scores have one row for each of its opinions.
+
+    ``knows_relations``: whether a raw score depends on what is on other nodes.
+    """
+
+    knows_relations: bool
+
+    def admits(self, pod: Pod) -> bool: ...
+
+    def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table: ...
+
+    def best(self, raw: Table) -> int:
+        """The position of the best of one or more nodes."""
+
+    def bind(self, pod: Pod, node: int) -> None:
+        """Take note of a choice, after it was made."""
+
+
+@dataclass
+class _Lane:
+    """What is known for equal pods: raw scores and room of each node, after so many bindings."""
+
+    raw: Table
+    has_room: Booleans
+    bindings: int
+
+
+class _Turns:
+    """One pod after the other, each to the node that the chooser finds best."""
+
+    def __init__(self, problem: Problem, room: _Room, chooser: _Chooser) -> None:
+        self._numpy = numpy = require("numpy")
+        self._problem, self._room, self._chooser = problem, room, chooser
+        self._all_nodes: Integers = numpy.arange(len(problem.instance.nodes))
+        self._bound: list[int] = []
+        self._lanes: dict[tuple[int, PeerPod], _Lane] = {}
+
+    def take(self, left_out: t.Collection[int]) -> None:
+        """Place all pods that the chooser admits and that fit; what does not is tried again.
+
+        Groups that are ``left_out`` stay unplaced.
+        """
+        group_of = {
+            id(pod): index
+            for index, group in enumerate(self._problem.groups)
+            if index not in left_out
+            for pod in group.pods
+        }
+        waiting = [
+            (group_of[id(pod)], pod)
+            for pod in self._problem.instance.pods
+            if id(pod) in group_of and self._chooser.admits(pod)
+        ]
+        before = -1
+        while before != len(self._bound):
+            before = len(self._bound)
+            waiting = [(group, pod) for group, pod in waiting if not self._place(group, pod)]
+
+    def _place(self, group: int, pod: Pod) -> bool:
+        lane = self._lane(group, pod)
+        nodes = lane.has_room.nonzero()[0]
+        if not len(nodes):
+            return False
+        node = int(nodes[self._chooser.best(lane.raw[:, nodes])])
+        self._room.place(group, node)
+        self._chooser.bind(pod, node)
+        self._bound.append(node)
+        return True
+
+    def _lane(self, group: int, pod: Pod) -> _Lane:
+        """What is known for the pod, brought up to date where nodes have changed since.
+
+        Where pods have rules about one another, a binding can change the room of any node, and with
+        it the watts that unmet preferences add.
+        """
+        key = (group, pod.peer_view)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(
+                self._chooser.raw_scores(group, pod, self._all_nodes),
+                self._room.fits(group, self._all_nodes),
+                len(self._bound),
+            )
+        elif lane.bindings < len(self._bound):
+            changed = self._numpy.unique(self._bound[lane.bindings :])
+            related = self._all_nodes if self._problem.relations is not None else changed
+            scored = related if self._chooser.knows_relations else changed
+            lane.raw[:, scored] = self._chooser.raw_scores(group, pod, scored)
+            lane.has_room[related] = self._room.fits(group, related)
+            lane.bindings = len(self._bound)
+        return lane
+
+
+class _PlainRoom:
+    """Resources alone, for pods without rules about one another: quicker than an Assignment."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._numpy = require("numpy")
+        self._limit = problem.limit
+        self._free = problem.free.tolist()
+        self._asked = [
+            [(resource, amount) for resource, amount in enumerate(row) if amount]
+            for row in problem.request.tolist()
+        ]
+        self.counts: Integers = self._numpy.zeros_like(problem.limit)
+
+    def fits(self, group: int, nodes: Integers) -> Booleans:
+        """Whether one more pod of the group fits on each of these nodes."""
+        asked = self._asked[group]
+        enough = [
+            all(free[resource] >= amount for resource, amount in asked)
+            for free in map(self._free.__getitem__, nodes.tolist())
+        ]
+        is_open = self._limit[group, nodes] > 0
+        return t.cast("Booleans", is_open & self._numpy.array(enough, dtype=bool))
+
+    def place(self, group: int, node: int) -> None:
+        """Put one pod of the group on the node."""
+        self.counts[group, node] += 1
+        for resource, amount in self._asked[group]:
+            self._free[node][resource] -= amount
+
+
+class _AddedWatts:
+    """The fewest added watts, as ``optimal`` counts them."""
+
+    knows_relations = True
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+
+    def admits(self, pod: Pod) -> bool:
+        return True
+
+    def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table:
+        return t.cast("Table", self._assignment.added_cost(group, nodes)[None, :])
+
+    def best(self, raw: Table) -> int:
+        return int(raw[0].argmin())
+
+    def bind(self, pod: Pod, node: int) -> None:
+        """Nothing: the assignment knows."""
+
+
+class _Profile:
+    """The highest sum of weighted scores of plugins."""
+
+    knows_relations = False
+
+    def __init__(
+        self, problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool]
+    ) -> None:
+        self._numpy = require("numpy")
+        self._plugins = plugins
+        self._admits = admits
+        self._view = ClusterView(problem.instance.nodes)
+
+    def admits(self, pod: Pod) -> bool:
+        return self._admits(pod)
+
+    def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table:
+        listed = nodes.tolist()
+        rows = [
+            [plugin.score(pod, node, self._view) for node in listed]
+            for plugin, _weight in self._plugins
+        ]
+        return t.cast("Table", self._numpy.array(rows, dtype=self._numpy.int64))
+
+    def best(self, raw: Table) -> int:
+        totals = sum(
+            weight * plugin.normalized(scores)
+            for scores, (plugin, weight) in zip(raw, self._plugins)
+        )
+        return int(t.cast("Integers", totals).argmax())
+
+    def bind(self, pod: Pod, node: int) -> None:
+        self._view.bind(pod, node)
+
+
+def _by_scores(
+    problem: Problem,
+    plugins: _Plugins,
+    admits: t.Callable[[Pod], bool] = lambda pod: True,
+) -> Assignment:
+
+    def attempt(left_out: t.Collection[int]) -> Integers:
+        room = _PlainRoom(problem) if problem.relations is None else Assignment(problem)
+        _Turns(problem, room, _Profile(problem, plugins, admits)).take(left_out)
+        return room.counts
+
+    return _with_whole_gangs(problem, attempt)
+
+
+def _with_whole_gangs(
+    problem: Problem, attempt: t.Callable[[t.Collection[int]], Integers]
+) -> Assignment:
+    """The first attempt without incomplete gangs; the groups of those are left out of the next."""
+    left_out: set[int] = set()
+    while True:
+        counts = attempt(left_out)
+        gangs = Assignment(problem, counts).incomplete_gangs()
+        if not gangs:
+            return settled(problem, counts)
+        left_out.update(group for gang in gangs for group in gang)

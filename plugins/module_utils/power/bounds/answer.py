@@ -1,0 +1,109 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a strategy hands back: an assignment and how much is known about it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
+    Prices,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
+    LowerBounds,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+# What ended the work. proof: nothing better exists. completed: the method has no more to try.
+StoppedBy = t.Literal["proof", "completed", "work_limit", "wall_clock"]
+
+# Differences in watts below this are not real: results are in whole milliwatts.
+PROOF_TOLERANCE_WATTS = 1e-3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``lower_bound`` is of ``cost_of`` for placing the same pods.
+
+    ``proven`` speaks of the whole order of objectives, not of the watts alone.
+    """
+
+    assignment: Assignment
+    lower_bound: float
+    proven: bool
+    method: str
+    stopped_by: StoppedBy
+
+
+def ideal_pods(problem: Problem) -> Integers:
+    """How many pods of each group could be placed if there were no others, at the most."""
+    numpy = require("numpy")
+    ideal = numpy.minimum(problem.count, problem.limit.sum(axis=1))
+    for rule in problem.relations.fleets if problem.relations is not None else ():
+        for group in rule.oracle.groups:
+            of_class = numpy.zeros(rule.classes, dtype=numpy.int64)
+            numpy.add.at(of_class, rule.class_of, problem.limit[group])
+            room = numpy.minimum(of_class, rule.most_of_class(group)).sum()
+            ideal[group] = min(ideal[group], room)
+    return t.cast("Integers", ideal)
+
+
+def pods_are_ideal(assignment: Assignment) -> bool:
+    """Whether plainly no more pods can be placed, and no fewer on unpriced nodes."""
+    numpy = require("numpy")
+    problem = assignment.problem
+    placed = assignment.counts.sum(axis=1)
+    priced = problem.costs.priced
+    if (placed < ideal_pods(problem)).any():
+        return False
+    priced_room = problem.limit[:, priced].sum(axis=1)
+    unavoidable = numpy.maximum(placed - priced_room, 0).sum()
+    return bool(unavoidable == assignment.pods[~priced].sum())
+
+
+def watts_of(assignment: Assignment) -> float:
+    """Watts of all priced nodes."""
+    return assignment.watts()
+
+
+def cost_of(assignment: Assignment) -> float:
+    """Watts of all priced nodes, and what unmet preferences are worth."""
+    return assignment.watts() + assignment.preference_watts()
+
+
+def unpriced_pods(assignment: Assignment) -> int:
+    """How many pods stand on unpriced nodes."""
+    return int(assignment.pods[~assignment.problem.costs.priced].sum())
+
+
+def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | None) -> float:
+    """The better of the bounds at these prices and at one price for all."""
+    placed, elsewhere = assignment.counts.sum(axis=1), unpriced_pods(assignment)
+    best = bounds.with_one_price(placed, elsewhere)
+    if prices is not None:
+        best = max(best, bounds.at(prices, placed, elsewhere))
+    return best
+
+
+def is_proof(assignment: Assignment, lower_bound: float) -> bool:
+    """Whether the bound leaves nothing to gain, given that the pods are ideal."""
+    return pods_are_ideal(assignment) and (
+        cost_of(assignment) - lower_bound <= PROOF_TOLERANCE_WATTS
+    )
+
+
+def answer_with_bound(assignment: Assignment, method: str) -> Answer:
+    """An answer that nothing more is tried for, with the bound that is to be had quickly."""
+    lower_bound = bound_with(LowerBounds(assignment.problem), assignment, None)
+    proven = is_proof(assignment, lower_bound)
+    return Answer(assignment, lower_bound, proven, method, "proof" if proven else "completed")

@@ -1,0 +1,227 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the nodes would do on their own if pods and resources had prices, many nodes at once.
+
+That is a knapsack with parts of pods: pods are taken in the order of what they are worth for a
+core, as long as the next core costs less. It is exact in the added use, for a curve of any shape.
+Axes: P pieces, G groups, R resources, S points of a curve.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
+    run_limits,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
+    Relaxation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    NodeFunctions,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+
+# Pieces that are looked at together: arrays have this × groups × points entries.
+_CHUNK = 500
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Watts for a pod of each group, and for a unit of each resource in each piece.
+
+    A piece is a node with a part of its curve: from ``low`` to ``high`` microcores of its whole
+    use. The pieces of a node together cover all that it can do; they are in the order of the
+    nodes. Prices of resources are never negative.
+    """
+
+    pod: Floats
+    node: Integers
+    low: Floats
+    high: Floats
+    resource: Floats
+
+    def of(self, pieces: Integers) -> Prices:
+        """Those of some pieces."""
+        return Prices(
+            self.pod,
+            self.node[pieces],
+            self.low[pieces],
+            self.high[pieces],
+            self.resource[pieces],
+        )
+
+    def with_resource(self, resource: Floats) -> Prices:
+        return replace(self, resource=resource)
+
+
+class Loads(t.NamedTuple):
+    """``least[p]`` is what each piece costs after what its pods and resources are worth,
+    ``pods[p, g]`` the parts of pods with which it does."""
+
+    least: Floats
+    pods: Floats
+
+
+class Knapsacks:
+    """The pieces' tasks for one problem."""
+
+    def __init__(self, problem: Problem, functions: NodeFunctions) -> None:
+        self._numpy = numpy = require("numpy")
+        self.problem = problem
+        self._added: Floats = functions.added * MICROCORES_PER_CORE
+        self._watts: Floats = functions.watts
+        self._most_added: Floats = self._added[:, -1]
+        self._cores: Floats = problem.use / MICROCORES_PER_CORE
+        self._with_use: Integers = (problem.use > 0).nonzero()[0]
+        self._without_use: Integers = (problem.use == 0).nonzero()[0]
+        self._request: Floats = problem.request.astype(float)
+        self.free: Floats = numpy.maximum(problem.free, 0).astype(float)
+
+    def solve(self, prices: Prices, placed: Integers, forced: tuple[int, int] = (0, 0)) -> Loads:
+        """The cheapest load of each piece, of at most ``placed[g]`` pods of each group.
+
+        ``forced`` are a group and a number of its pods that each piece has to take beside: a piece
+        that cannot costs infinitely much.
+        """
+        numpy = self._numpy
+        chunks = [
+            self._solve_chunk(
+                prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))),
+                placed,
+                forced,
+            )
+            for start in range(0, len(prices.node), _CHUNK)
+        ]
+        if not chunks:
+            return Loads(numpy.zeros(0), numpy.zeros((0, len(placed))))
+        return Loads(
+            numpy.concatenate([chunk.least for chunk in chunks]),
+            numpy.concatenate([chunk.pods for chunk in chunks]),
+        )
+
+    def beyond(self, prices: Prices, pods: Floats) -> Floats:
+        """How much of each resource (P, R) such loads take beyond what is free."""
+        return pods @ self._request - self.free[prices.node]
+
+    def worth(self, pod_price: Floats, node: Integers) -> Floats:
+        """What a pod of each group is worth on each of these nodes (P, G)."""
+        worth = self._numpy.tile(pod_price, (len(node), 1))
+        if self.problem.preference is not None:
+            worth -= self.problem.preference[:, node].T
+        return t.cast("Floats", worth)
+
+    def _solve_chunk(self, prices: Prices, placed: Integers, forced: tuple[int, int]) -> Loads:
+        numpy = self._numpy
+        group, number = forced
+        forced_use = number * int(self.problem.use[group]) if number else 0
+        most = numpy.minimum(self.problem.limit[:, prices.node].T, placed)
+        worth = self.worth(prices.pod, prices.node) - prices.resource @ self._request.T
+        impossible = self.problem.costs.base[prices.node] + forced_use > prices.high
+        if number:
+            impossible |= most[:, group] < number
+            most[:, group] = numpy.maximum(most[:, group] - number, 0)
+        pods = numpy.zeros(most.shape)
+        free_of_use = self._without_use
+        pods[:, free_of_use] = numpy.where(worth > 0, most, 0)[:, free_of_use]
+        given = (worth * pods).sum(axis=1)
+        added, watts = self._points(prices, forced_use)
+        least, pods[:, self._with_use] = self._fill(
+            worth[:, self._with_use], most[:, self._with_use], added, watts
+        )
+        if number:
+            pods[:, group] += number
+            given += number * worth[:, group]
+        held = (self.free[prices.node] * prices.resource).sum(axis=1)
+        return Loads(numpy.where(impossible, numpy.inf, least - given - held), pods)
+
+    def _fill(
+        self, worth: Floats, most: Integers, added: Floats, watts: Floats
+    ) -> tuple[Floats, Floats]:
+        """The least of watts minus worth, and the pods; of groups that use CPU."""
+        numpy = self._numpy
+        cores = self._cores[self._with_use]
+        order = numpy.argsort(-worth / cores, axis=1, kind="stable")
+        ratio = numpy.take_along_axis(worth / cores, order, axis=1)
+        width = numpy.take_along_axis(most * cores, order, axis=1)
+        nothing = numpy.zeros((len(worth), 1))
+        use = numpy.concatenate([nothing, numpy.cumsum(width, axis=1)], axis=1)
+        value = numpy.concatenate([nothing, numpy.cumsum(width * ratio, axis=1)], axis=1)
+        # On each segment it pays to take pods that are worth more for a core than it costs.
+        lengths = numpy.diff(added, axis=1)
+        slopes = numpy.diff(watts, axis=1) / numpy.where(lengths > 0, lengths, 1.0)
+        taken = (ratio[:, None, :] > slopes[:, :, None]).sum(axis=2)
+        load = numpy.take_along_axis(use, taken, axis=1)
+        load = numpy.clip(load, added[:, :-1], added[:, 1:])
+        cost = watts[:, :-1] + slopes * (load - added[:, :-1])
+        cost -= _interpolate(numpy, load, use, value)
+        best = cost.argmin(axis=1)[:, None]
+        load = numpy.take_along_axis(load, best, axis=1)
+        pods = numpy.empty_like(width)
+        part = numpy.clip(load - use[:, :-1], 0.0, width)
+        numpy.put_along_axis(pods, order, part, axis=1)
+        return numpy.take_along_axis(cost, best, axis=1)[:, 0], pods / cores
+
+    def _points(self, prices: Prices, forced_use: int) -> tuple[Floats, Floats]:
+        """Cores beside the forced ones and watts at the breakpoints (P, S).
+
+        Equal neighbours are padding.
+        """
+        numpy, node = self._numpy, prices.node
+        base = self.problem.costs.base[node] + forced_use
+        most = numpy.maximum(self._most_added[node] - forced_use, 0.0)
+        low = numpy.clip(prices.low - base, 0.0, most)[:, None]
+        high = numpy.clip(prices.high - base, 0.0, most)[:, None]
+        known = self._added[node]
+        inner = numpy.clip(known - forced_use, low, high)
+        added = numpy.sort(numpy.concatenate([low, inner, high], axis=1), axis=1)
+        watts = _interpolate(numpy, added + forced_use, known, self._watts[node])
+        return added / MICROCORES_PER_CORE, watts
+
+
+def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats:
+    """Row by row, the value at a use; beyond the last use the last value."""
+    if use.shape[1] == 1:
+        return t.cast("Floats", numpy.repeat(value, at.shape[1], axis=1))
+    right = (use[:, None, :] < at[:, :, None]).sum(axis=2).clip(1, use.shape[1] - 1)
+    left_use = numpy.take_along_axis(use, right - 1, axis=1)
+    left_value = numpy.take_along_axis(value, right - 1, axis=1)
+    width = numpy.take_along_axis(use, right, axis=1) - left_use
+    height = numpy.take_along_axis(value, right, axis=1) - left_value
+    share = (at - left_use) / numpy.where(width > 0, width, 1.0)
+    return t.cast("Floats", left_value + height * numpy.minimum(share, 1.0))
+
+
+def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
+    """Those of the relaxation: each node of a cluster has its cluster's runs and their prices."""
+    numpy = require("numpy")
+    awake = [share for share in relaxation.shares if share.run is not None]
+    nodes = [relaxation.clusters[share.cluster].nodes for share in awake]
+    ends = [
+        run_limits(problem, relaxation.clusters[share.cluster])[t.cast(int, share.run)]
+        for share in awake
+    ]
+    sizes = [len(each) for each in nodes]
+    node = numpy.concatenate([numpy.zeros(0, dtype=numpy.int64), *nodes])
+    order = numpy.argsort(node, kind="stable")
+    resource = numpy.array([share.resource for share in awake], dtype=float)
+    return Prices(
+        relaxation.pod,
+        node[order],
+        numpy.repeat([low for low, _high in ends], sizes)[order],
+        numpy.repeat([high for _low, high in ends], sizes)[order],
+        numpy.repeat(resource.reshape(len(awake), len(problem.resources)), sizes, axis=0)[order],
+    )

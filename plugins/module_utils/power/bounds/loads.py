@@ -1,0 +1,78 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Added CPU use in whole steps: the greatest amount of which every pod's use is a multiple.
+
+People write requests in round numbers, so a node has few loads that any pods add up to.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+
+# Tables of all nodes together have at most so many entries.
+_MOST_ENTRIES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Loads:
+    """``step`` in microcores, ``units[g]`` steps for each pod of a group, and ``most[n]`` steps
+    that the resources of each node leave room for."""
+
+    problem: Problem
+    step: int
+    units: Integers
+    most: Integers
+
+    def watts(self, node: int, present: int, most: int, *, awake: bool) -> Floats:
+        """Watts with ``present`` steps and 0 to ``most`` more.
+
+        Without more a node that may sleep does so, unless something keeps it ``awake``.
+        """
+        numpy, costs = require("numpy"), self.problem.costs
+        steps = numpy.arange(most + 1)
+        workload = steps + int(awake)
+        nodes = numpy.full(most + 1, node)
+        return costs.of(nodes, (present + steps) * self.step, steps, workload)
+
+
+def loads_of(problem: Problem) -> Loads | None:
+    """None where the steps are too small to count with."""
+    numpy = require("numpy")
+    step = math.gcd(*problem.use.tolist())
+    if not step:
+        return None
+    units = problem.use // step
+    most = _most_steps(problem, units)
+    if (most + 1).sum() > _MOST_ENTRIES:
+        return None
+    return Loads(problem, step, units, numpy.maximum(most, 0))
+
+
+def _most_steps(problem: Problem, units: Integers) -> Integers:
+    """What all pods that a node is open to need, or less where one resource binds before."""
+    numpy = require("numpy")
+    most = problem.limit.T @ units
+    uses = units > 0
+    for resource in range(problem.request.shape[1]):
+        request = problem.request[uses, resource]
+        if len(request) and (request > 0).all():
+            # What the most frugal pods take for a step, without rounding.
+            least = min(map(Fraction, request.tolist(), units[uses].tolist()))
+            free = numpy.maximum(problem.free[:, resource], 0)
+            fitting = numpy.array([int(each / least) for each in free.tolist()], dtype=object)
+            most = numpy.minimum(most, fitting)
+    return t.cast("Integers", most.astype(numpy.int64))

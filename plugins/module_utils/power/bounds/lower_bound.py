@@ -1,0 +1,224 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Watts below which no placement of the same pods can be.
+
+Lagrangian duality: with any price for a pod of each group and for the resources of each node, the
+cheapest thing that each node could do on its own adds up to a lower bound. So neither a solver's
+tolerances nor its limits can make a false one; good prices only make it tight. See Geoffrion,
+Lagrangean relaxation for integer programming (1974).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
+    Knapsacks,
+    Prices,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    NodeFunctions,
+    node_functions,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+_PRICE_SEARCH_STEPS = 40
+# Effort of the search for prices of nodes' resources.
+_ROUNDS = 3
+_REPEATS = 2
+_HALVINGS = 12
+# Parts of pods are sums of floating-point numbers.
+_ROUNDING = 1e-9
+
+
+class LowerBounds:
+    """Bounds for one problem, for any set of placed pods and any prices."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._numpy = require("numpy")
+        self.problem = problem
+        self.functions: NodeFunctions = node_functions(problem)
+        self.knapsacks = Knapsacks(problem, self.functions)
+        self._cores: Floats = problem.use / MICROCORES_PER_CORE
+
+    def at(self, prices: Prices, placed: Integers, unpriced_pods: int) -> float:
+        """Watts of priced nodes that placing ``placed[g]`` pods of each group needs at the least.
+
+        So many of the pods, whichever, stand on unpriced nodes.
+        """
+        loads = self.knapsacks.solve(prices, placed)
+        least = self._or_asleep(self.of_nodes(prices, loads.least), prices.pod, placed)
+        return self.total(least, prices.pod, placed, unpriced_pods)
+
+    def total(
+        self, of_nodes: Floats, pod_price: Floats, placed: Integers, unpriced_pods: int
+    ) -> float:
+        """The bound from what each node costs at the least after what its pods are worth."""
+        elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, pod_price)
+        priced = of_nodes[self.problem.costs.priced]
+        return float(priced.sum() + pod_price @ placed - elsewhere)
+
+    def of_nodes(self, prices: Prices, least: Floats) -> Floats:
+        """Of each node the cheapest of its pieces; infinite where it has none."""
+        numpy = self._numpy
+        of_nodes = numpy.full(len(self.problem.instance.nodes), numpy.inf)
+        numpy.minimum.at(of_nodes, prices.node, least)
+        return t.cast("Floats", of_nodes)
+
+    def tighten(self, prices: Prices, placed: Integers) -> Prices:
+        """The same prices of pods with better ones of each node's resources.
+
+        Only the cheapest piece of a node counts, so only that is worth a search, until another is
+        the cheapest.
+        """
+        numpy = self._numpy
+        resource = numpy.maximum(prices.resource, 0.0)
+        least = self.knapsacks.solve(prices.with_resource(resource), placed).least
+        searched = numpy.zeros(len(least), dtype=bool)
+        for _round in range(_ROUNDS):
+            pieces = (self._cheapest(prices, least) & ~searched).nonzero()[0]
+            if not len(pieces):
+                break
+            searched[pieces] = True
+            some = prices.of(pieces).with_resource(resource[pieces])
+            resource[pieces], least[pieces] = self._search(some, least[pieces], placed)
+        return prices.with_resource(resource)
+
+    def _cheapest(self, prices: Prices, least: Floats) -> Booleans:
+        """Which pieces are the cheapest of their nodes."""
+        return least <= self.of_nodes(prices, least)[prices.node]
+
+    def _search(self, prices: Prices, least: Floats, placed: Integers) -> tuple[Floats, Floats]:
+        """Prices of resources for which the pieces cost the most, one resource after the other."""
+        resource, dearest = prices.resource.copy(), self._dearest(prices)
+        for index in [*dearest.nonzero()[0].tolist()] * _REPEATS:
+            trial = resource.copy()
+            trial[:, index] = 0.0
+            lacking = self._try(prices, trial, placed, index, (resource, least))
+            pieces = lacking.nonzero()[0]
+            if len(pieces):
+                some = prices.of(pieces).with_resource(resource[pieces])
+                resource[pieces], least[pieces] = self._halve(
+                    some, least[pieces], placed, index, float(dearest[index])
+                )
+        return resource, least
+
+    def _halve(
+        self, prices: Prices, least: Floats, placed: Integers, index: int, dearest: float
+    ) -> tuple[Floats, Floats]:
+        """The best price of one resource: what a piece costs is concave in it, and rises as long
+        as the piece takes more of the resource than there is."""
+        numpy = self._numpy
+        best, trial = prices.resource.copy(), prices.resource.copy()
+        low, high = numpy.zeros(len(best)), numpy.full(len(best), dearest)
+        for _halving in range(_HALVINGS):
+            lacking = self._try(prices, trial, placed, index, (best, least))
+            low = numpy.where(lacking, trial[:, index], low)
+            high = numpy.where(lacking, high, trial[:, index])
+            trial[:, index] = (low + high) / 2
+        return best, least
+
+    def _try(
+        self,
+        prices: Prices,
+        trial: Floats,
+        placed: Integers,
+        index: int,
+        best: tuple[Floats, Floats],
+    ) -> Booleans:
+        """Note where the trial is better; return which pieces take too much of the resource."""
+        resource, least = best
+        trial_prices = prices.with_resource(trial)
+        loads = self.knapsacks.solve(trial_prices, placed)
+        better = loads.least >= least
+        resource[better], least[better] = trial[better], loads.least[better]
+        beyond = self.knapsacks.beyond(trial_prices, loads.pods)[:, index]
+        return t.cast(
+            "Booleans", beyond > _ROUNDING * (1.0 + self.knapsacks.free[prices.node, index])
+        )
+
+    def _dearest(self, prices: Prices) -> Floats:
+        """For each resource a price that no piece will need more of."""
+        numpy, request = self._numpy, self.problem.request
+        worth = numpy.maximum(prices.pod, 0.0)[:, None]
+        ratio = (worth / numpy.maximum(request, 1)) * (request > 0)
+        known = 2.0 * prices.resource.max(axis=0, initial=0.0)
+        return t.cast("Floats", numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0)))
+
+    def asleep(self, pod_price: Floats, placed: Integers) -> Floats:
+        """What each node costs asleep, with such daemons as are worth it."""
+        numpy, problem = self._numpy, self.problem
+        daemons = ~problem.is_workload
+        most = numpy.minimum(problem.limit, placed[:, None])[daemons]
+        nodes = numpy.arange(most.shape[1])
+        worth = self.knapsacks.worth(pod_price, nodes)[:, daemons].T
+        given = (numpy.maximum(worth, 0.0) * most).sum(axis=0)
+        return t.cast("Floats", problem.costs.standby_watts - given)
+
+    def _or_asleep(self, awake: Floats, pod_price: Floats, placed: Integers) -> Floats:
+        sleeper = self.problem.costs.sleeper
+        if not sleeper.any():
+            return awake
+        least = self._numpy.minimum(awake, self.asleep(pod_price, placed))
+        return t.cast("Floats", self._numpy.where(sleeper, least, awake))
+
+    def with_one_price(self, placed: Integers, unpriced_pods: int) -> float:
+        """The best bound with one price for a core anywhere: filling the fleet as with water.
+
+        The bound is concave in the price, so a search by thirds finds its top.
+        """
+        low, high = self._price_range()
+        for _step in range(_PRICE_SEARCH_STEPS):
+            third = (high - low) / 3
+            left = self._at_one_price(low + third, placed, unpriced_pods)
+            if left < self._at_one_price(high - third, placed, unpriced_pods):
+                low += third
+            else:
+                high -= third
+        return max(self._at_one_price(price, placed, unpriced_pods) for price in (low, 0.0))
+
+    def _at_one_price(self, price: float, placed: Integers, unpriced_pods: int) -> float:
+        """All pods are worth the price of their use: only how much a node takes matters."""
+        added, watts = self.functions.added, self.functions.watts
+        value = price * self._cores
+        least = self._or_asleep((watts - price * added).min(axis=1), value, placed)
+        return self.total(least, value, placed, unpriced_pods)
+
+    def _price_range(self) -> tuple[float, float]:
+        """Prices at which every node would stay as it is, and be as full as can be."""
+        numpy, costs = self._numpy, self.problem.costs
+        added, watts = self.functions.added, self.functions.watts
+        widths = numpy.diff(added, axis=1)
+        slopes = (numpy.diff(watts, axis=1) / numpy.where(widths > 0, widths, 1.0))[widths > 0]
+        waking = ((watts - costs.standby_watts) / numpy.where(added > 0, added, 1.0))[
+            costs.sleeper[:, None] & (added > 0)
+        ]
+        highest = max(float(slopes.max(initial=0.0)), float(waking.max(initial=0.0)))
+        return min(0.0, float(slopes.min(initial=0.0))), highest + 1.0
+
+    def _most_valued_elsewhere(
+        self, placed: Integers, unpriced_pods: int, pod_price: Floats
+    ) -> float:
+        """The value of the dearest pods that could stand on unpriced nodes."""
+        numpy, problem = self._numpy, self.problem
+        room = problem.limit[:, ~problem.costs.priced].sum(axis=1)
+        candidates = numpy.minimum(room, placed)
+        value, remaining = 0.0, unpriced_pods
+        for group in numpy.argsort(-pod_price, kind="stable"):
+            taken = min(int(candidates[group]), remaining)
+            value += taken * float(pod_price[group])
+            remaining -= taken
+        return value

@@ -1,0 +1,121 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Nodes that are much alike, so that a linear model of a large fleet stays small.
+
+What follows from a model of clusters is approximate where the nodes of a cluster differ. It is good
+for prices and for a start, which are judged by the real nodes afterwards.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    NodeFunctions,
+    Points,
+    nearly_convex_runs,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+
+# Watts of two nodes of a cluster differ by at most this share of the watts at full use.
+_UNLIKE_WATTS = 0.1
+_POINTS_COMPARED = 5
+# Bulges of a curve up to this share of its range count as straight.
+_TOLERATED_BULGE = 0.01
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes that count as copies of the one in their middle.
+
+    ``runs`` are its watts over added cores, cut where they stop being convex, as differences to
+    those without anything added.
+    """
+
+    nodes: Integers
+    middle: int
+    runs: tuple[Points, ...]
+
+
+def find_clusters(problem: Problem, functions: NodeFunctions, wanted: int) -> list[Cluster]:
+    """About ``wanted`` clusters; more where nodes differ in what may run there."""
+    numpy = require("numpy")
+    signatures, keys, profile = _features(problem, functions)
+    order = numpy.lexsort(keys.T[::-1])
+    largest = -(-len(order) // max(wanted, 1))
+    clusters: list[list[int]] = []
+    for node in order.tolist():
+        if not clusters or not _belongs(clusters[-1], node, largest, (signatures, keys, profile)):
+            clusters.append([])
+        clusters[-1].append(node)
+    return [_cluster(problem, functions, numpy.array(nodes)) for nodes in clusters]
+
+
+def _features(problem: Problem, functions: NodeFunctions) -> tuple[Integers, Floats, Floats]:
+    """What may run on a node, the order of nodes, and watts at some points of their curves."""
+    numpy, costs = require("numpy"), problem.costs
+    opened = (problem.limit > 0).T
+    if problem.preference is not None:
+        opened = numpy.concatenate([opened, problem.preference.T], axis=1)
+    signatures = numpy.unique(opened, axis=0, return_inverse=True)[1].reshape(-1)
+    points = numpy.linspace(0, costs.heights.shape[1] - 1, _POINTS_COMPARED).astype(int)
+    profile = costs.heights[:, points]
+    keys = numpy.concatenate(
+        [
+            numpy.stack([~costs.priced, signatures, costs.sleeper], axis=1),
+            costs.knots[:, -1:],
+            profile[:, -1:] - profile[:, :1],
+            functions.added[:, -1:],
+            problem.free,
+        ],
+        axis=1,
+    )
+    return signatures, keys, profile
+
+
+def _belongs(
+    cluster: list[int], node: int, largest: int, features: tuple[Integers, Floats, Floats]
+) -> bool:
+    signatures, keys, profile = features
+    first, last = cluster[0], cluster[-1]
+    if len(cluster) >= largest and (keys[node] != keys[last]).any():
+        return False
+    difference = abs(profile[node] - profile[first]).max()
+    return bool(
+        signatures[node] == signatures[first]
+        and (keys[node, :4] == keys[first, :4]).all()
+        and difference <= _UNLIKE_WATTS * profile[first].max()
+    )
+
+
+def _cluster(problem: Problem, functions: NodeFunctions, nodes: Integers) -> Cluster:
+    middle = int(nodes[len(nodes) // 2])
+    points = functions.points(middle)
+    idle = points[0][1]
+    points = [(cores, watts - idle) for cores, watts in points]
+    heights = [watts for _cores, watts in points]
+    bulge = _TOLERATED_BULGE * (max(heights) - min(heights))
+    return Cluster(nodes, middle, tuple(nearly_convex_runs(points, bulge)))
+
+
+def run_limits(problem: Problem, cluster: Cluster) -> list[tuple[float, float]]:
+    """From which to which use in microcores, what is there included, each run of a cluster goes.
+
+    Together they cover everything.
+    """
+    base = float(problem.costs.base[cluster.middle])
+    ends = [base + run[-1][0] * MICROCORES_PER_CORE for run in cluster.runs[:-1]]
+    return list(zip([float("-inf"), *ends], [*ends, float("inf")]))

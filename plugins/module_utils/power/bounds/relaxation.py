@@ -1,0 +1,207 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The linear relaxation: parts of pods may be placed, on parts of the nodes of a cluster.
+
+A node's watts are cut into runs on which they are convex, and each run has its own share of the
+cluster's nodes with pods and resources of its own. That is the tightest linear model there is of
+one kind of node (Balas' disjunctive one), and without it slots, memory and power-off would leave a
+wide gap. Its duals are prices for lower_bound.py, its solution is a start for construction.py.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import Cluster
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import Points
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
+    LinearModel,
+    Solution,
+    solve,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+
+# A pod more is worth more than any node's watts, one of a higher priority ten times that.
+_PRIORITY_FACTOR = 10.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many nodes of a cluster run in one of its runs (None: asleep), with these pods of each
+    group together. ``resource`` has the price of a unit of each resource of these nodes."""
+
+    cluster: int
+    run: int | None
+    nodes: float
+    pods: Floats
+    resource: Floats
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """What one pod of each group costs, and how the clusters are loaded."""
+
+    clusters: t.Sequence[Cluster]
+    pod: Floats
+    shares: tuple[Share, ...]
+
+
+@dataclass
+class _Piece:
+    """The columns and rows of one share."""
+
+    cluster: int
+    run: int | None
+    nodes: int
+    pods: dict[int, int]
+    resource_rows: dict[int, tuple[int, float]]
+
+
+class _Builder:
+    """The model, with the indices that lead back from its solution to the problem."""
+
+    def __init__(self, problem: Problem, clusters: t.Sequence[Cluster], most: Integers) -> None:
+        self._numpy = require("numpy")
+        self.problem = problem
+        self.clusters = clusters
+        self.most = most
+        self.model = LinearModel()
+        self.pieces: list[_Piece] = []
+        self.group_rows: list[int] = []
+        watts = float(problem.costs.heights.max(initial=0.0)) + problem.costs.standby_watts
+        preference = problem.preference
+        if preference is not None:
+            watts += float(preference.max(initial=0.0))
+        self._pod_worth = 10.0 * (watts + 1.0)
+
+    def build(self) -> None:
+        for index, cluster in enumerate(self.clusters):
+            self._add_cluster(index, cluster)
+        self._add_groups()
+
+    def _add_cluster(self, index: int, cluster: Cluster) -> None:
+        problem, model = self.problem, self.model
+        size = float(len(cluster.nodes))
+        priced = bool(problem.costs.priced[cluster.middle])
+        runs: list[tuple[int | None, Points]] = list(enumerate(cluster.runs))
+        if problem.costs.sleeper[cluster.middle]:
+            idle = float(
+                problem.costs.watts(
+                    cluster.nodes[:1] * 0 + cluster.middle, problem.costs.base[cluster.middle]
+                )[0]
+            )
+            runs.append((None, [(0.0, problem.costs.standby_watts - idle)]))
+        shares = []
+        for run, points in runs:
+            piece = _Piece(index, run, model.column(0.0, size, points[0][1]), {}, {})
+            shares.append((piece.nodes, 1.0))
+            self.pieces.append(piece)
+            self._add_pods(piece, cluster)
+            self._limit_resources(piece, cluster)
+            if priced and run is not None:
+                self._add_watts(piece, points)
+        model.equal(shares, size)
+
+    def _add_pods(self, piece: _Piece, cluster: Cluster) -> None:
+        problem = self.problem
+        limit = problem.limit[:, cluster.nodes].mean(axis=1)
+        preference = problem.preference
+        priced = bool(problem.costs.priced[cluster.middle])
+        for group in (limit > 0).nonzero()[0].tolist():
+            if piece.run is None and problem.is_workload[group]:
+                continue
+            cost = 0.0 if priced else self._pod_worth / _PRIORITY_FACTOR
+            if preference is not None:
+                cost += float(preference[group, cluster.middle])
+            upper = min(float(limit[group]) * len(cluster.nodes), float(self.most[group]))
+            piece.pods[group] = self.model.column(0.0, upper, cost)
+
+    def _limit_resources(self, piece: _Piece, cluster: Cluster) -> None:
+        problem, model = self.problem, self.model
+        limit = problem.limit[:, cluster.nodes].mean(axis=1)
+        free = self._numpy.maximum(problem.free[cluster.nodes], 0).mean(axis=0)
+        groups = list(piece.pods)
+        for resource in range(len(problem.resources)):
+            request = problem.request[groups, resource]
+            largest = float(request.max(initial=0))
+            if largest and (request * limit[groups]).sum() > free[resource]:
+                terms = [
+                    (column, amount / largest)
+                    for column, amount in zip(piece.pods.values(), request.tolist())
+                    if amount
+                ]
+                terms.append((piece.nodes, -float(free[resource]) / largest))
+                piece.resource_rows[resource] = (model.at_most(terms, 0.0), largest)
+
+    def _add_watts(self, piece: _Piece, points: Points) -> None:
+        """The pods' use is that of the run's start and of its segments, as far as these are."""
+        model = self.model
+        use: list[tuple[int, float]] = [
+            (column, int(self.problem.use[group]) / MICROCORES_PER_CORE)
+            for group, column in piece.pods.items()
+        ]
+        use.append((piece.nodes, -points[0][0]))
+        for left, right in zip(points, points[1:]):
+            width = right[0] - left[0]
+            segment = model.column(0.0, math.inf, (right[1] - left[1]) / width)
+            model.at_most([(segment, 1.0), (piece.nodes, -width)], 0.0)
+            use.append((segment, -1.0))
+        model.equal(use, 0.0)
+
+    def _add_groups(self) -> None:
+        model = self.model
+        by_group: list[list[tuple[int, float]]] = [[] for _group in self.problem.groups]
+        for piece in self.pieces:
+            for group, column in piece.pods.items():
+                by_group[group].append((column, 1.0))
+        levels = self.problem.levels
+        for rank, level in enumerate(levels):
+            worth = self._pod_worth * _PRIORITY_FACTOR ** min(len(levels) - 1 - rank, 3)
+            for group in level:
+                by_group[group].append((model.column(0.0, math.inf, worth), 1.0))
+        self.group_rows = [
+            model.equal(terms, int(self.most[group])) for group, terms in enumerate(by_group)
+        ]
+
+    def read(self, solution: Solution) -> Relaxation:
+        """Shares and prices from the solution."""
+        pod = self._numpy.array([solution.duals[row] for row in self.group_rows], dtype=float)
+        return Relaxation(
+            self.clusters, pod, tuple(self._share(piece, solution) for piece in self.pieces)
+        )
+
+    def _share(self, piece: _Piece, solution: Solution) -> Share:
+        numpy = self._numpy
+        pods = numpy.zeros(len(self.problem.groups))
+        pods[list(piece.pods)] = [solution.values[column] for column in piece.pods.values()]
+        resource = numpy.zeros(len(self.problem.resources))
+        for index, (row, scale) in piece.resource_rows.items():
+            resource[index] = max(-solution.duals[row], 0.0) / scale
+        return Share(piece.cluster, piece.run, solution.values[piece.nodes], pods, resource)
+
+
+def relax(
+    problem: Problem, clusters: t.Sequence[Cluster], most: Integers, limits: Limits
+) -> Relaxation | None:
+    """Place at most ``most[g]`` pods of each group; None where the time did not suffice."""
+    builder = _Builder(problem, clusters, most)
+    builder.build()
+    solution = solve(builder.model, limits)
+    if not solution.is_optimal or not solution.duals:
+        return None
+    return builder.read(solution)

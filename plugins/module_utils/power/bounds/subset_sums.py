@@ -1,0 +1,48 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which sums some of given whole numbers can have, as the bits of one large integer.
+
+Bit s is set where s is such a sum. Adding one number is a shift of all bits at once, which makes
+Bellman's recursion for subset sums take microseconds.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+NOTHING = 1
+
+
+def subset_sums(sizes: t.Sequence[int], counts: t.Sequence[int], most: int) -> int:
+    """The sums up to ``most`` of at most ``counts[i]`` numbers ``sizes[i]`` each."""
+    within = (1 << (most + 1)) - 1
+    sums = NOTHING
+    for size, count in zip(sizes, counts):
+        # So many copies are those of the powers of two, and of the rest, that add up to them.
+        copies, left = 1, count if size else 0
+        while left:
+            copies = min(copies, left)
+            sums |= (sums << (copies * size)) & within
+            left -= copies
+            copies *= 2
+    return sums
+
+
+def set_bits(bits: int, low: int, high: int) -> Integers:
+    """The positions of the bits from ``low`` to ``high``, both included, that are set."""
+    numpy = require("numpy")
+    if high < low:
+        return t.cast("Integers", numpy.zeros(0, dtype=numpy.int64))
+    part = (bits >> low) & ((1 << (high - low + 1)) - 1)
+    octets = part.to_bytes((high - low) // 8 + 1, "little")
+    unpacked = numpy.unpackbits(numpy.frombuffer(octets, numpy.uint8), bitorder="little")
+    return t.cast("Integers", numpy.flatnonzero(unpacked) + low)

@@ -1,0 +1,136 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether the caches of a node have the runs of ways that pods ask for together."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    IMPOSSIBLE,
+    NO_DRAW,
+    Draw,
+    Sum,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
+    MORE_THAN_ENOUGH,
+    Lengths,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    CachePools,
+    CacheRun,
+    Node,
+    Shape,
+)
+
+
+def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bool:
+    """Whether a node would have the runs that one pod asks for if nothing else ran there.
+
+    It may be too hopeful where workloads hold ways: of which cache they are stands nowhere.
+    """
+    return pools is None or all(
+        fit(lengths, tuple(run for run in asked if run.pool == pool))
+        for pool, lengths in pools.empty
+    )
+
+
+@functools.cache
+def fit(free: Lengths, wanted: tuple[CacheRun, ...]) -> bool:
+    """Whether runs of one pool can be taken from free ones, each from one of them, in some order.
+
+    A run takes ``most`` ways, or as many as there are in a row, at least ``least``, as RMD does.
+    Within a cache RMD takes the topmost row that does; where the pods are started in the order of
+    the rows that they take here, that is what happens. Exact: bins with few items.
+    """
+    if not wanted:
+        return True
+    if sum(run.least for run in wanted) > sum(free):
+        return False
+    # Where everybody takes all that it asks for, the order does not matter: the largest first.
+    ordered = wanted[:1] if all(run.most == run.least for run in wanted) else set(wanted)
+    for run in sorted(ordered, reverse=True):
+        position = wanted.index(run)
+        rest = wanted[:position] + wanted[position + 1 :]
+        for length in sorted({length for length in free if length >= run.least}):
+            left = list(free)
+            left.remove(length)
+            left.append(max(0, length - run.most))
+            if fit(tuple(sorted(filter(None, left), reverse=True)), rest):
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class CacheOracle:
+    """Whether pods find their runs on a node; see node_contents.py.
+
+    ``of_group`` are the runs of one pod of each group concerned, ``pools`` what each node has; on a
+    node whose pools are None anything fits.
+    """
+
+    of_group: t.Mapping[int, tuple[CacheRun, ...]]
+    pools: t.Sequence[CachePools | None]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.of_group)
+
+    def kind(self, node: int) -> t.Hashable:
+        return self.pools[node]
+
+    def draw(self, node: int, pods: tuple[int, ...]) -> Draw:
+        pools = self.pools[node]
+        if pools is None:
+            return NO_DRAW
+        wanted = list(pools.promised)
+        for runs_of_one, number in zip(self.of_group.values(), pods):
+            wanted += runs_of_one * number
+        wanted.sort(key=lambda run: (-run.most, -run.least))
+        possible = all(
+            fit(free, tuple(run for run in wanted if run.pool == pool)) for pool, free in pools.free
+        )
+        return NO_DRAW if possible else IMPOSSIBLE
+
+    def least_alone(self, node: int, group: int) -> float:
+        return 0.0
+
+    def sums(self) -> list[Sum]:
+        """How many runs of at least some length there are, for each length that somebody needs."""
+        asked = {(run.pool, run.least) for runs in self.of_group.values() for run in runs}
+        return [
+            Sum(
+                {group: _number(runs, pool, least) for group, runs in self.of_group.items()},
+                [_there(pools, pool, least) for pools in self.pools],
+            )
+            for pool, least in sorted(asked)
+        ]
+
+    def reason(self, group: int) -> str:
+        lengths = [run.least for run in self.of_group[group]]
+        if len(lengths) == 1:
+            return f"node(s) had no free run of {lengths[0]} l3 cache ways on one cache id"
+        listed = " and ".join(map(str, lengths))
+        return f"node(s) had no free runs of {listed} l3 cache ways, each on one cache id"
+
+
+def _number(wanted: t.Sequence[CacheRun], pool: str, least: int) -> int:
+    return sum(1 for run in wanted if run.pool == pool and run.least >= least)
+
+
+def _there(pools: CachePools | None, pool: str, least: int) -> int:
+    if pools is None:
+        return MORE_THAN_ENOUGH
+    free = dict(pools.free).get(pool, ())
+    return sum(length // least for length in free) - _number(pools.promised, pool, least)
+
+
+def cache_oracle(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheOracle | None:
+    """The oracle of a problem; None where no pod asks for ways, or no node's caches are known."""
+    of_group = {group: shape.cache_runs for group, shape in enumerate(shapes) if shape.cache_runs}
+    if not of_group or all(node.cache_pools is None for node in nodes):
+        return None
+    return CacheOracle(of_group, [node.cache_pools for node in nodes])

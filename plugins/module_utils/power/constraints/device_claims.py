@@ -1,0 +1,322 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Claims for devices of the pods that are to be placed, of both APIs.
+
+Pods that ask for the same are alike to the placer, so their claims are known by a key. Pods that
+share a claim are a unit, which is on one node, and gets all of its claims as soon as one of its
+pods has that node.
+
+What reads and solves claims is imported only where pods have any: others need none of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import node_name
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import identity
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import Object
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
+        Together,
+    )
+
+# Where the claims of each API stand in a pod, by the API's group.
+FIELDS = {"resource.k8s.io": "resourceClaims", "devmgmtproto.k8s.io": "deviceClaims"}
+# What is wrong with these themselves, their own readers find.
+_TOLD_ELSEWHERE = ("Pod", "Node")
+TOO_MANY = "claims for so many devices that several nodes can use"
+# Pairs of a pod and a device up to which all nodes together are one task: each of hundreds that a
+# search poses takes milliseconds then.
+_MOST_PAIRS = 2_500
+_IN_NAMESPACES = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClaim", "DevicePrivilegedClaim")
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PodClaims:
+    """What the claims of one pod mean to the placer.
+
+    ``keys`` names what it asks for by API; "" where nothing. ``nodes`` are where the devices are
+    that it has already (None: it has none). ``unsupported`` says why it cannot be placed.
+    """
+
+    keys: tuple[str, ...] = ()
+    nodes: frozenset[str] | None = None
+    unsupported: tuple[str, ...] = ()
+
+
+@dataclass
+class ClaimTask:
+    """The claims of one API. ``units`` are the positions of those who ask for the same, by key;
+    pods of a ``shared`` key are one unit. ``fleets`` are sets of keys that compete with each other
+    for devices which several nodes can use."""
+
+    task: Task
+    together: Together
+    units: dict[str, list[int]] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)
+    fleets: list[frozenset[str]] = field(default_factory=list)
+    _fits_empty: dict[t.Hashable, bool] = field(default_factory=dict)
+
+    @cached_property
+    def _unused(self) -> Together:
+        return self.together.unused()
+
+    def fits_empty_node(self, key: str, node: str) -> bool:
+        """Whether the node would have what one unit asks for if nobody had devices."""
+        known = key, self._unused.kind(node)
+        if known not in self._fits_empty:
+            found = self._unused.on_node(node, self.units[key][:1])
+            self._fits_empty[known] = found.least is not None
+        return self._fits_empty[known]
+
+
+@dataclass
+class ClaimBook:
+    """The claims of all waiting pods. ``invalid`` are pods whose requests cannot be read;
+    ``findings`` are about device objects that cannot be."""
+
+    tasks: list[ClaimTask] = field(default_factory=list)
+    of_pod: dict[Key, PodClaims] = field(default_factory=dict)
+    invalid: dict[Key, Finding] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def note(
+        self,
+        pod: Key,
+        position: int,
+        key: str,
+        nodes: frozenset[str] | None,
+        unsupported: tuple[str, ...],
+    ) -> None:
+        """What a pod asks for of the API at this position, beside what is known of it."""
+        known = self.of_pod.get(pod, PodClaims())
+        keys = (*known.keys, *[""] * (position - len(known.keys)), key)
+        if nodes is None or known.nodes is None:
+            nodes = known.nodes if nodes is None else nodes
+        else:
+            nodes &= known.nodes
+        self.of_pod[pod] = PodClaims(keys, nodes, (*known.unsupported, *unsupported))
+
+    def refuse(self, pod: Key, reasons: tuple[str, ...]) -> None:
+        """Leave a pod waiting, whatever else is known of it."""
+        known = self.of_pod.get(pod, PodClaims())
+        unsupported = (*known.unsupported, *reasons)
+        self.of_pod[pod] = dataclasses.replace(known, unsupported=unsupported)
+
+
+def read_claims(
+    pods: t.Sequence[Object],
+    nodes: t.Sequence[Object],
+    device_objects: t.Sequence[Object],
+    device_power: str | None,
+    seed: int,
+) -> ClaimBook:
+    """The claims of the waiting pods that the objects define; none of pods without objects.
+
+    Pods, which are those that can be read otherwise, have no known claims where the objects of
+    their API cannot be read.
+    """
+    book = ClaimBook()
+    book.findings += _without_group(device_objects)
+    for group, name in FIELDS.items():
+        asking = [pod for pod in pods if pod["spec"].get(name)]
+        objects = [item for item in device_objects if _group(item) == group]
+        if asking and objects:
+            subject = Subject("DeviceObjects", group)
+            read = functools.partial(_read_task, asking, name, nodes, objects, book.findings)
+            task = guarded(subject, read)
+            if isinstance(task, Finding):
+                book.findings.append(task)
+            else:
+                _add(book, _with_watts(task, device_power, seed))
+    _refuse_extended(book, pods, nodes, device_objects)
+    return book
+
+
+def _refuse_extended(
+    book: ClaimBook,
+    pods: t.Sequence[Object],
+    nodes: t.Sequence[Object],
+    device_objects: t.Sequence[Object],
+) -> None:
+    """Pods whose extended resources no node offers, but a DeviceClass stands for."""
+    classes = [item for item in device_objects if _is_class_of_dra(item)]
+    if not classes:
+        return
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.extended_resources import (
+        ExtendedResources,
+        offered_by,
+    )
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+
+    extended = ExtendedResources(classes, offered_by(nodes))
+    for pod in pods:
+        given = Given({"apiVersion": "v1", "kind": "Pod", **pod})
+        reasons = guarded(subject_of(pod, "Pod"), functools.partial(extended.unclaimed, given))
+        if isinstance(reasons, Finding):
+            book.invalid[identity(pod)] = reasons
+        elif reasons:
+            book.refuse(identity(pod), reasons)
+
+
+def _is_class_of_dra(item: t.Any) -> bool:
+    return _group(item) == "resource.k8s.io" and item.get("kind") == "DeviceClass"
+
+
+def _group(item: t.Any) -> str:
+    """The API group of an object; "" of what is none."""
+    return str(item.get("apiVersion")).rpartition("/")[0] if isinstance(item, dict) else ""
+
+
+def _without_group(device_objects: t.Sequence[t.Any]) -> list[Finding]:
+    """What cannot be told to be of one API or the other."""
+    return [
+        Finding(
+            subject_of(item, "object", f"device_objects[{index}]"),
+            "apiVersion" if isinstance(item, dict) else "",
+            "must be an object with an apiVersion",
+        )
+        for index, item in enumerate(device_objects)
+        if not isinstance(item, dict) or not isinstance(item.get("apiVersion"), str)
+    ]
+
+
+def _read_task(
+    pods: t.Sequence[Object],
+    field_name: str,
+    nodes: t.Sequence[Object],
+    objects: t.Sequence[Object],
+    bad: list[Finding],
+) -> Task:
+    """The task of one API; ``bad`` gets what is wrong with its objects. Raises InvalidInput."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
+
+    given = _given(objects, nodes, pods, field_name, bad)
+    task = read_task(given, Options(report=True))
+    bad += [
+        Finding(one.subject, one.field, one.problem)
+        for one in task.findings
+        if one.serious and one.subject.kind not in _TOLD_ELSEWHERE
+    ]
+    return task
+
+
+def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
+    """Raises InvalidInput where the name of the watts is none."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.watts import (
+        with_watts,
+    )
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
+        Together,
+    )
+
+    instance = with_watts(task.instance, device_power, {}, ())
+    task = dataclasses.replace(task, instance=instance)
+    return ClaimTask(task, Together(instance, seed))
+
+
+def _given(
+    objects: t.Sequence[Object],
+    nodes: t.Sequence[Object],
+    pods: t.Sequence[Object],
+    field_name: str,
+    bad: list[Finding],
+) -> list[Given]:
+    """The objects with Nodes and Pods, of which only what is about claims matters here."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+        Finding as DeviceFinding,
+    )
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+        Given,
+        read_given,
+    )
+
+    dropped: list[DeviceFinding] = []
+    read = read_given(objects, "device_objects", "", dropped)
+    bad += [Finding(one.subject, one.field, one.problem) for one in dropped]
+    found = [Given(_in_namespace(given.manifest)) for given in read]
+    for node in nodes:
+        labels = node.get("metadata", node).get("labels") or {}
+        metadata = {"name": node_name(node), "labels": labels}
+        found.append(Given({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+    for pod in pods:
+        namespace, name = identity(pod)
+        metadata = {"namespace": namespace, "name": name}
+        found.append(
+            Given(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": metadata,
+                    "spec": {field_name: pod["spec"][field_name]},
+                    "status": pod.get("status") or {},
+                }
+            )
+        )
+    return found
+
+
+def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Claims are in a namespace; one that names none is in that of such pods."""
+    if item["kind"] not in _IN_NAMESPACES or item["metadata"].get("namespace"):
+        return item
+    return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
+
+
+def _add(book: ClaimBook, task: ClaimTask) -> None:
+    """Note what the pods of one API ask for."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import shape_of
+
+    position = len(book.tasks)
+    book.tasks.append(task)
+    instance = task.task.instance
+    names: dict[t.Hashable, str] = {}
+    key_of: dict[Key, str] = {}
+    for unit, pods in enumerate(task.task.pods):
+        if len(pods) > 1:
+            key = f"unit {unit}"
+            task.shared.add(key)
+        else:
+            shape = shape_of(instance, instance.units[unit])
+            key = names.setdefault(shape, f"shape {len(names)}")
+        task.units.setdefault(key, []).append(unit)
+        key_of.update(dict.fromkeys(pods, key))
+    unsupported = dict.fromkeys(_divide(task), (TOO_MANY,))
+    for demand in task.task.demands:
+        pod = demand.given.namespace, demand.given.name
+        key = key_of.get(pod, "")
+        book.note(pod, position, key, demand.nodes, unsupported.get(key, ()))
+    for refusal in task.task.refused:
+        book.note((refusal.namespace, refusal.name), position, "", None, (refusal.reason,))
+
+
+def _divide(task: ClaimTask) -> list[str]:
+    """Note which claims are a question about all nodes; gives those that are too large a one.
+
+    What is left of such a question are claims that each node can answer by itself.
+    """
+    too_many: list[str] = []
+    for fleet in task.together.coupled({key: units[0] for key, units in task.units.items()}):
+        if task.together.pairs(unit for key in fleet for unit in task.units[key]) <= _MOST_PAIRS:
+            task.fleets.append(fleet)
+        else:
+            too_many += [key for key in fleet if task.together.uses_several(task.units[key][0])]
+    return too_many

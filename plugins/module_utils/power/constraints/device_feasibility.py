@@ -1,0 +1,141 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether the claims of pods can be satisfied on a node together; see node_contents.py."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+    ClaimBook,
+    ClaimTask,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    Draw,
+    Pods,
+    Sum,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
+        Found,
+    )
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+MILLIWATTS = 1000.0
+
+
+@dataclass
+class DeviceOracle:
+    """The claims of one API. ``keys`` are what one pod of each group asks for."""
+
+    task: ClaimTask
+    keys: t.Mapping[int, str]
+    nodes: t.Sequence[Node]
+    _kinds: dict[int, t.Hashable] = field(default_factory=dict)
+    _known: dict[t.Hashable, Found] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.keys)
+
+    @property
+    def shared(self) -> list[list[int]]:
+        """Groups that are one unit, and so on one node."""
+        return groups_of_units(self.task, self.keys)
+
+    def kind(self, node: int) -> t.Hashable:
+        if node not in self._kinds:
+            self._kinds[node] = self.task.together.kind(self.nodes[node].name)
+        return self._kinds[node]
+
+    def draw(self, node: int, pods: Pods) -> Draw:
+        found = self._found(node, pods)
+        return Draw(
+            math.inf if found.milliwatts is None else found.milliwatts / MILLIWATTS,
+            math.inf if found.least is None else found.least / MILLIWATTS,
+        )
+
+    def least_alone(self, node: int, group: int) -> float:
+        """Pods of a unit draw nothing alone: the unit's watts are there once. So are those of a
+        device that other pods can use portions of."""
+        key = self.keys[group]
+        if key in self.task.shared or self.task.together.may_share(self.task.units[key][0]):
+            return 0.0
+        alone = tuple(int(other == group) for other in self.keys)
+        return self.draw(node, alone).least_watts
+
+    def sums(self) -> list[Sum]:
+        """Devices of each set that some request is for, and for nothing beyond it."""
+        together = self.task.together
+        found = []
+        for devices in together.sets():
+            needed = {
+                group: together.least_of(self.task.units[key][0], devices)
+                for group, key in self.keys.items()
+                if key not in self.task.shared
+            }
+            if any(needed.values()):
+                there = [together.free_of(node.name, devices) for node in self.nodes]
+                found.append(Sum(needed, there))
+        return found
+
+    def _found(self, node: int, pods: Pods) -> Found:
+        number: dict[str, int] = {}
+        for key, count in zip(self.keys.values(), pods):
+            if key in self.task.shared:
+                number[key] = max(number.get(key, 0), min(count, 1))
+            else:
+                number[key] = number.get(key, 0) + count
+        asked = tuple(sorted(number.items()))
+        known = self.kind(node), asked
+        if known not in self._known:
+            units = [unit for key, count in asked for unit in self.task.units[key][:count]]
+            self._known[known] = self.task.together.on_node(self.nodes[node].name, units)
+        return self._known[known]
+
+    def reason(self, group: int) -> str:
+        return CANNOT_ALLOCATE
+
+
+def fits_empty_node(claims: ClaimBook | None, shape: Shape, node: Node) -> bool:
+    """Whether a node would have the devices that one pod asks for if nobody had any of them."""
+    asked = zip(shape.device_claims, claims.tasks if claims else ())
+    return all(task.fits_empty_node(key, node.name) for key, task in asked if key)
+
+
+def keys_of(shapes: t.Sequence[Shape], position: int) -> dict[int, str]:
+    """What one pod of each group asks for of the API at this position, where it asks for any."""
+    return {
+        group: shape.device_claims[position]
+        for group, shape in enumerate(shapes)
+        if len(shape.device_claims) > position and shape.device_claims[position]
+    }
+
+
+def groups_of_units(task: ClaimTask, keys: t.Mapping[int, str]) -> list[list[int]]:
+    """Groups of pods that share claims."""
+    by_key: dict[str, list[int]] = {}
+    for group, key in keys.items():
+        if key in task.shared:
+            by_key.setdefault(key, []).append(group)
+    return list(by_key.values())
+
+
+def device_oracles(
+    claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
+) -> list[DeviceOracle]:
+    """One oracle for each API of which pods have claims that nodes can answer one by one."""
+    found = []
+    for position, task in enumerate(claims.tasks if claims else ()):
+        coupled = frozenset().union(*task.fleets)
+        keys = {
+            group: key for group, key in keys_of(shapes, position).items() if key not in coupled
+        }
+        if keys:
+            found.append(DeviceOracle(task, keys, nodes))
+    return found

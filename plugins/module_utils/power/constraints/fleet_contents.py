@@ -1,0 +1,189 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What pods need of several nodes together: devices of a network.
+
+As in node_contents.py an oracle says which pods can be placed together, but of all nodes at once.
+Nodes are in classes: to these pods those of one class are one and the same, so that only the number
+of pods on all of them matters. Axes: K groups that the oracle knows, C classes, N nodes.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    NO_DRAW,
+    Draw,
+    Pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    Counts,
+    Tally,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+
+class Total(t.NamedTuple):
+    """Something that adds up over all nodes: what a pod of each group needs, and what is there."""
+
+    needed: t.Mapping[int, int]
+    there: int
+
+
+class FleetOracle(t.Protocol):
+    """Pods of some groups on all nodes, other resources aside.
+
+    ``pods`` has a number for each group and class, group by group. ``class_of[n]`` is the class of
+    a node. ``least_alone`` is what each pod of a group in a class adds to the least watts whatever
+    else is there. ``totals`` are necessary, not sufficient.
+    """
+
+    @property
+    def groups(self) -> tuple[int, ...]: ...
+
+    @property
+    def class_of(self) -> t.Sequence[int]: ...
+
+    @property
+    def draws(self) -> bool: ...
+
+    def draw(self, pods: Pods) -> Draw: ...
+
+    def least_alone(self, group: int, of_class: int) -> float: ...
+
+    def totals(self) -> list[Total]: ...
+
+    def reason(self, group: int) -> str: ...
+
+
+@dataclass
+class FleetRule:
+    """An oracle as a rule. ``numbers[k]`` is the tally that counts group k of the oracle by node;
+    ``count[k]`` are all its pods.
+
+    ``floor[k, n]`` are the watts of each pod alone, and what pods draw together beyond them is
+    their *excess*, which is never negative.
+    """
+
+    oracle: FleetOracle
+    tallies: t.Sequence[Tally]
+    numbers: tuple[int, ...]
+    count: tuple[int, ...]
+    _known: dict[Pods, Draw] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> frozenset[int]:
+        return frozenset(self.oracle.groups)
+
+    @cached_property
+    def class_of(self) -> Integers:
+        return t.cast("Integers", require("numpy").array(self.oracle.class_of))
+
+    @cached_property
+    def classes(self) -> int:
+        return int(self.class_of.max()) + 1
+
+    def draw(self, pods: Pods) -> Draw:
+        if not any(pods):
+            return NO_DRAW
+        if pods not in self._known:
+            self._known[pods] = self.oracle.draw(pods)
+        return self._known[pods]
+
+    def pods(self, counts: Counts) -> Pods:
+        """The pods of each group by class (K · C)."""
+        return self._summed(self._by_node(counts))
+
+    def pods_of(self, counts: Integers) -> Pods:
+        """The same of the pods of all groups by node."""
+        return self._summed(counts[list(self.oracle.groups)])
+
+    def _by_node(self, counts: Counts) -> Integers:
+        numpy = require("numpy")
+        there = [counts[number][self.tallies[number].domain_of] for number in self.numbers]
+        return t.cast("Integers", numpy.array(there))
+
+    def _summed(self, by_node: Integers) -> Pods:
+        numpy = require("numpy")
+        found = numpy.zeros((len(by_node), self.classes), dtype=numpy.int64)
+        for row, there in zip(found, by_node):
+            numpy.add.at(row, self.class_of, there)
+        return tuple(found.ravel().tolist())
+
+    @cached_property
+    def floor(self) -> Floats:
+        numpy = require("numpy")
+        by_class = [
+            [self.oracle.least_alone(group, one) for one in range(self.classes)]
+            for group in self.oracle.groups
+        ]
+        floor = numpy.array(by_class)[:, self.class_of]
+        return t.cast("Floats", numpy.where(floor < math.inf, floor, 0.0))
+
+    def watts(self, counts: Counts) -> float:
+        """What all pods draw."""
+        return self.draw(self.pods(counts)).watts
+
+    def excess(self, counts: Counts) -> float:
+        """The watts beyond the floor."""
+        if not self.oracle.draws:
+            return 0.0
+        return self.watts(counts) - float((self.floor * self._by_node(counts)).sum())
+
+    def most_of_class(self, group: int) -> list[int]:
+        """How many pods of the group alone the nodes of each class could take together."""
+        position = self.oracle.groups.index(group)
+        return [self._most(position, one) for one in range(self.classes)]
+
+    def _most(self, position: int, of_class: int) -> int:
+        """By bisection, after doubling a number that does."""
+
+        def does(number: int) -> bool:
+            alone = [0] * (len(self.count) * self.classes)
+            alone[position * self.classes + of_class] = number
+            return self.draw(tuple(alone)).watts < math.inf
+
+        low, high = 0, 1
+        while high <= self.count[position] and does(high):
+            low, high = high, 2 * high
+        high = min(high, self.count[position] + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if does(middle) else (low, middle)
+        return low
+
+    def most(self, group: int) -> Integers:
+        numpy = require("numpy")
+        return t.cast("Integers", numpy.array(self.most_of_class(group))[self.class_of])
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        """1 where there is room for one more or for several."""
+        numpy, pods = require("numpy"), self.pods(counts)
+        first = self.oracle.groups.index(group) * self.classes
+        is_open = numpy.zeros(self.classes, dtype=numpy.int64)
+        for one in range(self.classes):
+            more = list(pods)
+            more[first + one] += 1
+            is_open[one] = self.draw(tuple(more)).watts < math.inf
+        return t.cast("Integers", is_open[self.class_of])
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        return t.cast("Booleans", require("numpy").ones(len(self.class_of), dtype=bool))
+
+    def holds(self, counts: Counts) -> bool | None:
+        return self.watts(counts) < math.inf
+
+    def reason(self, group: int, node: int) -> str:
+        return self.oracle.reason(group)

@@ -1,0 +1,143 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether claims for devices that several nodes can use can be satisfied; see fleet_contents.py."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+    ClaimTask,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_feasibility import (
+    CANNOT_ALLOCATE,
+    MILLIWATTS,
+    groups_of_units,
+    keys_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
+    Total,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    Draw,
+    Pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+        ClaimBook,
+    )
+
+
+@dataclass
+class DeviceFleet:
+    """Claims of one API that compete for such devices. ``keys`` are what one pod of each group
+    asks for.
+
+    Nodes are of one class where the same devices can be used, and watts count alike.
+    """
+
+    task: ClaimTask
+    keys: t.Mapping[int, str]
+    nodes: t.Sequence[Node]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return tuple(self.keys)
+
+    @property
+    def shared(self) -> list[list[int]]:
+        """Groups that are one unit, and so on one node."""
+        return groups_of_units(self.task, self.keys)
+
+    @cached_property
+    def _classes(self) -> dict[t.Hashable, int]:
+        """A node of each class, by position, the first of its kind."""
+        first: dict[t.Hashable, int] = {}
+        for position in range(len(self.nodes)):
+            first.setdefault(self._kind(position), position)
+        return first
+
+    def _kind(self, node: int) -> t.Hashable:
+        units = [self.task.units[key][0] for key in dict.fromkeys(self.keys.values())]
+        given = self.nodes[node]
+        return self.task.together.reach(given.name, units), given.curve is None
+
+    @cached_property
+    def class_of(self) -> list[int]:
+        number = {kind: position for position, kind in enumerate(self._classes)}
+        return [number[self._kind(node)] for node in range(len(self.nodes))]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [self.nodes[first].name for first in self._classes.values()]
+
+    @cached_property
+    def _unpriced(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.curve is None)
+
+    @property
+    def draws(self) -> bool:
+        return any(device.milliwatts for device in self.task.task.instance.devices)
+
+    def draw(self, pods: Pods) -> Draw:
+        places: dict[str, list[int]] = {}
+        given: dict[str, int] = {}
+        classes = len(self._names)
+        for index, number in enumerate(pods):
+            key, node = list(self.keys.values())[index // classes], self._names[index % classes]
+            if key in self.task.shared:
+                number = min(number, 1 - given.get(key, 0))
+            before = given.get(key, 0)
+            given[key] = before + number
+            places.setdefault(node, []).extend(self.task.units[key][before : before + number])
+        found = self.task.together.on_nodes(places, self._unpriced)
+        return Draw(
+            math.inf if found.milliwatts is None else found.milliwatts / MILLIWATTS,
+            math.inf if found.least is None else found.least / MILLIWATTS,
+        )
+
+    def least_alone(self, group: int, of_class: int) -> float:
+        """As of one node: what there may be once for several pods is not a pod's."""
+        key = self.keys[group]
+        if key in self.task.shared or self.task.together.may_share(self.task.units[key][0]):
+            return 0.0
+        alone = [0] * (len(self.keys) * len(self._names))
+        alone[self.groups.index(group) * len(self._names) + of_class] = 1
+        return self.draw(tuple(alone)).least_watts
+
+    def totals(self) -> list[Total]:
+        """Devices of each set that some request is for, and for nothing beyond it."""
+        together = self.task.together
+        found = []
+        for devices in together.sets():
+            needed = {
+                group: together.least_of(self.task.units[key][0], devices)
+                for group, key in self.keys.items()
+                if key not in self.task.shared
+            }
+            if any(needed.values()):
+                found.append(Total(needed, together.free(devices)))
+        return found
+
+    def reason(self, group: int) -> str:
+        return CANNOT_ALLOCATE
+
+
+def device_fleets(
+    claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
+) -> list[DeviceFleet]:
+    """One for each set of claims that compete with each other for devices of several nodes."""
+    found = []
+    for position, task in enumerate(claims.tasks if claims else ()):
+        keys = keys_of(shapes, position)
+        for fleet in task.fleets:
+            own = {group: key for group, key in keys.items() if key in fleet}
+            if own:
+                found.append(DeviceFleet(task, own, nodes))
+    return found

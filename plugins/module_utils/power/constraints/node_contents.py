@@ -1,0 +1,289 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What pods need of one node that does not add up: runs of cache ways, devices.
+
+An oracle says which pods can be on a node together; a rule asks it for the placers, and remembers.
+Axes: K groups that the oracle knows, N nodes.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    CLAIM_ELSEWHERE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    Counts,
+    Tally,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+Pods = tuple[int, ...]
+
+
+class Draw(t.NamedTuple):
+    """What pods draw beside a node's curve, infinite where they cannot be there together.
+
+    ``least_watts`` are never more than ``watts``, and never fall as there are more pods: what is
+    impossible by them stays so. ``watts`` may be infinite where nobody knows.
+    """
+
+    watts: float
+    least_watts: float
+
+
+NO_DRAW = Draw(0.0, 0.0)
+IMPOSSIBLE = Draw(math.inf, math.inf)
+
+
+class Sum(t.NamedTuple):
+    """Something that adds up: what one pod of each group needs of it, and what each node has."""
+
+    needed: t.Mapping[int, int]
+    there: t.Sequence[int]
+
+
+class NodeOracle(t.Protocol):
+    """Pods of some groups on one node, other resources aside. ``pods`` has a number for each.
+
+    ``least_alone`` is what each pod of a group adds to the least watts whatever else is there.
+    ``sums`` are necessary, not sufficient: they tell linear models about what they can know.
+    Nodes of one ``kind`` are alike.
+    """
+
+    @property
+    def groups(self) -> tuple[int, ...]: ...
+
+    def kind(self, node: int) -> t.Hashable: ...
+
+    def draw(self, node: int, pods: Pods) -> Draw: ...
+
+    def least_alone(self, node: int, group: int) -> float: ...
+
+    def sums(self) -> list[Sum]: ...
+
+    def reason(self, group: int) -> str: ...
+
+
+@dataclass
+class _Room:
+    """Which nodes take one more pod of a group, as of so many changes of each node."""
+
+    is_open: Booleans
+    as_of: Integers
+
+
+@dataclass
+class ContentRule:
+    """An oracle as a rule. ``numbers[k]`` is the tally that counts group k of the oracle by node;
+    ``count[k]`` are all its pods. Watts count on ``priced`` nodes only.
+
+    ``floor[k, n]`` are the watts of each pod alone: with those, costs are linear, and what pods
+    draw together beyond that is their *excess*, which is never negative.
+    """
+
+    oracle: NodeOracle
+    tallies: t.Sequence[Tally]
+    numbers: tuple[int, ...]
+    count: tuple[int, ...]
+    priced: Booleans
+    _known: dict[tuple[t.Hashable, Pods], Draw] = field(default_factory=dict)
+    _rooms: dict[int, _Room] = field(default_factory=dict)
+    _last: Integers | None = None
+    _changes: Integers | None = None
+
+    @property
+    def groups(self) -> frozenset[int]:
+        return frozenset(self.oracle.groups)
+
+    @property
+    def nodes(self) -> int:
+        return len(self.tallies[self.numbers[0]].domain_of)
+
+    def fits(self, node: int, pods: Pods) -> bool:
+        return self.draw(node, pods).watts < math.inf
+
+    def draw(self, node: int, pods: Pods) -> Draw:
+        """What the oracle says, asked once for nodes that are alike."""
+        if not any(pods):
+            return NO_DRAW
+        key = self.oracle.kind(node), pods
+        if key not in self._known:
+            self._known[key] = self.oracle.draw(node, pods)
+        return self._known[key]
+
+    @cached_property
+    def floor(self) -> Floats:
+        numpy, groups = require("numpy"), self.oracle.groups
+        known: dict[tuple[t.Hashable, int], float] = {}
+        floor = numpy.zeros((len(groups), self.nodes))
+        for node in self.priced.nonzero()[0].tolist():
+            for position, group in enumerate(groups):
+                key = self.oracle.kind(node), group
+                if key not in known:
+                    least = self.oracle.least_alone(node, group)
+                    known[key] = least if least < math.inf else 0.0
+                floor[position, node] = known[key]
+        return t.cast("Floats", floor)
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether there are any watts to speak of."""
+        alone = [
+            tuple(int(k == one) for k in range(len(self.count))) for one in range(len(self.count))
+        ]
+        return bool(self.floor.any()) or any(
+            0 < self.draw(node, pods).watts < math.inf
+            for node in self.priced.nonzero()[0].tolist()
+            for pods in alone
+        )
+
+    def watts(self, counts: Counts) -> Floats:
+        """What the pods draw on each node."""
+        numpy, pods = require("numpy"), self.pods(counts)
+        watts = numpy.zeros(self.nodes)
+        for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
+            watts[node] = self.draw(node, tuple(pods[:, node].tolist())).watts
+        return t.cast("Floats", watts)
+
+    def excess(self, counts: Counts) -> float:
+        """The watts of all nodes beyond the floor."""
+        if not self.draws:
+            return 0.0
+        return float(self.watts(counts).sum() - (self.floor * self.pods(counts)).sum())
+
+    def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
+        """The excess that so many more pods of the group add on each of these nodes alone."""
+        numpy, position = require("numpy"), self.oracle.groups.index(group)
+        there = self.pods(counts)[:, nodes]
+        added = numpy.zeros(len(nodes))
+        for index, node in enumerate(nodes.tolist()):
+            more = there[:, index].copy()
+            more[position] += number
+            if not self.priced[node] or more[position] < 0:
+                continue
+            before = self.draw(node, tuple(there[:, index].tolist())).watts
+            after = self.draw(node, tuple(more.tolist())).watts
+            added[index] = after - before - number * self.floor[position, node]
+        return t.cast("Floats", added)
+
+    def most(self, group: int) -> Integers:
+        """How many pods of the group alone each node could take."""
+        numpy = require("numpy")
+        position = self.oracle.groups.index(group)
+        by_kind: dict[t.Hashable, int] = {}
+        found = []
+        for node in range(self.nodes):
+            kind = self.oracle.kind(node)
+            if kind not in by_kind:
+                by_kind[kind] = self._most_alone(node, position)
+            found.append(by_kind[kind])
+        return t.cast("Integers", numpy.array(found, dtype=numpy.int64))
+
+    def _most_alone(self, node: int, position: int) -> int:
+        """By bisection, after doubling a number that does."""
+
+        def does(number: int) -> bool:
+            alone = [0] * len(self.count)
+            alone[position] = number
+            return self.fits(node, tuple(alone))
+
+        low, high = 0, 1
+        while high <= self.count[position] and does(high):
+            low, high = high, 2 * high
+        high = min(high, self.count[position] + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if does(middle) else (low, middle)
+        return low
+
+    def pods(self, counts: Counts) -> Integers:
+        """The pods of each group by node (K, N)."""
+        numpy = require("numpy")
+        return t.cast(
+            "Integers",
+            numpy.array([counts[each][self.tallies[each].domain_of] for each in self.numbers]),
+        )
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        """1 where there is room for one more or for several."""
+        numpy = require("numpy")
+        pods = self._note(counts)
+        changes = t.cast("Integers", self._changes)
+        if group not in self._rooms:
+            self._rooms[group] = _Room(
+                numpy.zeros(self.nodes, dtype=bool), numpy.full(self.nodes, -1)
+            )
+        room, position = self._rooms[group], self.oracle.groups.index(group)
+        for node in (room.as_of != changes).nonzero()[0].tolist():
+            more = pods[:, node].copy()
+            more[position] += 1
+            room.is_open[node] = self.fits(node, tuple(more.tolist()))
+        room.as_of = changes.copy()
+        return t.cast("Integers", room.is_open.astype(numpy.int64))
+
+    def _note(self, counts: Counts) -> Integers:
+        """The pods, after counting the changes of each node since the last time."""
+        numpy, pods = require("numpy"), self.pods(counts)
+        if self._last is None or self._changes is None:
+            self._changes = numpy.zeros(self.nodes, dtype=numpy.int64)
+        else:
+            self._changes = self._changes + (pods != self._last).any(axis=0)
+        self._last = pods
+        return pods
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        return t.cast("Booleans", require("numpy").ones(self.nodes, dtype=bool))
+
+    def holds(self, counts: Counts) -> bool | None:
+        pods = self.pods(counts)
+        occupied = require("numpy").flatnonzero(pods.any(axis=0)).tolist()
+        return all(self.fits(node, tuple(pods[:, node].tolist())) for node in occupied)
+
+    def reason(self, group: int, node: int) -> str:
+        return self.oracle.reason(group)
+
+
+@dataclass
+class OneNodeRule:
+    """Pods of ``groups`` are all on one node; ``tally`` counts them by node."""
+
+    tallies: t.Sequence[Tally]
+    groups: frozenset[int]
+    tally: int
+
+    def _there(self, counts: Counts) -> Integers:
+        return counts[self.tally][self.tallies[self.tally].domain_of]
+
+    def most(self, group: int) -> Integers:
+        nodes = len(self.tallies[self.tally].domain_of)
+        return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        there = self._there(counts)
+        if not there.any():
+            return self.most(group)
+        return t.cast("Integers", require("numpy").where(there > 0, UNLIMITED, 0))
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        return self._there(counts) >= 0
+
+    def holds(self, counts: Counts) -> bool | None:
+        return bool((self._there(counts) > 0).sum() <= 1)
+
+    def reason(self, group: int, node: int) -> str:
+        return CLAIM_ELSEWHERE

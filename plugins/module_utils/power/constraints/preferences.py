@@ -1,0 +1,79 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What unmet preferences cost, in watts, as far as it does not depend on other waiting pods.
+
+Source of what counts as met:
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ (weights of 1 to 100) and
+.../scheduling-eviction/taint-and-toleration/ (PreferNoSchedule). Each taint that a pod does not
+tolerate counts as a preference of weight 100.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
+    PeerWish,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    meets,
+    tolerates,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Instance,
+    Node,
+    Shape,
+    Toleration,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+
+_FULL_WEIGHT = 100.0
+
+
+def preferences(
+    instance: Instance, shapes: t.Sequence[Shape], wishes: t.Iterable[PeerWish] = ()
+) -> Floats | None:
+    """Watts by group and node; None where nothing is ever unmet."""
+    numpy = require("numpy")
+    watts = instance.rules.preference_watts
+    if watts <= 0:
+        return None
+    table = numpy.zeros((len(shapes), len(instance.nodes)))
+    known: dict[t.Any, list[float]] = {}
+    disliked = any(
+        taint.effect == "PreferNoSchedule" for node in instance.nodes for taint in node.taints
+    )
+    for group, shape in enumerate(shapes):
+        key = (shape.preferences, shape.constraints.tolerations if disliked else ())
+        if key[0] or disliked:
+            if key not in known:
+                known[key] = _unmet_of_nodes(shape, instance.nodes)
+            table[group] = known[key]
+    table *= watts / _FULL_WEIGHT
+    for wish in wishes:
+        table[wish.holders] += wish.watts * wish.unmet
+    return table if table.any() else None
+
+
+def _unmet_of_nodes(shape: Shape, nodes: t.Sequence[Node]) -> list[float]:
+    wishes, tolerations = shape.preferences, shape.constraints.tolerations
+    return [
+        sum(wish.weight for wish in wishes if not meets(node, wish.term))
+        + _FULL_WEIGHT * _disliked_taints(node, tolerations)
+        for node in nodes
+    ]
+
+
+def _disliked_taints(node: Node, tolerations: t.Sequence[Toleration]) -> int:
+    return sum(
+        taint.effect == "PreferNoSchedule"
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
+        for taint in node.taints
+    )

@@ -1,0 +1,165 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Preferred affinity and anti-affinity: where running pods decide them, and where waiting ones do.
+
+A wish to be near is unmet for a pod without another pod of the peers in its domain, and where the
+node is in no domain. A wish to be away is unmet for a pod with such a pod in its domain; of several
+that keep each other away the first is not disturbed. Source:
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
+    Company,
+    SoftCap,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    UNLIMITED,
+    Instance,
+    PeerPreference,
+    Shape,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    TallyBook,
+    Topology,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+_WEIGHT_POINTS = 100.0
+
+
+@dataclass(frozen=True)
+class PeerWish:
+    """A wish of the groups ``holders[g]`` regarding ``members[g]``: all holders are such or none.
+
+    It costs ``watts`` for each pod on the nodes ``unmet[n]``, whatever else is placed. In the
+    domains ``undecided[d]`` other waiting pods decide. Elsewhere it is met.
+    """
+
+    near: bool
+    watts: float
+    topology: Topology
+    holders: Booleans
+    members: Booleans
+    unmet: Booleans
+    undecided: Booleans
+
+    def soft_cap(self, book: TallyBook) -> SoftCap:
+        """What the wish costs in the domains that are undecided."""
+        held = book.tally(self.holders, self.topology)
+        least = _company(self.holders, self.members)
+        if self.near:
+            members = book.tally(self.members, self.topology)
+            company = Company(members, least, self._cap(UNLIMITED))
+            return SoftCap(held, self._cap(0), self.watts, company)
+        others = self.members & ~self.holders
+        undisturbed = self._cap(1 if least > 1 else UNLIMITED)
+        if not others.any():
+            return SoftCap(held, undisturbed, self.watts)
+        company = Company(book.tally(others, self.topology), 1, self._cap(0))
+        return SoftCap(held, undisturbed, self.watts, company)
+
+    def _cap(self, number: int) -> Integers:
+        """So many pods in undecided domains, and no limit in others."""
+        numpy = require("numpy")
+        caps = numpy.where(self.undecided, number, UNLIMITED)
+        return t.cast("Integers", numpy.append(caps, UNLIMITED))
+
+
+def _company(holders: Booleans, members: Booleans) -> int:
+    """So many members in a domain make company for a holder there, which is none for itself."""
+    return 1 + int((holders & members).any())
+
+
+def peer_wishes(
+    instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
+) -> tuple[PeerWish, ...]:
+    """The wishes of these shapes, ``count[g]`` pods of each; ``allowed[g, n]`` are open nodes."""
+    if instance.rules.preference_watts <= 0:
+        return ()
+    judge = _Judge(instance, shapes, count, allowed)
+    return tuple(
+        judge.wish(wish, part)
+        for wish, groups in _holders(shapes).items()
+        for part in judge.alike(wish, groups)
+    )
+
+
+def _holders(shapes: t.Sequence[Shape]) -> dict[PeerPreference, list[int]]:
+    """Groups by wish; what one pod wishes several times counts with the sum of its weights."""
+    found: dict[PeerPreference, list[int]] = {}
+    for group, shape in enumerate(shapes):
+        weights: dict[PeerPreference, int] = {}
+        for wish in shape.relations.peer_preferences:
+            kind = wish._replace(weight=0)
+            weights[kind] = weights.get(kind, 0) + wish.weight
+        for kind, weight in weights.items():
+            found.setdefault(kind._replace(weight=weight), []).append(group)
+    return found
+
+
+class _Judge:
+    def __init__(
+        self, instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
+    ) -> None:
+        self._numpy = require("numpy")
+        self._rules = instance.rules
+        self._shapes = shapes
+        self._count = count
+        self._allowed = allowed
+        self._book = TallyBook(instance)
+
+    def _members(self, peers: int) -> Booleans:
+        belongs = [peers in shape.relations.member_of for shape in self._shapes]
+        return t.cast("Booleans", self._numpy.array(belongs, dtype=bool))
+
+    def alike(self, wish: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
+        """The holders that are members themselves, and those that are not."""
+        holders = self._numpy.zeros(len(self._shapes), dtype=bool)
+        holders[groups] = True
+        members = self._members(wish.peers)
+        yield from (part for part in (holders & members, holders & ~members) if part.any())
+
+    def wish(self, wish: PeerPreference, holders: Booleans) -> PeerWish:
+        numpy = self._numpy
+        topology = self._book.topology(wish.topology_key)
+        members = self._members(wish.peers)
+        least = _company(holders, members)
+        runs = self._in_domains(topology, self._book.running(wish.peers)) > 0
+        undecided = ~runs & (self._possible(members, topology) >= least)
+        unmet = ~runs & ~undecided if wish.near else runs
+        return PeerWish(
+            near=wish.near,
+            watts=self._rules.preference_watts * wish.weight / _WEIGHT_POINTS,
+            topology=topology,
+            holders=holders,
+            members=members,
+            # The last place is of nodes without a domain.
+            unmet=numpy.append(unmet, wish.near)[topology.domain_of],
+            undecided=undecided,
+        )
+
+    def _in_domains(self, topology: Topology, on_nodes: t.Any) -> Integers:
+        total = self._numpy.zeros(topology.domains + 1, dtype=self._numpy.int64)
+        self._numpy.add.at(total, topology.domain_of, on_nodes)
+        return t.cast("Integers", total[:-1])
+
+    def _possible(self, members: Booleans, topology: Topology) -> Integers:
+        """How many waiting members could at most be in each domain."""
+        total = self._numpy.zeros(topology.domains, dtype=self._numpy.int64)
+        for group in members.nonzero()[0].tolist():
+            is_open = self._in_domains(topology, self._allowed[group]) > 0
+            total += is_open * int(self._count[group])
+        return t.cast("Integers", total)

@@ -1,0 +1,348 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From what each pod demands of others to the rules of the whole problem, each rule once."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import (
+    cache_oracle,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_feasibility import (
+    device_oracles,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
+    FleetOracle,
+    FleetRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_devices import (
+    device_fleets,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    ContentRule,
+    NodeOracle,
+    OneNodeRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
+    PeerWish,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
+    AttractionRule,
+    EvenStartRule,
+    ExclusionRule,
+    KeyTallies,
+    Rule,
+    SpreadRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
+    Relations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
+    SoftCap,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    EVERY_ADDRESS,
+    PORTS_TAKEN,
+    is_selected,
+    is_tolerated,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Attraction,
+    Constraints,
+    EvenStart,
+    Exclusion,
+    HostPort,
+    Instance,
+    PodRelations,
+    Shape,
+    Spreading,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    TallyBook,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+_NO_RELATIONS = PodRelations()
+
+
+def build_relations(
+    instance: Instance,
+    shapes: t.Sequence[Shape],
+    count: Integers,
+    allowed: Booleans,
+    wishes: t.Iterable[PeerWish] = (),
+) -> Relations | None:
+    """The rules between pods of these shapes, ``count[g]`` of each; None where there are none.
+
+    ``allowed[g, n]`` says which nodes are open to each, other pods and resources aside.
+    """
+    caches = cache_oracle(shapes, instance.nodes)
+    devices = device_oracles(instance.claims, shapes, instance.nodes)
+    fleets = device_fleets(instance.claims, shapes, instance.nodes)
+    oracles: list[NodeOracle] = [*([caches] if caches else []), *devices]
+    if not (oracles or fleets) and all(
+        shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes
+    ):
+        return None
+    builder = _Builder(instance, shapes, count, allowed)
+    builder.add_rules()
+    for oracle in oracles:
+        builder.add_contents(oracle)
+    for fleet in fleets:
+        builder.add_fleet(fleet)
+    together = [oracle.shared for oracle in devices] + [fleet.shared for fleet in fleets]
+    for groups in (groups for units in together for groups in units):
+        builder.add_one_node(groups)
+    builder.add_caps(wishes)
+    relations = Relations(
+        tuple(builder.book.tallies), tuple(builder.rules), tuple(builder.caps), builder.gangs()
+    )
+    # Groups can be members of peers that no other pod's rule speaks of.
+    return relations if relations.rules or relations.caps or relations.gangs else None
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A spreading with what decides which nodes count for it."""
+
+    spreading: Spreading
+    counted: bytes
+
+
+class _Builder:
+    def __init__(
+        self,
+        instance: Instance,
+        shapes: t.Sequence[Shape],
+        count: Integers,
+        allowed: Booleans,
+    ) -> None:
+        self._numpy = require("numpy")
+        self._instance = instance
+        self._shapes = shapes
+        self._count = count
+        self._allowed = allowed
+        self._counted: dict[tuple[t.Any, ...], Booleans] = {}
+        self._groups_of: dict[int, list[int]] = {}
+        for group, shape in enumerate(shapes):
+            for peers in shape.relations.member_of:
+                self._groups_of.setdefault(peers, []).append(group)
+        self.book = TallyBook(instance)
+        self.rules: list[Rule] = []
+        self.caps: list[SoftCap] = []
+
+    def _mask(self, groups: t.Iterable[int]) -> Booleans:
+        mask = self._numpy.zeros(len(self._shapes), dtype=bool)
+        mask[list(groups)] = True
+        return t.cast("Booleans", mask)
+
+    def _members(self, peers: int) -> Booleans:
+        return self._mask(self._groups_of.get(peers, []))
+
+    def _with(self, wishes: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
+        """Groups by each thing that they wish for."""
+        found: dict[t.Any, list[int]] = {}
+        for group, shape in enumerate(self._shapes):
+            for wish in dict.fromkeys(wishes(shape)):
+                found.setdefault(wish, []).append(group)
+        return found
+
+    def add_rules(self) -> None:
+        self._add_ports()
+        for exclusion, groups in self._with(lambda shape: shape.relations.exclusions).items():
+            self._add_exclusion(exclusion, self._mask(groups))
+        for attraction, groups in self._with(
+            lambda shape: filter(None, [shape.relations.attraction])
+        ).items():
+            self._add_attraction(attraction, self._mask(groups))
+        for spread, groups in self._spreads(lambda shape: shape.relations.spreadings).items():
+            self._add_spread(spread, self._mask(groups))
+        for start, groups in self._with(
+            lambda shape: filter(None, [shape.relations.even_start])
+        ).items():
+            self._add_even_start(start, self._mask(groups))
+
+    def _add_ports(self) -> None:
+        users = self._with(lambda shape: shape.constraints.ports)
+        numbers: dict[tuple[str, int], list[HostPort]] = {}
+        for port in users:
+            numbers.setdefault((port.protocol, port.port), []).append(port)
+        for ports in numbers.values():
+            everyone = self._mask(group for port in ports for group in users[port])
+            for port in ports:
+                holders = self._mask(users[port])
+                known = everyone if port.address == EVERY_ADDRESS else holders
+                self._exclude(holders, known, "", None, PORTS_TAKEN)
+
+    def _add_exclusion(self, exclusion: Exclusion, holders: Booleans) -> None:
+        members = self._members(exclusion.peers)
+        self._exclude(holders, members, exclusion.topology_key, exclusion.peers)
+
+    def _exclude(
+        self, holders: Booleans, members: Booleans, key: str, peers: int | None, words: str = ""
+    ) -> None:
+        topology = self.book.topology(key)
+        held = self.book.tally(holders, topology)
+        known = self.book.tally(members, topology, peers)
+        both = self.book.tally(holders & members, topology)
+        groups = frozenset((holders | members).nonzero()[0].tolist())
+        self.rules.append(ExclusionRule(self.book.tallies, groups, held, known, both, words))
+
+    def _add_attraction(self, attraction: Attraction, dependants: Booleans) -> None:
+        members = self._members(attraction.peers)
+        depending = self._mask(
+            group for group, shape in enumerate(self._shapes) if shape.relations.attraction
+        )
+        keys = []
+        for key in attraction.topology_keys:
+            topology = self.book.topology(key)
+            keys.append(
+                KeyTallies(
+                    self.book.tally(members, topology, attraction.peers),
+                    self.book.tally(dependants, topology),
+                    self.book.tally(members & ~depending, topology, attraction.peers),
+                    self.book.tally(members & dependants, topology),
+                )
+            )
+        groups = frozenset((dependants | members).nonzero()[0].tolist())
+        self.rules.append(AttractionRule(self.book.tallies, groups, tuple(keys)))
+
+    def _spreads(
+        self, wishes: t.Callable[[Shape], t.Iterable[Spreading]]
+    ) -> dict[_Spread, list[int]]:
+        found: dict[_Spread, list[int]] = {}
+        for group, shape in enumerate(self._shapes):
+            for spreading in dict.fromkeys(wishes(shape)):
+                counted = self._counted_nodes(spreading, shape.constraints)
+                found.setdefault(_Spread(spreading, counted.tobytes()), []).append(group)
+        return found
+
+    def _counted_nodes(self, spreading: Spreading, constraints: Constraints) -> Booleans:
+        """The nodes whose pods and domains count. Source:
+        https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/"""
+        honors = spreading.honor_affinity, spreading.honor_taints
+        key = (
+            spreading.required_keys,
+            (constraints.node_selector, constraints.node_terms) if honors[0] else None,
+            constraints.tolerations if honors[1] else None,
+        )
+        if key not in self._counted:
+            self._counted[key] = self._numpy.array(
+                [
+                    all(name in node.labels for name in spreading.required_keys)
+                    and (not spreading.honor_affinity or is_selected(constraints, node))
+                    and (not spreading.honor_taints or is_tolerated(constraints, node))
+                    for node in self._instance.nodes
+                ],
+                dtype=bool,
+            )
+        return self._counted[key]
+
+    def _add_spread(self, spread: _Spread, dependants: Booleans) -> None:
+        spreading = spread.spreading
+        topology = self.book.topology(spreading.topology_key)
+        counted = self._numpy.frombuffer(spread.counted, dtype=bool)
+        members = self._members(spreading.peers)
+        tally = self.book.tally(members, topology, spreading.peers, counted)
+        domain_of = self.book.tallies[tally].domain_of
+        emptiest = self._numpy.unique(domain_of[domain_of >= 0])
+        self.rules.append(
+            SpreadRule(
+                self.book.tallies,
+                frozenset((dependants | members).nonzero()[0].tolist()),
+                tally,
+                self.book.tally(dependants, topology),
+                emptiest,
+                spreading.max_skew,
+                len(emptiest) < spreading.min_domains,
+            )
+        )
+
+    def add_contents(self, oracle: NodeOracle) -> None:
+        """The rule of what each node has to hold, group by group."""
+        numbers, count = self._by_node(oracle.groups)
+        priced = self._numpy.array([node.curve is not None for node in self._instance.nodes])
+        self.rules.append(
+            ContentRule(oracle, self.book.tallies, tuple(numbers), tuple(count), priced)
+        )
+
+    def add_fleet(self, oracle: FleetOracle) -> None:
+        """The rule of what all nodes have to hold together, group by group."""
+        numbers, count = self._by_node(oracle.groups)
+        self.rules.append(FleetRule(oracle, self.book.tallies, tuple(numbers), tuple(count)))
+
+    def _by_node(self, groups: t.Sequence[int]) -> tuple[list[int], list[int]]:
+        """The tally of each group by node, and how many pods it has."""
+        nodes = self.book.topology("")
+        numbers = [self.book.tally(self._mask([group]), nodes) for group in groups]
+        return numbers, [int(self._count[group]) for group in groups]
+
+    def add_one_node(self, groups: t.Sequence[int]) -> None:
+        tally = self.book.tally(self._mask(groups), self.book.topology(""))
+        self.rules.append(OneNodeRule(self.book.tallies, frozenset(groups), tally))
+
+    def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
+        topology = self.book.topology(start.topology_key)
+        members = self._members(start.peers)
+        is_open = (topology.domain_of >= 0) & self._numpy.any(
+            [self._possible(group) for group in dependants.nonzero()[0].tolist()], axis=0
+        )
+        self.rules.append(
+            EvenStartRule(
+                self.book.tallies,
+                frozenset((dependants | members).nonzero()[0].tolist()),
+                self.book.tally(members, topology, start.peers),
+                self._numpy.unique(topology.domain_of[is_open]),
+                start.redundancy,
+            )
+        )
+
+    def _possible(self, group: int) -> Booleans:
+        """The nodes that pods of the group may ever come to as far as the rules go that are added,
+        resources aside."""
+        possible = self._allowed[group].copy()
+        for rule in self.rules:
+            if group in rule.groups:
+                possible &= rule.most(group) > 0
+        return t.cast("Booleans", possible)
+
+    def add_caps(self, wishes: t.Iterable[PeerWish]) -> None:
+        """Preferences that depend on other waiting pods."""
+        watts = self._instance.rules.preference_watts
+        for spread, groups in self._spreads(
+            lambda shape: shape.relations.wished_spreadings
+        ).items():
+            self._cap_spread(spread, self._mask(groups), watts)
+        self.caps += [wish.soft_cap(self.book) for wish in wishes if wish.undecided.any()]
+
+    def _cap_spread(self, spread: _Spread, dependants: Booleans, watts: float) -> None:
+        numpy, spreading = self._numpy, spread.spreading
+        members = self._members(spreading.peers)
+        if not (members & dependants).any() or watts <= 0:
+            return
+        topology = self.book.topology(spreading.topology_key)
+        counted = numpy.frombuffer(spread.counted, dtype=bool)
+        tally = self.book.tally(members, topology, spreading.peers, counted)
+        base = self.book.tallies[tally].base
+        domains = numpy.unique(topology.domain_of[counted & (topology.domain_of >= 0)])
+        if len(domains):
+            total = int(base[:-1].sum() + self._count[members].sum())
+            even = -(-total // len(domains)) + spreading.max_skew - 1
+            self.caps.append(SoftCap(tally, numpy.maximum(base, even), watts))
+
+    def gangs(self) -> tuple[tuple[int, ...], ...]:
+        by_name: dict[str, list[int]] = {}
+        for group, shape in enumerate(self._shapes):
+            if shape.relations.gang:
+                by_name.setdefault(shape.relations.gang, []).append(group)
+        return tuple(tuple(groups) for groups in by_name.values())

@@ -1,0 +1,363 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The rules between pods, each on the tallies that it needs.
+
+A rule holds if kube-scheduler would take each placed pod back onto its node once it were taken
+away. All answers are by node (N). Source:
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
+and .../scheduling-eviction/topology-spread-constraints/; WAO's PodSpread in docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    Counts,
+    Tally,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+OWN_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+AFFINITY = "node(s) didn't match pod affinity rules"
+SPREAD = "node(s) didn't match pod topology spread constraints"
+SPREAD_NO_LABEL = f"{SPREAD} (missing required label)"
+EVEN_START = "node(s) didn't match the pod's spreading at the start (podspread-rate)"
+
+
+class Rule(t.Protocol):
+    """One rule of some groups. ``counts`` are the tallies of the whole problem.
+
+    ``most``: how many pods of a group each node could ever take. ``room``: how many more it may
+    take now, if only that node took any; 1 may stand for more. ``may_leave``: whether one may be
+    taken from each node; False can be overly careful. ``holds``: None where the tallies cannot
+    tell. ``reason``: why a node has no room.
+    """
+
+    @property
+    def groups(self) -> frozenset[int]: ...
+
+    def most(self, group: int) -> Integers: ...
+
+    def room(self, counts: Counts, group: int) -> Integers: ...
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans: ...
+
+    def holds(self, counts: Counts) -> bool | None: ...
+
+    def reason(self, group: int, node: int) -> str: ...
+
+
+@dataclass(frozen=True)
+class ExclusionRule:
+    """No holder shares a domain with another member: host ports and required anti-affinity.
+
+    ``held``, ``known`` and ``both`` are tallies of the holders, of the members and of the pods that
+    are both.
+    """
+
+    tallies: t.Sequence[Tally]
+    groups: frozenset[int]
+    held: int
+    known: int
+    both: int
+    words: str = ""
+
+    def most(self, group: int) -> Integers:
+        return self.room([tally.base for tally in self.tallies], group)
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        numpy = require("numpy")
+        domain_of = self.tallies[self.held].domain_of
+        holds, belongs = self._roles(group)
+        blocked = numpy.zeros(len(domain_of), dtype=bool)
+        if holds:
+            blocked |= counts[self.known][domain_of] > 0
+        if belongs:
+            blocked |= counts[self.held][domain_of] > 0
+        alone = 1 if holds and belongs else UNLIMITED
+        return t.cast(
+            "Integers",
+            numpy.where(domain_of < 0, UNLIMITED, numpy.where(blocked, 0, alone)),
+        )
+
+    def _roles(self, group: int) -> tuple[bool, bool]:
+        return (
+            bool(self.tallies[self.held].members[group]),
+            bool(self.tallies[self.known].members[group]),
+        )
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        nodes = len(self.tallies[self.held].domain_of)
+        return t.cast("Booleans", require("numpy").ones(nodes, dtype=bool))
+
+    def holds(self, counts: Counts) -> bool | None:
+        held, known, both = (counts[i][:-1] for i in (self.held, self.known, self.both))
+        return not (((held > both) & (known > 0)) | ((both > 0) & (known > 1))).any()
+
+    def reason(self, group: int, node: int) -> str:
+        if self.words:
+            return self.words
+        return OWN_ANTI_AFFINITY if self._roles(group)[0] else EXISTING_ANTI_AFFINITY
+
+
+class KeyTallies(t.NamedTuple):
+    """Tallies of one topology key: members, dependants, free members, members that depend."""
+
+    members: int
+    dependants: int
+    free: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class AttractionRule:
+    """A dependant has a member in its domain of each key.
+
+    *Free* members depend on nobody. While no member is anywhere, a dependant that is one itself
+    may be the first: the seed.
+    """
+
+    tallies: t.Sequence[Tally]
+    groups: frozenset[int]
+    keys: tuple[KeyTallies, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether a member runs already."""
+        return any(self.tallies[key.members].base[:-1].any() for key in self.keys)
+
+    def depends(self, group: int) -> bool:
+        """Whether the group's pods want to be near members."""
+        return bool(self.tallies[self.keys[0].dependants].members[group])
+
+    def is_seed(self, group: int, node: int) -> bool:
+        """Whether a pod there may be the first member if none is anywhere, and then is known."""
+        return (
+            not self.runs
+            and bool(self.tallies[self.keys[0].seeds].members[group])
+            and bool(self._labelled[node])
+        )
+
+    @property
+    def _labelled(self) -> Booleans:
+        """Whether each node is in a domain of all keys."""
+        domains = [self.tallies[key.members].domain_of for key in self.keys]
+        return t.cast("Booleans", (require("numpy").array(domains) >= 0).all(axis=0))
+
+    def has_member(self, group: int, node: int) -> bool:
+        """Whether with a pod of the group on the node a member is there."""
+        members = [self.tallies[key.members] for key in self.keys]
+        return any(each.members[group] and each.domain_of[node] >= 0 for each in members)
+
+    def is_met(self, counts: Counts) -> Booleans:
+        """Whether a dependant finds members in the node's domain of each key."""
+        return t.cast(
+            "Booleans", require("numpy").all([self.found(key, counts) for key in self.keys], axis=0)
+        )
+
+    def found(self, key: KeyTallies, counts: Counts) -> Booleans:
+        """Whether the domain of each node has a member."""
+        domain_of = self.tallies[key.members].domain_of
+        return (domain_of >= 0) & (counts[key.members][domain_of] > 0)
+
+    def most(self, group: int) -> Integers:
+        numpy = require("numpy")
+        first = self.tallies[self.keys[0].dependants]
+        possible = numpy.ones(len(first.domain_of), dtype=bool)
+        if first.members[group]:
+            for key in self.keys:
+                tally = self.tallies[key.members]
+                someone = tally.members.any() | (tally.base[tally.domain_of] > 0)
+                possible &= (tally.domain_of >= 0) & someone
+        return t.cast("Integers", numpy.where(possible, UNLIMITED, 0))
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        numpy = require("numpy")
+        nodes = len(self.tallies[self.keys[0].dependants].domain_of)
+        if not self.depends(group):
+            return t.cast("Integers", numpy.full(nodes, UNLIMITED))
+        nobody = not any(counts[key.members][:-1].any() for key in self.keys)
+        seeds = nobody and self.tallies[self.keys[0].seeds].members[group]
+        is_open = self._labelled if seeds else self.is_met(counts)
+        return t.cast("Integers", numpy.where(is_open, UNLIMITED, 0))
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        numpy = require("numpy")
+        allowed = numpy.ones(len(self.tallies[self.keys[0].members].domain_of), dtype=bool)
+        for key in self.keys:
+            if not self.tallies[key.members].members[group]:
+                continue
+            domain_of = self.tallies[key.members].domain_of
+            own = [int(self.tallies[tally].members[group]) for tally in key]
+            unneeded = counts[key.dependants] - own[1] == 0
+            grounded = counts[key.free] - own[2] > 0
+            seeded = (counts[key.free] == 0) & (counts[key.seeds] - own[3] > 0)
+            safe = unneeded | grounded | (seeded & (not self.runs))
+            allowed &= (domain_of < 0) | safe[domain_of]
+        return t.cast("Booleans", allowed)
+
+    def holds(self, counts: Counts) -> bool | None:
+        for key in self.keys:
+            lonely = (counts[key.dependants] > 0) & (counts[key.free] == 0)
+            if not lonely[:-1].any():
+                continue
+            if (counts[key.dependants] > 0)[:-1][counts[key.members][:-1] == 0].any():
+                return False
+            one_seed = lonely[:-1].sum() == 1 and (counts[key.seeds][:-1][lonely[:-1]] > 0).all()
+            if self.runs or len(self.keys) > 1 or not one_seed:
+                return None
+        return True
+
+    def reason(self, group: int, node: int) -> str:
+        return AFFINITY
+
+
+@dataclass(frozen=True)
+class SpreadRule:
+    """No domain with a dependant has ``max_skew`` members more than the emptiest domain.
+
+    ``counted`` tallies the members on the nodes that count; ``emptiest`` are the domains that have
+    such a node, and with ``from_zero`` there are too few of them.
+    """
+
+    tallies: t.Sequence[Tally]
+    groups: frozenset[int]
+    counted: int
+    dependants: int
+    emptiest: Integers
+    max_skew: int
+    from_zero: bool
+
+    def depends(self, group: int) -> bool:
+        """Whether the group's pods want the members spread."""
+        return bool(self.tallies[self.dependants].members[group])
+
+    def most(self, group: int) -> Integers:
+        tally = self.tallies[self.dependants]
+        open_to = (tally.domain_of >= 0) | (not tally.members[group])
+        return t.cast("Integers", require("numpy").where(open_to, UNLIMITED, 0))
+
+    def _least(self, counts: Counts) -> int:
+        if self.from_zero or not len(self.emptiest):
+            return 0
+        return int(counts[self.counted][self.emptiest].min())
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        numpy = require("numpy")
+        tally = self.tallies[self.counted]
+        domain_of = self.tallies[self.dependants].domain_of
+        depends = self.depends(group)
+        left = self.max_skew + self._least(counts) - counts[self.counted][domain_of]
+        if depends and not tally.members[group]:
+            left = numpy.where(left >= 0, UNLIMITED, 0)
+        if depends:
+            return t.cast("Integers", numpy.where(domain_of < 0, 0, numpy.maximum(left, 0)))
+        concerned = (tally.domain_of >= 0) & (counts[self.dependants][domain_of] > 0)
+        return t.cast("Integers", numpy.where(concerned, numpy.maximum(left, 0), UNLIMITED))
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        numpy = require("numpy")
+        tally = self.tallies[self.counted]
+        counted, dependants = counts[self.counted], counts[self.dependants][:-1]
+        least = self._least(counts)
+        most = int(counted[:-1][dependants > 0].max(initial=least))
+        if self.from_zero or not tally.members[group] or most - (least - 1) <= self.max_skew:
+            return t.cast("Booleans", numpy.ones(len(tally.domain_of), dtype=bool))
+        at_least = counted == least
+        return t.cast("Booleans", (tally.domain_of < 0) | ~at_least[tally.domain_of])
+
+    def holds(self, counts: Counts) -> bool | None:
+        concerned = counts[self.dependants][:-1] > 0
+        skew = counts[self.counted][:-1][concerned] - self._least(counts)
+        return bool((skew <= self.max_skew).all())
+
+    def reason(self, group: int, node: int) -> str:
+        return SPREAD_NO_LABEL if self.tallies[self.dependants].domain_of[node] < 0 else SPREAD
+
+
+@dataclass(frozen=True)
+class EvenStartRule:
+    """The first ``redundancy`` members went to the areas that had the fewest when each came.
+
+    ``areas`` are the domains with a node that the pods may ever come to, resources aside: others
+    need not be filled, or nothing could ever be placed (WAO's defect B14).
+    """
+
+    tallies: t.Sequence[Tally]
+    groups: frozenset[int]
+    members: int
+    areas: Integers
+    redundancy: int
+
+    @property
+    def running(self) -> int:
+        """How many members run already."""
+        return int(self.tallies[self.members].base.sum())
+
+    def most(self, group: int) -> Integers:
+        nodes = len(self.tallies[self.members].domain_of)
+        return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
+
+    def room(self, counts: Counts, group: int) -> Integers:
+        numpy = require("numpy")
+        domain_of = self.tallies[self.members].domain_of
+        placed = counts[self.members]
+        if placed.sum() >= self.redundancy:
+            return t.cast("Integers", numpy.full(len(domain_of), UNLIMITED))
+        least = placed[self.areas].min(initial=UNLIMITED)
+        is_open = (domain_of >= 0) & (placed[domain_of] == least)
+        return t.cast("Integers", is_open.astype(numpy.int64))
+
+    def may_leave(self, counts: Counts, group: int) -> Booleans:
+        numpy = require("numpy")
+        tally = self.tallies[self.members]
+        placed = counts[self.members].copy()
+        level, above = self._level(int(placed.sum()) - 1)
+        base = tally.base
+        enough = placed - 1 >= numpy.maximum(base, level)
+        high = (placed > level) & (base <= level)
+        left_high = high[self.areas].sum() - (high & (placed == level + 1))
+        others = ((placed >= numpy.maximum(base, level))[self.areas]).all()
+        safe = enough & (left_high >= above) & others
+        elsewhere = numpy.ones(len(placed), dtype=bool)
+        elsewhere[self.areas] = False
+        return t.cast("Booleans", (safe | elsewhere)[tally.domain_of])
+
+    def _level(self, total: int) -> tuple[int, int]:
+        """How high the first pods fill every area, and how many areas get one pod more."""
+        base = self.tallies[self.members].base
+        new = min(self.redundancy, total) - self.running
+        heights = sorted(base[self.areas].tolist())
+        if new <= 0 or not heights:
+            return 0, 0
+        level, left = heights[0], new
+        for reached in range(1, len(heights) + 1):
+            next_height = heights[reached] if reached < len(heights) else UNLIMITED
+            rise = min(next_height - level, left // reached)
+            level, left = level + rise, left - rise * reached
+            if level < next_height:
+                break
+        return level, left
+
+    def holds(self, counts: Counts) -> bool | None:
+        numpy = require("numpy")
+        placed, base = counts[self.members], self.tallies[self.members].base
+        level, above = self._level(int(placed.sum()))
+        enough = placed[self.areas] >= numpy.maximum(base, level)[self.areas]
+        high = (placed[self.areas] > level) & (base[self.areas] <= level)
+        return bool(enough.all() and high.sum() >= above)
+
+    def reason(self, group: int, node: int) -> str:
+        return EVEN_START

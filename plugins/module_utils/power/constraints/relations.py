@@ -1,0 +1,349 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What pods demand of each other, for a whole problem: the rules, the soft caps and the gangs.
+
+A placement is feasible where (1) every rule holds in the final state, (2) there is an order of
+binding in which required affinity holds for each pod when it is bound, and (3) of each gang all
+waiting pods are placed or none. That the other rules hold at each step follows from the first but
+for rare cases, which repair.py finds.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+from functools import cached_property
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
+    FleetRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    ContentRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
+    AttractionRule,
+    EvenStartRule,
+    Rule,
+    SpreadRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
+    More,
+    SoftCap,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    Counts,
+    Tally,
+    tally_counts,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+
+# The group and the node of a pod that comes first of those that want to be near each other.
+Seed = tuple[int, int]
+
+_MOST_CHOICES_OF_SEEDS = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """Groups of pods, and the rules that make the order matter in which these are bound.
+
+    All other rules hold at every step if they hold in the end: fewer pods never break them.
+    """
+
+    groups: frozenset[int]
+    rules: tuple[AttractionRule | SpreadRule | EvenStartRule, ...]
+
+    @cached_property
+    def attractions(self) -> tuple[AttractionRule, ...]:
+        """Those of the rules that are required affinity."""
+        return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
+
+
+@dataclass(frozen=True)
+class Relations:
+    """All rules of a problem, on its tallies; ``gangs`` are groups that go together."""
+
+    tallies: tuple[Tally, ...]
+    rules: tuple[Rule, ...]
+    caps: tuple[SoftCap, ...] = ()
+    gangs: tuple[tuple[int, ...], ...] = ()
+
+    @cached_property
+    def _rules_by_group(self) -> dict[int, list[Rule]]:
+        found: dict[int, list[Rule]] = {}
+        for rule in self.rules:
+            for group in rule.groups:
+                found.setdefault(group, []).append(rule)
+        return found
+
+    @cached_property
+    def _tallies_by_group(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for index, tally in enumerate(self.tallies):
+            for group in tally.members.nonzero()[0].tolist():
+                found.setdefault(group, []).append(index)
+        return found
+
+    @cached_property
+    def _caps_by_group(self) -> dict[int, list[SoftCap]]:
+        found: dict[int, list[SoftCap]] = {}
+        for cap in self.caps:
+            for group in range(len(self.tallies[cap.tally].members)):
+                if any(self._more(cap, group)):
+                    found.setdefault(group, []).append(cap)
+        return found
+
+    def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:
+        """What so many pods of a group are more for a cap."""
+        return More(*(number * int(self.tallies[each].members[group]) for each in cap.tallies))
+
+    def rules_of(self, group: int) -> list[Rule]:
+        """The rules that concern a group."""
+        return self._rules_by_group.get(group, [])
+
+    def tallies_of(self, group: int) -> list[int]:
+        """The tallies that count the pods of a group."""
+        return self._tallies_by_group.get(group, [])
+
+    def caps_of(self, group: int) -> list[SoftCap]:
+        """The soft caps that a pod of the group can exceed, or change."""
+        return self._caps_by_group.get(group, [])
+
+    def count(self, counts: Integers) -> Counts:
+        """The tallies of an assignment, from scratch."""
+        return tally_counts(self.tallies, counts)
+
+    def hold(self, rules: t.Iterable[Rule], tallied: Counts, counts: Integers) -> bool:
+        """Whether these rules hold for an assignment with these tallies."""
+        unsure = False
+        for rule in rules:
+            answer = rule.holds(tallied)
+            if answer is False:
+                return False
+            unsure = unsure or answer is None
+        return not unsure or self.is_reachable(counts)
+
+    @cached_property
+    def attractions(self) -> tuple[AttractionRule, ...]:
+        """The rules of required affinity."""
+        return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
+
+    def reached(self, wanted: Booleans, seeds: t.Iterable[Seed]) -> Booleans:
+        """What of the wanted ``[g, n]`` can be bound after the seeds, each finding its members."""
+        numpy = require("numpy")
+        bound = wanted.copy()
+        for rule in self.attractions:
+            bound[self.tallies[rule.keys[0].dependants].members] = False
+        for seed in seeds:
+            bound[seed] = wanted[seed]
+        while True:
+            before = int(bound.sum())
+            present = self.count(bound.astype(numpy.int64))
+            for rule in self.attractions:
+                dependants = self.tallies[rule.keys[0].dependants].members
+                bound[dependants] |= wanted[dependants] & rule.is_met(present)
+            if int(bound.sum()) == before:
+                return bound
+
+    def is_reachable(self, counts: Integers) -> bool:
+        """Whether pods can be bound in an order in which each finds those that it must be near."""
+        return Reach(self, counts).is_whole
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The groups of which each other's order of binding matters, and what makes it matter."""
+        parts: list[Part] = []
+        for rule in self.rules:
+            if not isinstance(rule, (AttractionRule, SpreadRule, EvenStartRule)):
+                continue
+            joined = [part for part in parts if part.groups & rule.groups]
+            parts = [part for part in parts if part not in joined]
+            groups = rule.groups.union(*(part.groups for part in joined))
+            rules = [each for part in joined for each in part.rules]
+            parts.append(Part(groups, (*rules, rule)))
+        return tuple(parts)
+
+    @cached_property
+    def contents(self) -> tuple[ContentRule, ...]:
+        """The rules about what a node holds that draws watts."""
+        found = (rule for rule in self.rules if isinstance(rule, ContentRule))
+        return tuple(rule for rule in found if rule.draws)
+
+    def preference_watts(self, tallied: Counts, groups: t.Iterable[int] | None = None) -> float:
+        """What soft caps cost, and what the contents of nodes draw beyond their floors.
+
+        Of given groups at least what pods of these can change.
+        """
+        caps: t.Iterable[SoftCap] = self.caps
+        if groups is not None:
+            caps = {id(cap): cap for group in groups for cap in self.caps_of(group)}.values()
+        watts = sum(cap.cost(tallied) for cap in caps)
+        return watts + sum(rule.excess(tallied) for rule in self.drawing)
+
+    def added_cost(
+        self, tallied: Counts, group: int, nodes: Integers, number: int
+    ) -> Floats | float:
+        """What preference_watts rises by with so many more pods on each of these nodes alone."""
+        added: t.Any = self.added_by_caps(tallied, group, nodes, number)
+        for rule in self.contents:
+            if group in rule.groups:
+                added = added + rule.added_excess(tallied, group, nodes, number)
+        return t.cast("Floats | float", added)
+
+    def added_by_caps(
+        self, tallied: Counts, group: int, nodes: Integers, number: int
+    ) -> Floats | float:
+        """The part of added_cost that is of soft caps."""
+        added: t.Any = 0.0
+        for cap in self.caps_of(group):
+            domains = self.tallies[cap.tally].domain_of[nodes]
+            more = cap.unmet(tallied, domains, self._more(cap, group, number))
+            added = added + cap.watts * (more - cap.unmet(tallied, domains))
+        return t.cast("Floats | float", added)
+
+    @cached_property
+    def drawing(self) -> tuple[ContentRule | FleetRule, ...]:
+        """Both: pods of their groups draw watts beside the curves."""
+        return (*self.contents, *self.fleets)
+
+    @cached_property
+    def fleets(self) -> tuple[FleetRule, ...]:
+        """The rules about what all nodes hold together."""
+        return tuple(rule for rule in self.rules if isinstance(rule, FleetRule))
+
+
+class Reach:
+    """Which groups can be bound to which nodes, one after another, ``bound[g, n]``.
+
+    ``seeds`` are the pods, as group and node, that come before all others, in this order. Where
+    the first choice of them does not lead to all pods, others are tried.
+    """
+
+    def __init__(self, relations: Relations, counts: Integers) -> None:
+        self._numpy = require("numpy")
+        self._relations = relations
+        self._wanted: Booleans = counts > 0
+        self._choices = 0
+        self.seeds: tuple[Seed, ...] = ()
+        self.bound: Booleans = relations.reached(self._wanted, ())
+        for part in relations.parts:
+            # Of one rule with one key any choice is as good as any.
+            keys = [key for rule in part.attractions for key in rule.keys]
+            self._choices = _MOST_CHOICES_OF_SEEDS if len(keys) > 1 else 1
+            self._choose(part, self.bound, self.seeds)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all pods are reached."""
+        return not bool((self._wanted & ~self.bound).any())
+
+    def _choose(self, part: Part, bound: Booleans, seeds: tuple[Seed, ...]) -> None:
+        """Add seeds, depth first, until nobody waits for one; keep what reaches the most."""
+        if bound.sum() > self.bound.sum():
+            self.bound, self.seeds = bound, seeds
+        for rule in part.attractions:
+            reached = self._numpy.zeros_like(bound)
+            for group, node in self._waiting(rule, bound, seeds):
+                if reached[group, node]:
+                    continue
+                if self._is_reached(part) or not self._choices:
+                    return
+                self._choices -= 1
+                more = (*seeds, (group, node))
+                bound_then = self._relations.reached(self._wanted, more)
+                # A pod of the same group that this one leads to would lead to no more.
+                reached[group] |= bound_then[group]
+                self._choose(part, bound_then, more)
+
+    def _is_reached(self, part: Part) -> bool:
+        """Whether all pods of the part are reached."""
+        return not bool((self._wanted & ~self.bound)[list(part.groups)].any())
+
+    def _waiting(
+        self, rule: AttractionRule, bound: Booleans, seeds: tuple[Seed, ...]
+    ) -> list[Seed]:
+        """The pods that may be the first of the rule, after these seeds."""
+        if rule.runs or any(rule.has_member(group, node) for group, node in seeds):
+            return []
+        own = self._relations.tallies[rule.keys[0].seeds].members
+        waiting = self._wanted & ~bound & own[:, None]
+        return [(int(group), int(node)) for group, node in zip(*waiting.nonzero())]
+
+
+class RelationState:
+    """The tallies of an assignment, kept up to date, and what the rules say to it."""
+
+    def __init__(self, relations: Relations, counts: Integers) -> None:
+        self._numpy = require("numpy")
+        self.relations = relations
+        self.tallied: Counts = relations.count(counts)
+        self._nodes: int = counts.shape[1]
+
+    def place(self, group: int, node: int, number: int) -> None:
+        for index in self.relations.tallies_of(group):
+            domain = self.relations.tallies[index].domain_of[node]
+            self.tallied[index][domain] += number
+
+    def is_free(self, group: int) -> bool:
+        """Whether no rule concerns the group."""
+        return not self.relations.rules_of(group)
+
+    def has_caps(self, group: int) -> bool:
+        """Whether what other pods do changes what a pod of the group costs."""
+        return bool(self.relations.caps_of(group)) or self._draws(group)
+
+    def _draws(self, group: int) -> bool:
+        return any(group in rule.groups for rule in self.relations.drawing)
+
+    def room(self, group: int, *, moving: bool = False) -> Integers:
+        """How many more pods of the group the rules let each node take, if only it took any.
+
+        One that is ``moving`` leaves another node, and with it what all nodes hold together.
+        """
+        room = self._numpy.full(self._nodes, UNLIMITED)
+        for rule in self.relations.rules_of(group):
+            if not (moving and isinstance(rule, FleetRule)):
+                room = self._numpy.minimum(room, rule.room(self.tallied, group))
+        return t.cast("Integers", room)
+
+    def accepts(self, group: int, node: int) -> bool:
+        """Whether kube-scheduler would take one more pod of the group to the node.
+
+        Unlike ``room`` it lets a pod come that makes uneven what others want spread: what has to
+        hold in the end need not hold all the way there.
+        """
+        return all(
+            rule.room(self.tallied, group)[node] > 0
+            for rule in self.relations.rules_of(group)
+            if not isinstance(rule, SpreadRule) or rule.depends(group)
+        )
+
+    def may_leave(self, group: int) -> Booleans:
+        allowed = self._numpy.ones(self._nodes, dtype=bool)
+        for rule in self.relations.rules_of(group):
+            allowed &= rule.may_leave(self.tallied, group)
+        return t.cast("Booleans", allowed)
+
+    def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
+        """Whether the rules of these groups hold."""
+        rules = {id(rule): rule for group in groups for rule in self.relations.rules_of(group)}
+        return self.relations.hold(rules.values(), self.tallied, counts)
+
+    def reasons(self, group: int) -> list[str | None]:
+        """The first rule by node that leaves it no room for the group."""
+        reasons: list[str | None] = [None] * self._nodes
+        for rule in self.relations.rules_of(group):
+            for node in (rule.room(self.tallied, group) <= 0).nonzero()[0].tolist():
+                reasons[node] = reasons[node] or rule.reason(group, node)
+        return reasons

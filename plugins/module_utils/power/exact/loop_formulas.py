@@ -1,0 +1,283 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Rows for the exact model about the order of binding, found as solutions ask for them.
+
+The model knows what must hold in the end. A solution of it may have no order in which its pods can
+be bound one after another. Then there are two kinds of rows, which every placement that has an
+order meets:
+
+- Of pods that justify only each other, the one that is bound first needs somebody else: pods that
+  want to be near others are there only if a member outside of this circle is, or if one of them is
+  the first member anywhere. These are the loop formulas of answer-set programming (Lin and Zhao,
+  "ASSAT: computing answer sets of a logic program by SAT solvers", Artificial Intelligence 157,
+  2004); a pod that may find nobody is a *seed*, of which each rule has at most one.
+- What the first kind does not explain is forbidden as it stands: in the numbers that the rules see,
+  which are those of pods that no rule tells apart on nodes that no rule tells apart.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
+    AttractionRule,
+    SpreadRule,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
+    Part,
+    Relations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import order_of
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import Counts
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+# Pods of a group on a node: what a column of the model counts.
+_Place = tuple[int, int]
+_Columns = t.Mapping[_Place, int]
+
+
+class _Missed(t.NamedTuple):
+    """The members, by their tally, whom pods with a rule do not find in a domain."""
+
+    rule: int
+    members: int
+    domain: int
+
+
+class OrderCuts:
+    """``columns`` are those of the model for the pods of each group on each node."""
+
+    def __init__(self, relations: Relations, model: LinearModel, columns: _Columns) -> None:
+        self._relations = relations
+        self._parts = [
+            (
+                part,
+                _Circles(relations, part, model, columns),
+                _Numbers(relations, part, model, columns),
+            )
+            for part in relations.parts
+        ]
+
+    def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
+        """Tell the model what has no order in a solution; False where that is nothing, or known.
+
+        Each part gets rows of its own, since a placement has an order where every part has one.
+        """
+        is_new = False
+        for part, circles, numbers in self._parts:
+            order = order_of(self._relations, part, counts)
+            told = order != "found" and circles.add(counts, values)
+            is_new |= told or (order == "none" and numbers.forbid(counts))
+        return is_new
+
+
+class _Circles:
+    """Rows about pods that justify each other, in one part."""
+
+    def __init__(
+        self, relations: Relations, part: Part, model: LinearModel, columns: _Columns
+    ) -> None:
+        self._relations, self._model = relations, model
+        self._columns = {at: column for at, column in columns.items() if at[0] in part.groups}
+        self._attractions = part.attractions
+        # Columns that are 1 for the pod that comes first, by rule.
+        self._seeds: dict[int, dict[_Place, int]] = {}
+        self._members: dict[_Missed, list[_Place]] = {}
+        self._told: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+
+    def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
+        """Whether there was something to tell, and it was new."""
+        bound = self._bound(counts, values)
+        present = self._relations.count(bound.astype(counts.dtype))
+        lonely = {
+            place: missed
+            for place in self._columns
+            if not bound[place] and (missed := self._missed(place, present)) is not None
+        }
+        before = len(self._told)
+        # Those of places that have no pods yet save the rounds in which they would get some.
+        if any(counts[place] for place in lonely):
+            circles: dict[_Missed, list[_Place]] = {}
+            for place, missed in lonely.items():
+                circles.setdefault(missed, []).append(place)
+            for missed, places in circles.items():
+                self._tell(places, self._reasons(missed, lonely))
+        return len(self._told) > before
+
+    def _bound(self, counts: Integers, values: t.Sequence[float]) -> Booleans:
+        """What can be bound if the seeds are those of the solution."""
+        wanted = require("numpy").zeros(counts.shape, dtype=bool)
+        for place in self._columns:
+            wanted[place] = counts[place] > 0
+        chosen = [
+            place
+            for seeds in self._seeds.values()
+            for place, column in seeds.items()
+            if values[column] > 0.5
+        ]
+        return self._relations.reached(wanted, chosen)
+
+    def _missed(self, place: _Place, present: Counts) -> _Missed | None:
+        """Where a pod at the place finds nobody; None where it finds all that it has to."""
+        group, node = place
+        for index, rule in enumerate(self._attractions):
+            if rule.depends(group):
+                for key in rule.keys:
+                    if not rule.found(key, present)[node]:
+                        domain = int(self._relations.tallies[key.members].domain_of[node])
+                        return _Missed(index, key.members, domain)
+        return None
+
+    def _reasons(self, missed: _Missed, lonely: t.Mapping[_Place, _Missed]) -> tuple[int, ...]:
+        """Of which columns one is above 0 where anybody is that missed this, with its circle.
+
+        The circle is closed: who could be the one that is missed belongs to it, or finds all that
+        it has to and just is not there. Of those of the circle that a placement has, one is bound
+        first. It finds somebody who is none of the circle, or it is a seed.
+        """
+        asked, reasons = {missed}, set[int]()
+        heads = [missed]
+        while heads:
+            for place in self._members_at(heads.pop()):
+                if place not in lonely:
+                    reasons.add(self._columns[place])
+                    continue
+                seed = self._seeds_of(lonely[place].rule).get(place)
+                reasons.update(() if seed is None else (seed,))
+                if lonely[place] not in asked:
+                    asked.add(lonely[place])
+                    heads.append(lonely[place])
+        return tuple(sorted(reasons))
+
+    def _members_at(self, missed: _Missed) -> list[_Place]:
+        if missed not in self._members:
+            tally = self._relations.tallies[missed.members]
+            self._members[missed] = [
+                (group, node)
+                for group, node in self._columns
+                if tally.members[group] and tally.domain_of[node] == missed.domain
+            ]
+        return self._members[missed]
+
+    def _tell(self, places: list[_Place], reasons: tuple[int, ...]) -> None:
+        """Pods are at these places only where one of the reasons is above 0."""
+        columns = tuple(self._columns[place] for place in places)
+        if (columns, reasons) in self._told:
+            return
+        self._told.add((columns, reasons))
+        justified = self._model.column(0.0, 1.0)
+        terms = [(reason, -1.0) for reason in reasons]
+        self._model.at_most([(justified, 1.0), *terms], 0.0)
+        for column in columns:
+            self._model.at_most([(column, 1.0), (justified, -self._model.upper[column])], 0.0)
+
+    def _seeds_of(self, index: int) -> dict[_Place, int]:
+        """A column for each pod that may be the first member of a rule, of which one is at most."""
+        if index not in self._seeds:
+            rule = self._attractions[index]
+            seeds = {
+                place: self._model.column(0.0, 1.0, integer=True)
+                for place in self._columns
+                if rule.is_seed(*place)
+            }
+            for place, column in seeds.items():
+                self._model.at_most([(column, 1.0), (self._columns[place], -1.0)], 0.0)
+            self._model.at_most([(column, 1.0) for column in seeds.values()], 1.0)
+            for other, others in self._seeds.items():
+                self._keep_apart(rule, seeds, self._attractions[other], others)
+            self._seeds[index] = seeds
+        return self._seeds[index]
+
+    def _keep_apart(
+        self,
+        rule: AttractionRule,
+        seeds: t.Mapping[_Place, int],
+        other: AttractionRule,
+        others: t.Mapping[_Place, int],
+    ) -> None:
+        """Two pods cannot both be bound before each other: a seed comes before all members."""
+        first = [(column, 1.0) for place, column in seeds.items() if other.has_member(*place)]
+        second = [(column, 1.0) for place, column in others.items() if rule.has_member(*place)]
+        self._model.at_most([*first, *second], 1.0)
+
+
+class _Numbers:
+    """Rows that forbid single placements of one part, as far as its rules can tell them apart."""
+
+    def __init__(
+        self, relations: Relations, part: Part, model: LinearModel, columns: _Columns
+    ) -> None:
+        self._model = model
+        tallies = [relations.tallies[index] for index in sorted(_looked_at(part))]
+        # The places that are alike, with their columns.
+        self._alike: dict[tuple[t.Hashable, t.Hashable], list[_Place]] = {}
+        for group, node in columns:
+            if group in part.groups:
+                kind = tuple(bool(tally.members[group]) for tally in tallies)
+                domains = tuple(int(tally.domain_of[node]) for tally in tallies)
+                self._alike.setdefault((kind, domains), []).append((group, node))
+        self._columns = columns
+        self._forbidden: set[tuple[int, ...]] = set()
+        # A column that is 1 only if there are more than so many pods, or fewer, of some places.
+        self._other: dict[tuple[int, int, bool], int] = {}
+
+    def forbid(self, counts: Integers) -> bool:
+        """Demand that some number is another one than in this placement; False where it was."""
+        numbers = tuple(
+            sum(int(counts[place]) for place in places) for places in self._alike.values()
+        )
+        if numbers in self._forbidden:
+            return False
+        self._forbidden.add(numbers)
+        terms, constant = list[tuple[int, float]](), 0.0
+        for index, (places, number) in enumerate(zip(self._alike.values(), numbers)):
+            total = [(self._columns[place], 1.0) for place in places]
+            most = sum(self._model.upper[column] for column, _one in total)
+            if number == 0:
+                terms += total
+            elif number == most:
+                terms += [(column, -1.0) for column, _one in total]
+                constant += most
+            else:
+                terms.append((self._fewer(index, total, number, most), 1.0))
+                terms.append((self._more(index, total, number), 1.0))
+        self._model.at_least(terms, 1.0 - constant)
+        return True
+
+    def _more(self, index: int, total: list[tuple[int, float]], number: int) -> int:
+        """A column that is 1 only where the total is above the number."""
+        key = index, number, True
+        if key not in self._other:
+            self._other[key] = more = self._model.column(0.0, 1.0, integer=True)
+            self._model.at_least([*total, (more, -(number + 1.0))], 0.0)
+        return self._other[key]
+
+    def _fewer(self, index: int, total: list[tuple[int, float]], number: int, most: float) -> int:
+        """A column that is 1 only where the total is below the number."""
+        key = index, number, False
+        if key not in self._other:
+            self._other[key] = fewer = self._model.column(0.0, 1.0, integer=True)
+            self._model.at_most([*total, (fewer, most - number + 1.0)], most)
+        return self._other[key]
+
+
+def _looked_at(part: Part) -> set[int]:
+    """The tallies that the rules of a part look at."""
+    found: set[int] = set()
+    for rule in part.rules:
+        if isinstance(rule, AttractionRule):
+            found.update(*rule.keys)
+        elif isinstance(rule, SpreadRule):
+            found |= {rule.counted, rule.dependants}
+        else:
+            found.add(rule.members)
+    return found

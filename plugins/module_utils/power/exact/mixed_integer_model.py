@@ -1,0 +1,287 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The placement as a mixed-integer model, for small fleets.
+
+Each node's curve is cut into convex runs. One run needs no binary variable: its segments are lower
+limits of the watts. Of several runs one is chosen, each with its own share of the added use, which
+is the tightest linear formulation there is (Balas' disjunctive one).
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.fleet_no_good_cuts import (
+    FleetCuts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.loop_formulas import (
+    OrderCuts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.no_good_cuts import (
+    ContentCuts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.relation_rows import (
+    RelationRows,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    NodeFunctions,
+    Points,
+    convex_runs,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
+    LinearModel,
+    Solution,
+    Terms,
+    solve,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+
+_ROUNDS_OF_CUTS = 30
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What an optimum may consist of: at most ``most[g, n]`` pods, runs as (node, index of the
+    convex run), and nodes that may sleep."""
+
+    most: Integers
+    runs: frozenset[tuple[int, int]]
+    sleepers: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """One of the ways to run a node, of which exactly one is chosen where there are several."""
+
+    points: Points
+    chosen: int | None
+
+
+class PlacementModel:
+    """Counts of pods by group and node within what fits; ``nodes`` are indices into the problem.
+
+    At most ``most[g]`` pods of each group are placed. Of what else is possible only the
+    ``candidates`` are in the model, if there are any.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        functions: NodeFunctions,
+        nodes: t.Sequence[int],
+        most: Integers,
+        candidates: Candidates | None = None,
+    ) -> None:
+        self.problem = problem
+        self.functions = functions
+        self.nodes = nodes
+        self.candidates = candidates
+        self.model = LinearModel()
+        self.columns: dict[tuple[int, int], int] = {}
+        self._offset = 0.0
+        limits = problem.limit if candidates is None else candidates.most
+        for node in nodes:
+            for group, limit in enumerate(limits[:, node].tolist()):
+                if min(limit, int(most[group])) > 0:
+                    self.columns[group, node] = self.model.column(
+                        0.0, min(limit, int(most[group])), integer=True
+                    )
+        self._by_node: dict[int, list[tuple[int, int]]] = {node: [] for node in nodes}
+        self._by_group: dict[int, list[int]] = {group: [] for group in range(len(most))}
+        for (group, node), column in self.columns.items():
+            self._by_node[node].append((group, column))
+            self._by_group[group].append(column)
+        for group, columns in self._by_group.items():
+            self.model.at_most([(column, 1.0) for column in columns], int(most[group]))
+        for node in nodes:
+            self._limit_resources(node)
+        self._cuts = ContentCuts(problem, self.model, self.columns)
+        self._fleet_cuts = FleetCuts(problem, self.model, self.columns)
+        self._rows: RelationRows | None = None
+        self._orders: OrderCuts | None = None
+        if problem.relations is not None:
+            self._rows = RelationRows(self.model, self.columns, problem.relations)
+            self._rows.add_rules(problem.count.tolist())
+            self._orders = OrderCuts(problem.relations, self.model, self.columns)
+
+    @property
+    def integer_columns(self) -> int:
+        return sum(self.model.integer)
+
+    def _limit_resources(self, node: int) -> None:
+        problem = self.problem
+        for resource in range(len(problem.resources)):
+            requests = [
+                (column, int(problem.request[group, resource]))
+                for group, column in self._by_node[node]
+            ]
+            # In units of the greatest common divisor the numbers are small and stay exact.
+            unit = math.gcd(*(amount for _column, amount in requests)) or 1
+            free = max(int(problem.free[node, resource]), 0) // unit
+            terms = [(column, amount // unit) for column, amount in requests if amount]
+            if sum(amount * self.model.upper[column] for column, amount in terms) > free:
+                self.model.at_most(terms, free)
+
+    def placed_in(self, groups: t.Iterable[int]) -> Terms:
+        """The number of pods of these groups that are placed."""
+        return [(column, 1.0) for group in groups for column in self._by_group[group]]
+
+    def on_unpriced_nodes(self) -> Terms:
+        """The number of pods on unpriced nodes."""
+        priced = self.problem.costs.priced
+        return [
+            (column, 1.0) for (_group, node), column in self.columns.items() if not priced[node]
+        ]
+
+    def minimize(self, terms: Terms) -> None:
+        """Make this sum the objective, in place of any other."""
+        self.model.cost = [0.0] * len(self.model.cost)
+        for column, coefficient in terms:
+            self.model.cost[column] += coefficient
+
+    def minimize_cost(self) -> None:
+        """Make the watts of the priced nodes, with what unmet preferences are worth, the objective.
+
+        Adds to the model: call it once.
+        """
+        preference = self.problem.preference
+        self.minimize(
+            []
+            if preference is None
+            else [
+                (column, float(preference[group, node]))
+                for (group, node), column in self.columns.items()
+            ]
+        )
+        self._cuts.add_watts()
+        self._fleet_cuts.add_watts()
+        if self._rows is not None:
+            self._rows.add_caps()
+        for node in self.nodes:
+            if self.problem.costs.priced[node]:
+                self._add_watts(node)
+
+    def bound(self, solution: Solution) -> float:
+        """The cost below which no solution is."""
+        return solution.bound + self._offset
+
+    def _add_watts(self, node: int) -> None:
+        points = self.functions.points(node)
+        # Differences to the present watts keep the numbers small.
+        self._offset += points[0][1]
+        points = [(cores, watts - points[0][1]) for cores, watts in points]
+        modes = self._modes(node, points)
+        use = [
+            (column, int(self.problem.use[group]) / MICROCORES_PER_CORE)
+            for group, column in self._by_node[node]
+        ]
+        if len(modes) == 1 and modes[0].chosen is None:
+            self._add_convex(modes[0].points, use, points)
+            return
+        shares: list[tuple[int, float]] = []
+        for mode in modes:
+            shares += self._add_mode(mode)
+        self.model.equal([(mode.chosen, 1.0) for mode in modes if mode.chosen is not None], 1.0)
+        self.model.equal([*use, *((column, -weight) for column, weight in shares)], 0.0)
+
+    def _modes(self, node: int, points: Points) -> list[_Mode]:
+        runs = convex_runs(points)
+        sleeps = bool(self.problem.costs.sleeper[node])
+        if self.candidates is not None:
+            runs = [run for index, run in enumerate(runs) if (node, index) in self.candidates.runs]
+            if sleeps and node not in self.candidates.sleepers:
+                sleeps = False
+                self.model.at_least([(column, 1.0) for column in self._workload(node)], 1.0)
+        if len(runs) == 1 and not sleeps:
+            return [_Mode(runs[0], None)]
+        modes = [_Mode(run, self.model.column(0.0, 1.0, integer=True)) for run in runs]
+        if sleeps:
+            modes.append(self._asleep(node, points))
+        return modes
+
+    def _asleep(self, node: int, points: Points) -> _Mode:
+        """Standby watts whatever the use of daemons, and no workload; awake with workload only."""
+        model, problem = self.model, self.problem
+        chosen = model.column(0.0, 1.0, integer=True)
+        workload = self._workload(node)
+        for column in workload:
+            upper = model.upper[column]
+            model.at_most([(column, 1.0), (chosen, upper)], upper)
+        model.at_least([*((column, 1.0) for column in workload), (chosen, 1.0)], 1.0)
+        awake_now = float(self.functions.watts[node, 0])
+        standby = problem.costs.standby_watts - awake_now
+        return _Mode([(cores, standby) for cores, _watts in (points[0], *points[1:][-1:])], chosen)
+
+    def _workload(self, node: int) -> list[int]:
+        """Columns of the pods that keep the node awake."""
+        is_workload = self.problem.is_workload
+        return [column for group, column in self._by_node[node] if is_workload[group]]
+
+    def _add_convex(self, run: Points, use: Terms, points: Points) -> None:
+        watts = self.model.column(-math.inf, math.inf, 1.0)
+        for start, height, slope in _segments(run):
+            terms = [(watts, 1.0), *((column, -slope * cores) for column, cores in use)]
+            self.model.at_least(terms, height - slope * start)
+        if run != points:
+            self.model.row(use, run[0][0], run[-1][0])
+
+    def _add_mode(self, mode: _Mode) -> list[tuple[int, float]]:
+        """The added use in this mode: what it is at the mode's start, and the rest."""
+        model, chosen = self.model, t.cast(int, mode.chosen)
+        first, width = mode.points[0][0], mode.points[-1][0] - mode.points[0][0]
+        beyond = model.column(0.0, width)
+        watts = model.column(-math.inf, math.inf, 1.0)
+        model.at_most([(beyond, 1.0), (chosen, -width)], 0.0)
+        for start, height, slope in _segments(mode.points):
+            at_first = height - slope * (start - first)
+            model.at_least([(watts, 1.0), (chosen, -at_first), (beyond, -slope)], 0.0)
+        return [(beyond, 1.0), (chosen, first)]
+
+    def counts(self, solution: Solution) -> Integers:
+        """Pods by group and node of the whole problem."""
+        counts = require("numpy").zeros_like(self.problem.limit)
+        for (group, node), column in self.columns.items():
+            counts[group, node] = round(solution.values[column])
+        return t.cast("Integers", counts)
+
+    def solve(self, limits: Limits, branching_nodes: int) -> Solution:
+        """The solution, with rows for what nodes cannot hold and for what has no order of binding.
+
+        As far as a few rounds find them: the bound is one in any case.
+        """
+        solution = solve(self.model, limits, branching_nodes)
+        for _round in range(_ROUNDS_OF_CUTS):
+            if not (solution.is_optimal and self._add_cuts(solution)):
+                break
+            solution = solve(self.model, limits, branching_nodes)
+        return solution
+
+    def _add_cuts(self, solution: Solution) -> bool:
+        counts = self.counts(solution)
+        told = self._cuts.add(counts, solution.values)
+        if self._fleet_cuts.add(counts, solution.values) or told:
+            return True
+        return self._orders is not None and self._orders.add(counts, solution.values)
+
+
+def _segments(points: Points) -> t.Iterator[tuple[float, float, float]]:
+    """(start, height, slope) of each segment; of a single point a flat one."""
+    if len(points) == 1:
+        yield (*points[0], 0.0)
+    for left, right in zip(points, points[1:]):
+        yield (*left, (right[1] - left[1]) / (right[0] - left[0]))

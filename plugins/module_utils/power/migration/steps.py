@@ -1,0 +1,167 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From where pods ought to be to steps: the order in which they are moved there.
+
+A step is a group of moves that pay together. Steps are as small as can be, so that the list can end
+after any of them, and within a step the moves that cost least come first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
+    Cost,
+    Move,
+    Relocation,
+    undo,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.moves import predicted
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+# How many sets of nodes are tried as a step, and how many moves in search of an order.
+_MOST_SETS = 128
+_MOST_TRIED = 300
+_ROUNDING_WATTS = 1e-9
+
+
+class _Order(t.NamedTuple):
+    """Moves in an order in which they can be made, and what they are worth."""
+
+    moves: list[Move]
+    worth: float
+
+
+def divided(task: Relocation, wanted: Integers) -> list[list[Move]]:
+    """Steps on the way to the wanted counts, the most watts for each pod first.
+
+    What does not pay in any order is left out.
+    """
+    return _Division(task, wanted).steps()
+
+
+class _Division:
+    """Where pods are after the steps found so far, and what is left to be moved."""
+
+    def __init__(self, task: Relocation, wanted: Integers) -> None:
+        self._task = task
+        self._wanted = wanted
+        self._assignment = Assignment(task.problem, task.home)
+
+    def steps(self) -> list[list[Move]]:
+        found: list[list[Move]] = []
+        while (step := self._next()) is not None:
+            for move in step.moves:
+                for change in move.changes:
+                    self._assignment.place(*change)
+            found.append(step.moves)
+        return found
+
+    def _next(self) -> _Order | None:
+        """The best of the smallest steps: one move, or those of one node, of two …"""
+        options = self._choices()
+        single = self._single(options)
+        if single is not None:
+            return single
+        sources = sorted({move.source for move in options})
+        sets = (itertools.combinations(sources, number) for number in range(1, len(sources) + 1))
+        left = _MOST_SETS
+        for of_one_size in sets:
+            tried = list(itertools.islice(of_one_size, left))
+            left -= len(tried)
+            paying = self._paying(self._ordered(set(each)) for each in tried)
+            if paying is not None:
+                return paying
+        return self._paying([self._ordered(set(sources))]) if not left else None
+
+    def _single(self, options: t.Sequence[Move]) -> _Order | None:
+        """The move that saves the most, if one pays by itself."""
+        promised = predicted(self._assignment, [(move,) for move in options])
+        by_promise = sorted(zip(promised, options), key=lambda each: (-round(each[0], 6), each[1]))
+        for watts, move in by_promise:
+            if watts < self._task.least_gain - _ROUNDING_WATTS:
+                return None
+            paying = self._paying([self._ordered({move.source}, 1, move)])
+            if paying is not None:
+                return paying
+        return None
+
+    def _paying(self, orders: t.Iterable[_Order | None]) -> _Order | None:
+        """The order that saves the most for each pod, if it pays."""
+        least = self._task.least_gain - _ROUNDING_WATTS
+        paying = [
+            order
+            for order in orders
+            if order is not None and order.moves and order.worth >= least * len(order.moves)
+        ]
+        return max(paying, key=lambda order: round(order.worth / len(order.moves), 6), default=None)
+
+    def _choices(self, sources: t.Collection[int] | None = None) -> list[Move]:
+        """Moves towards the wanted counts."""
+        missing = self._wanted - self._assignment.counts
+        return [
+            Move(group, source, target)
+            for group in range(len(missing))
+            for source in (missing[group] < 0).nonzero()[0].tolist()
+            if sources is None or source in sources
+            for target in (missing[group] > 0).nonzero()[0].tolist()
+        ]
+
+    def _ordered(
+        self, sources: t.Collection[int], number: int | None = None, first: Move | None = None
+    ) -> _Order | None:
+        """All moves of some nodes, or so many, in an order in which they can be made."""
+        assignment = self._assignment
+        if number is None:
+            missing = self._wanted - assignment.counts
+            number = int(-missing[:, sorted(sources)].clip(max=0).sum())
+        before = Cost.of(assignment)
+        made: list[Move] = []
+        search = _OrderSearch(assignment, lambda: self._choices(sources), number)
+        if not search.extend(made, [first] if first else None):
+            return None
+        worth = before.saving(Cost.of(assignment))
+        undo(assignment, made)
+        return _Order(made, worth)
+
+
+class _OrderSearch:
+    """Depth first over the moves that can come next, the cheapest first."""
+
+    def __init__(
+        self, assignment: Assignment, choices: t.Callable[[], list[Move]], number: int
+    ) -> None:
+        self._assignment = assignment
+        self._choices = choices
+        self._number = number
+        self._left = _MOST_TRIED
+
+    def extend(self, made: list[Move], options: list[Move] | None = None) -> bool:
+        """Make moves until there are enough; nothing is changed where no order is found."""
+        if len(made) == self._number:
+            return True
+        for move in options or sorted(self._choices(), key=self._cost):
+            if self._left <= 0:
+                return False
+            self._left -= 1
+            if self._assignment.try_changes(move.changes):
+                made.append(move)
+                if self.extend(made):
+                    return True
+                undo(self._assignment, [made.pop()])
+        return False
+
+    def _cost(self, move: Move) -> float:
+        assignment = self._assignment
+        source = assignment.all_nodes[move.source : move.source + 1]
+        target = assignment.all_nodes[move.target : move.target + 1]
+        leaving = float(assignment.added_cost(move.group, source, -1)[0])
+        return round(leaving + float(assignment.added_cost(move.group, target)[0]), 9)

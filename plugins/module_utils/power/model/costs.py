@@ -1,0 +1,85 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What nodes cost at a given load, many nodes at once."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+    Node,
+    Rules,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+# More than any fleet draws: one pod fewer on an unpriced node is worth any number of watts.
+UNPRICED_POD_WATTS = 1e9
+
+
+class NodeCosts:
+    """Watts of each node over its CPU use, plus the price of pods on unpriced nodes.
+
+    A *sleeper* costs its standby watts while no workload is on it, whatever its curve says.
+    """
+
+    def __init__(self, nodes: t.Sequence[Node], rules: Rules) -> None:
+        self._numpy = numpy = require("numpy")
+        self.base: Integers = numpy.array([n.use_microcores for n in nodes], dtype=numpy.int64)
+        self.priced: Booleans = numpy.array([n.curve is not None for n in nodes], dtype=bool)
+        self.sleeper: Booleans = self.priced & numpy.array(
+            [rules.allow_power_off and not n.hosts_workload for n in nodes], dtype=bool
+        )
+        self.standby_watts = rules.standby_watts
+        self._read_curves(nodes)
+
+    def _read_curves(self, nodes: t.Sequence[Node]) -> None:
+        numpy = self._numpy
+        flat = ((0.0, 1.0), (0.0, 0.0))
+        curves = [(n.curve.cores, n.curve.watts) if n.curve else flat for n in nodes]
+        points = max((len(cores) for cores, _watts in curves), default=2)
+        # Short curves are padded with their last point: the segments added have no length.
+        self.knots: Floats = MICROCORES_PER_CORE * numpy.array(
+            [cores + cores[-1:] * (points - len(cores)) for cores, _watts in curves], dtype=float
+        ).reshape(len(curves), points)
+        self.heights: Floats = numpy.array(
+            [watts + watts[-1:] * (points - len(watts)) for _cores, watts in curves], dtype=float
+        ).reshape(len(curves), points)
+        self._first, self._last = self.knots[:, 0], self.knots[:, -1]
+        lengths = numpy.diff(self.knots, axis=1)
+        rises = numpy.diff(self.heights, axis=1)
+        self._slopes = numpy.divide(rises, lengths, out=numpy.zeros_like(rises), where=lengths > 0)
+        # One sorted array for the segments of all nodes: node n's lie between n and n + 1 spans.
+        self._span = float(self._last.max(initial=0.0)) + 1.0
+        starts = self.knots[:, :-1] + self._span * numpy.arange(len(curves))[:, None]
+        self._starts = starts.ravel()
+        self._segments = points - 1
+
+    def watts(self, nodes: Integers, use: t.Any) -> Floats:
+        """Watts of ``nodes`` at ``use`` microcores by their curves, clamped; shapes broadcast."""
+        numpy = self._numpy
+        use = numpy.clip(use, self._first[nodes], self._last[nodes])
+        position = numpy.searchsorted(self._starts, use + self._span * nodes, side="right") - 1
+        segment = position - self._segments * nodes
+        segment = numpy.clip(segment, 0, self._segments - 1)
+        return t.cast(
+            "Floats",
+            self.heights[nodes, segment]
+            + self._slopes[nodes, segment] * (use - self.knots[nodes, segment]),
+        )
+
+    def of(self, nodes: Integers, added_use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
+        """Cost of ``nodes`` with so many added microcores, pods, and workload pods among them."""
+        numpy = self._numpy
+        watts = self.watts(nodes, self.base[nodes] + added_use)
+        watts = numpy.where(self.sleeper[nodes] & (workload == 0), self.standby_watts, watts)
+        return t.cast("Floats", numpy.where(self.priced[nodes], watts, pods * UNPRICED_POD_WATTS))

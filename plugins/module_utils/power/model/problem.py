@@ -1,0 +1,230 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""An Instance as arrays: what every strategy computes with.
+
+Pods of equal shape form a group, and an assignment says how many of each group go to each node,
+so its size does not grow with the number of pods. Axes: G groups, N nodes, R resources.
+
+What pods demand of each other is in ``relations``; see relations.py for what makes a placement
+feasible. Everything of it that does not depend on the placement is in ``limit`` too: labels that
+nodes lack, running pods in the way, and that only one of a kind may be on a node. So a bound that
+knows only ``limit`` and resources is a bound of the whole problem.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
+    ContentRule,
+    Sum,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferences import (
+    preferences,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
+    peer_wishes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_builder import (
+    build_relations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
+    Relations,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import obstacle
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Constraints,
+    Instance,
+    Pod,
+    Shape,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+
+_BITS_OF_SUMS = 62
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pods of one shape, in canonical order."""
+
+    shape: Shape
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The arrays, all read-only by convention.
+
+    ``request[g, r]`` and ``free[n, r]`` are in whole units, ``use[g]`` in microcores.
+    ``limit[g, n]`` is how many pods of the group the node could take if it took nothing else.
+    ``preference[g, n]`` are the watts that one pod's unmet preferences cost there, and what its
+    devices draw at the least; None where there is neither. What depends on other waiting pods is in
+    ``relations.caps``, ``relations.contents`` and ``relations.fleets``.
+    """
+
+    instance: Instance
+    groups: tuple[Group, ...]
+    resources: tuple[str, ...]
+    request: Integers
+    free: Integers
+    use: Integers
+    count: Integers
+    is_workload: Booleans
+    limit: Integers
+    costs: NodeCosts
+    relations: Relations | None = None
+    preference: Floats | None = None
+
+    @property
+    def levels(self) -> list[list[int]]:
+        """Indices of the groups of each priority, highest first."""
+        by_priority: dict[int, list[int]] = defaultdict(list)
+        for index, group in enumerate(self.groups):
+            by_priority[group.shape.priority].append(index)
+        return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+
+
+def build_problem(instance: Instance) -> Problem:
+    """The arrays of an instance. Pods that are refused are left out.
+
+    Raises MissingLibrary.
+    """
+    numpy = require("numpy")
+    groups = _groups(instance)
+    names = sorted({name for group in groups for name, _amount in group.shape.requests})
+    most = _most_counted(instance)
+    request = _table(numpy, [dict(group.shape.requests) for group in groups], names, most + 1)
+    free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
+    count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
+    allowed = _allowed(numpy, instance, groups)
+    shapes = [group.shape for group in groups]
+    wishes = peer_wishes(instance, shapes, count, allowed)
+    relations = build_relations(instance, shapes, count, allowed, wishes)
+    for index, total in enumerate(_sums(relations)):
+        names.append(f"contents {index}")
+        needed = [total.needed.get(group, 0) for group in range(len(groups))]
+        request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
+        free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
+    limit = _limits(numpy, request, free, count, allowed)
+    limit = _related_limits(numpy, instance, groups, relations, limit)
+    return Problem(
+        instance=instance,
+        groups=groups,
+        resources=tuple(names),
+        request=request,
+        free=free,
+        use=numpy.array([group.shape.use_microcores for group in groups], dtype=numpy.int64),
+        count=count,
+        is_workload=numpy.array([not group.shape.is_daemon for group in groups], dtype=bool),
+        limit=limit,
+        costs=NodeCosts(instance.nodes, instance.rules),
+        relations=relations,
+        preference=_with_floors(preferences(instance, shapes, wishes), relations, limit),
+    )
+
+
+def _groups(instance: Instance) -> tuple[Group, ...]:
+    members: dict[Shape, list[Pod]] = {}
+    for pod in instance.pods:
+        if not pod.shape.refusals:
+            members.setdefault(pod.shape, []).append(pod)
+    return tuple(Group(shape, tuple(pods)) for shape, pods in members.items())
+
+
+def _most_counted(instance: Instance) -> int:
+    """Up to which amounts are told apart: sums of it over all nodes and pods fit into 64 bits.
+
+    A node counts with this much at the most, and a pod that asks for more fits nowhere.
+    """
+    return 1 << (_BITS_OF_SUMS - (len(instance.nodes) + len(instance.pods)).bit_length())
+
+
+def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int) -> Integers:
+    table = numpy.zeros((len(rows), len(names)), dtype=numpy.int64)
+    for index, row in enumerate(rows):
+        for column, name in enumerate(names):
+            table[index, column] = max(-most, min(row.get(name, 0), most))
+    return t.cast("Integers", table)
+
+
+def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Booleans:
+    """Whether each node is open to each group, resources aside."""
+    known: dict[Constraints, Booleans] = {}
+    usable = numpy.array(
+        [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
+        dtype=bool,
+    )
+    rows = []
+    for group in groups:
+        constraints = group.shape.constraints
+        if constraints not in known:
+            known[constraints] = usable & numpy.array(
+                [obstacle(constraints, node) is None for node in instance.nodes], dtype=bool
+            )
+        rows.append(known[constraints])
+    return t.cast("Booleans", numpy.array(rows, dtype=bool).reshape(len(rows), len(usable)))
+
+
+def _limits(
+    numpy: t.Any, request: Integers, free: Integers, count: Integers, allowed: Booleans
+) -> Integers:
+    limit = numpy.where(allowed, count[:, None], 0)
+    for resource in range(request.shape[1]):
+        asked = request[:, resource]
+        fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
+        limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
+    return t.cast("Integers", limit)
+
+
+def _sums(relations: Relations | None) -> list[Sum]:
+    """What of the nodes' contents adds up, and so is a resource like any other."""
+    rules = relations.rules if relations is not None else ()
+    return [
+        total for rule in rules if isinstance(rule, ContentRule) for total in rule.oracle.sums()
+    ]
+
+
+def _with_floors(
+    wishes: Floats | None, relations: Relations | None, limit: Integers
+) -> Floats | None:
+    """Unmet preferences, and the watts that the pods' devices draw at the least."""
+    if relations is None or not relations.drawing:
+        return wishes
+    total = require("numpy").zeros(limit.shape) if wishes is None else wishes.copy()
+    for rule in relations.drawing:
+        total[list(rule.oracle.groups)] += rule.floor
+    return t.cast("Floats", total)
+
+
+def _related_limits(
+    numpy: t.Any,
+    instance: Instance,
+    groups: t.Sequence[Group],
+    relations: Relations | None,
+    limit: Integers,
+) -> Integers:
+    """The limits, with what rules between pods never allow; a gang that lacks a pod has none."""
+    if relations is None:
+        return limit
+    limit = limit.copy()
+    for rule in relations.rules:
+        for concerned in rule.groups:
+            limit[concerned] = numpy.minimum(limit[concerned], rule.most(concerned))
+    broken = {pod.shape.relations.gang for pod in instance.pods if pod.shape.refusals} - {""}
+    for index, group in enumerate(groups):
+        if group.shape.relations.gang in broken:
+            limit[index] = 0
+    return limit

@@ -1,0 +1,200 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Binding a placement pod by pod: the order in which it can be done, and what is left if it cannot.
+
+A placement is bound in thought, one pod after another, each only where all rules let it. If all
+rules hold in the final state there nearly always is a pod that may come next: for a spread one in
+the emptiest domain, for required affinity one whose peers are there (see Reach). Rules about
+several sets of pods that wait for each other can leave none. Of a few pods all orders are then
+tried; what has none is not placed.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
+    Part,
+    Reach,
+    Relations,
+    RelationState,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+# Group, node and number of pods.
+Step = tuple[int, int, int]
+
+# How many pods are tried in other orders, and how many of the states between are looked at.
+_MOST_PODS_TO_REORDER = 40
+_MOST_STATES = 500
+
+
+def binding_order(problem: Problem, counts: Integers) -> list[Step]:
+    """Group, node and number of pods, in an order in which they can be bound.
+
+    Shorter than the placement where that cannot be bound as a whole.
+    """
+    related = related_groups(problem)
+    free = [
+        (int(group), int(node), int(counts[group, node]))
+        for group, node in zip(*counts.nonzero())
+        if int(group) not in related
+    ]
+    return free + related_steps(problem, counts)
+
+
+def related_groups(problem: Problem) -> set[int]:
+    """The groups that a rule between pods concerns: only their order matters."""
+    rules = problem.relations.rules if problem.relations is not None else ()
+    return {group for rule in rules for group in rule.groups}
+
+
+def related_steps(problem: Problem, counts: Integers) -> list[Step]:
+    """The part of binding_order that has rules: it may come after everything else."""
+    related = related_groups(problem)
+    if problem.relations is None or not related:
+        return []
+    kept = counts.copy()
+    kept[[group for group in range(len(counts)) if group not in related]] = 0
+    return _Binding(problem.relations, kept).steps
+
+
+def can_be_bound(assignment: Assignment) -> bool:
+    """Whether the whole placement can be bound, pod by pod."""
+    problem, counts = assignment.problem, assignment.counts
+    related = sorted(related_groups(problem))
+    steps = related_steps(problem, counts)
+    return sum(number for _group, _node, number in steps) == int(counts[related].sum())
+
+
+def order_of(
+    relations: Relations, part: Part, counts: Integers
+) -> t.Literal["found", "none", "unknown"]:
+    """Whether there is an order of binding these pods of the part; none where a rule is broken.
+
+    Pods of other groups are not looked at. It stays unknown where there are too many orders.
+    """
+    alone = require("numpy").zeros_like(counts)
+    alone[list(part.groups)] = counts[list(part.groups)]
+    tallied = relations.count(alone)
+    if any(rule.holds(tallied) is False for rule in part.rules):
+        return "none"
+    binding = _Binding(relations, alone)
+    if len(binding.steps) == alone.sum():
+        return "found"
+    return "none" if binding.is_hopeless else "unknown"
+
+
+class _Binding:
+    """One placement of related groups, bound step by step."""
+
+    def __init__(self, relations: Relations, counts: Integers) -> None:
+        numpy = require("numpy")
+        self._state = RelationState(relations, numpy.zeros_like(counts))
+        self._left = counts.copy()
+        self.steps: list[Step] = []
+        # Whether all orders were tried in vain.
+        self.is_hopeless = False
+        for group, node in Reach(relations, counts).seeds:
+            if self._state.room(group)[node] > 0:
+                self._bind(group, node)
+        while self._pass():
+            pass
+        if self._left.any() and self._holds_in_the_end(counts):
+            for part in relations.parts:
+                self._reorder(sorted(part.groups))
+
+    def _holds_in_the_end(self, counts: Integers) -> bool:
+        relations = self._state.relations
+        tallied = relations.count(counts)
+        return all(rule.holds(tallied) is not False for rule in relations.rules)
+
+    def _reorder(self, groups: list[int]) -> None:
+        """Look for an order of all pods of a part; without one keep what there was."""
+        straight = [step for step in self.steps if step[0] in groups]
+        left = self._left[groups].sum()
+        if not left or len(straight) + left > _MOST_PODS_TO_REORDER:
+            return
+        for group, node, _one in straight:
+            self._take_back(group, node)
+        seen: set[bytes] = set()
+        if not self._extend(groups, seen):
+            self.is_hopeless = self.is_hopeless or len(seen) < _MOST_STATES
+            for group, node, _one in straight:
+                self._bind(group, node)
+
+    def _extend(self, groups: list[int], seen: set[bytes]) -> bool:
+        """Bind all that is left of these groups, depth first; nothing where no order does it."""
+        left = self._left[groups]
+        if not left.any():
+            return True
+        state = left.tobytes()
+        if state in seen or len(seen) >= _MOST_STATES:
+            return False
+        seen.add(state)
+        for row, node in zip(*left.nonzero()):
+            group = groups[int(row)]
+            if self._state.accepts(group, int(node)):
+                self._bind(group, int(node))
+                if self._extend(groups, seen):
+                    return True
+                self._take_back(group, int(node))
+        return False
+
+    def _take_back(self, group: int, node: int) -> None:
+        """Undo the last step that bound a pod of the group to the node."""
+        self._state.place(group, node, -1)
+        self._left[group, node] += 1
+        for index in reversed(range(len(self.steps))):
+            if self.steps[index][:2] == (group, node):
+                del self.steps[index]
+                return
+
+    def _bind(self, group: int, node: int) -> None:
+        self._state.place(group, node, 1)
+        self._left[group, node] -= 1
+        self.steps.append((group, node, 1))
+
+    def _pass(self) -> bool:
+        """Bind at most one pod of each group to each node; True if any was."""
+        before = len(self.steps)
+        for group in self._left.sum(axis=1).nonzero()[0].tolist():
+            for node in self._left[group].nonzero()[0].tolist():
+                if self._state.room(group)[node] > 0:
+                    self._bind(group, node)
+        return len(self.steps) > before
+
+
+def settled(problem: Problem, counts: Integers) -> Assignment:
+    """The feasible part of a placement in which at least the resources fit.
+
+    Pods whose rules do not hold are left out, and then gangs that are not complete.
+    """
+    assignment = Assignment(problem, counts)
+    while True:
+        if not (assignment.rules_hold() and can_be_bound(assignment)):
+            assignment = Assignment(problem, _bound(problem, assignment.counts))
+        incomplete = assignment.incomplete_gangs()
+        if not incomplete:
+            return assignment
+        remaining = assignment.counts.copy()
+        for gang in incomplete:
+            remaining[list(gang)] = 0
+        assignment = Assignment(problem, remaining)
+
+
+def _bound(problem: Problem, counts: Integers) -> Integers:
+    """What of a placement could be bound, pod by pod."""
+    bound = require("numpy").zeros_like(counts)
+    for group, node, number in binding_order(problem, counts):
+        bound[group, node] += number
+    return t.cast("Integers", bound)

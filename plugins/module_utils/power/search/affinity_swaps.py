@@ -1,0 +1,130 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Exchanges that meet wishes between pods, where there are too many groups for tables of all pairs.
+
+A pod whose wish is unmet goes where it is met, in exchange for one of about its own use: that costs
+few watts or none.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
+    LEAST_GAIN_WATTS,
+    Step,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
+    WishTables,
+)
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+
+# So many groups are looked at as partners of one, those of the most similar use.
+_PARTNERS = 24
+# So many nodes on either side, drawn anew each time.
+_NODES = 32
+# So many steps are proposed with each of so many partners.
+_STEPS = 3
+
+
+class CompanyExchanges:
+    """One pod of a group with unmet wishes for one pod of another group."""
+
+    def __init__(self, assignment: Assignment, seed: int) -> None:
+        self._numpy = numpy = require("numpy")
+        self._assignment = assignment
+        self._random = numpy.random.default_rng(seed)
+        relations, groups = assignment.problem.relations, range(len(assignment.counts))
+        self._wishing = [group for group in groups if relations and relations.caps_of(group)]
+        self._wishes = WishTables(assignment, self._wishing)
+        self._row = numpy.full(len(groups), -1)
+        self._row[self._wishing] = numpy.arange(len(self._wishing))
+
+    def steps(self) -> list[Step]:
+        """The best exchanges of each group that has a wish unmet."""
+        self._wishes.refresh()
+        return [
+            step for row, group in enumerate(self._wishing) for step in self._steps_of(row, group)
+        ]
+
+    def _steps_of(self, row: int, group: int) -> t.Iterator[Step]:
+        assignment = self._assignment
+        leaving, entering = self._wishes.departure[row], self._wishes.arrival[row]
+        unmet = (assignment.counts[group] > 0) & (leaving < -LEAST_GAIN_WATTS)
+        if not unmet.any():
+            return
+        better = entering < -float(leaving[unmet].min()) - LEAST_GAIN_WATTS
+        sources = self._some(unmet.nonzero()[0])
+        targets = self._some(better.nonzero()[0])
+        partners = self._partners(group, targets)
+        if not len(partners):
+            return
+        alike = self._numpy.full(len(partners), group)
+        leave = self._costs(partners, alike, sources)
+        enter = self._costs(alike, partners, targets)
+        total = leave.min(axis=1) + enter.min(axis=1)
+        for index in self._numpy.argsort(total, kind="stable")[:_STEPS].tolist():
+            if total[index] < -LEAST_GAIN_WATTS:
+                order = [
+                    nodes[self._numpy.argsort(costs[index], kind="stable")[:_STEPS]].tolist()
+                    for nodes, costs in ((sources, leave), (targets, enter))
+                ]
+                for source, target in zip(*order):
+                    if source != target:
+                        partner = int(partners[index])
+                        yield Step(float(total[index]), group, source, target, partner, 1)
+
+    def _some(self, nodes: Integers) -> Integers:
+        if len(nodes) <= _NODES:
+            return nodes
+        drawn = self._random.choice(nodes, size=_NODES, replace=False)
+        return t.cast("Integers", self._numpy.sort(drawn))
+
+    def _partners(self, group: int, targets: Integers) -> Integers:
+        """Other groups with pods on the targets."""
+        use = self._assignment.problem.use
+        there: Integers = self._assignment.counts[:, targets].sum(axis=1)
+        there[group] = 0
+        others = there.nonzero()[0]
+        order = self._numpy.argsort(abs(use[others] - use[group]), kind="stable")
+        return t.cast("Integers", others[order[:_PARTNERS]])
+
+    def _costs(self, entering: Integers, leaving: Integers, nodes: Integers) -> Floats:
+        """By pair of groups and node; infinite where one cannot take the place of the other."""
+        numpy, assignment = self._numpy, self._assignment
+        problem = assignment.problem
+        enters, leaves = numpy.ix_(entering, nodes), numpy.ix_(leaving, nodes)
+        possible = (assignment.counts[leaves] > 0) & (
+            assignment.counts[enters] < problem.limit[enters]
+        )
+        for resource in range(problem.request.shape[1]):
+            more = problem.request[entering, resource] - problem.request[leaving, resource]
+            enough = assignment.free[nodes, resource] >= more[:, None]
+            possible &= enough | (more <= 0)[:, None]
+        workload = problem.is_workload.astype(numpy.int64)
+        costs = assignment.change(
+            nodes,
+            (problem.use[entering] - problem.use[leaving])[:, None],
+            0,
+            (workload[entering] - workload[leaving])[:, None],
+        )
+        if problem.preference is not None:
+            costs += problem.preference[enters] - problem.preference[leaves]
+        costs += self._of_wishes(self._wishes.arrival, entering, nodes)
+        costs += self._of_wishes(self._wishes.departure, leaving, nodes)
+        return t.cast("Floats", numpy.where(possible, costs, numpy.inf))
+
+    def _of_wishes(self, table: Floats, groups: Integers, nodes: Integers) -> Floats:
+        """Rows of a table of wishes; zero for groups that have none."""
+        rows = self._row[groups]
+        found = table[self._numpy.ix_(rows, nodes)]
+        return t.cast("Floats", self._numpy.where((rows >= 0)[:, None], found, 0.0))

@@ -1,0 +1,126 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Room for pods that fit nowhere: each goes where it lacks least, and others make room in turn.
+
+One pod after another is put on a node that is too full for it. Then pods change places, also with
+those that wait, until nowhere anything is lacking; where that takes too long all is taken back.
+So every pod that gets a place is one more, whichever it is in the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
+    Assignment,
+    Change,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.infeasible_space_tabu_search import (
+    Crowding,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+# Steps for a pod. Each failure halves them, a success restores them, so that little is spent where
+# there is no room.
+_STEPS_FOR_A_POD = 200
+# For the first pod of each group, however many others failed before.
+_FEWEST = 10
+# At the most for all together.
+_MOST_STEPS = 5000
+
+
+class _Unit(t.NamedTuple):
+    """Pods that get a place together: one of a group, or all of a gang. The least comes first."""
+
+    failures: int
+    rank: int
+    size: float
+    groups: tuple[int, ...]
+
+
+def eject(assignment: Assignment, limits: Limits) -> Assignment:
+    """The assignment, or one in which more of its pods have a place.
+
+    Of pods of equal priority others may have one than before. Rules between pods hold; whether
+    there is an order of binding is for repair.py to say.
+    """
+    if not assignment.left().any():
+        return assignment
+    trial = Assignment(assignment.problem, assignment.counts)
+    _Ejection(trial, limits).run()
+    return max(assignment, trial, key=Assignment.rank)
+
+
+class _Ejection:
+    """What waits is a heap; groups that had to make way join it."""
+
+    def __init__(self, assignment: Assignment, limits: Limits) -> None:
+        self._assignment = assignment
+        self._limits = limits
+        relations = assignment.problem.relations
+        gangs = relations.gangs if relations is not None else ()
+        self._gang_of = {group: gang for gang in gangs for group in gang}
+        self._crowding = Crowding(assignment, self._gang_of, limits.seed)
+        self._waiting: list[_Unit] = []
+        self._known: set[tuple[int, ...]] = set()
+        self._join(assignment.left().nonzero()[0].tolist())
+        self._steps_left = _MOST_STEPS
+
+    def _join(self, groups: t.Iterable[int]) -> None:
+        """Let pods of these groups wait, if they do and there is any node for them."""
+        problem = self._assignment.problem
+        for group in groups:
+            unit = self._gang_of.get(group, (group,))
+            if self._crowding.left(group) and unit not in self._known and self._is_open(unit):
+                shapes = [problem.groups[each].shape for each in unit]
+                rank = -max(shape.priority for shape in shapes)
+                heapq.heappush(self._waiting, _Unit(0, rank, self._crowding.size_of(unit), unit))
+                self._known.add(unit)
+
+    def _is_open(self, unit: tuple[int, ...]) -> bool:
+        return bool(self._assignment.problem.limit[list(unit)].any(axis=1).all())
+
+    def run(self) -> None:
+        """Place pods, the smallest first; those that failed come after all others."""
+        steps = _STEPS_FOR_A_POD
+        while self._waiting and self._steps_left > 0 and not self._limits.expired():
+            unit = heapq.heappop(self._waiting)
+            self._known.discard(unit.groups)
+            if unit.failures and not steps:
+                return
+            if not any(map(self._crowding.left, unit.groups)):
+                continue
+            before = self._steps_left
+            changes = self._place(unit.groups, steps if unit.failures else max(steps, _FEWEST))
+            if changes:
+                steps = _STEPS_FOR_A_POD
+            elif self._steps_left < before:
+                steps //= 2
+                heapq.heappush(self._waiting, unit._replace(failures=unit.failures + 1))
+                self._known.add(unit.groups)
+            self._join(group for group, _node, _number in changes)
+
+    def _place(self, unit: tuple[int, ...], steps: int) -> list[Change]:
+        """What gives one pod of a group, or all of a gang, a place; without success nothing."""
+        changes: list[Change] = []
+        for group in unit:
+            for _pod in range(self._crowding.left(group) if group in self._gang_of else 1):
+                if not self._place_one(group, steps, changes):
+                    self._crowding.take_back(changes)
+                    return []
+        return changes
+
+    def _place_one(self, group: int, steps: int, changes: list[Change]) -> bool:
+        """Whether a pod finds a place and so many steps suffice until no node lacks anything."""
+        self._crowding.forget()
+        added = self._crowding.add(group)
+        changes += added
+        for step in range(steps if added else 0):
+            crowded = self._crowding.crowded()
+            if not crowded:
+                return True
+            self._steps_left -= 1
+            changes += self._crowding.relieve(crowded[step % len(crowded)])
+        return bool(added) and not self._crowding.crowded()

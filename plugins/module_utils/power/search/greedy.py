@@ -1,0 +1,153 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A start for ``optimal``: the largest pods first, each where it adds the fewest watts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import settled
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+
+
+def filled(problem: Problem, start: Integers | None = None) -> Assignment:
+    """The feasible part of a start, with everything placed that finds a node.
+
+    A gang that does not find nodes for all of its pods makes room for the others.
+    """
+    numpy = require("numpy")
+    counts = numpy.zeros_like(problem.limit) if start is None else start
+    assignment = settled(problem, counts)
+    barred: set[int] = set()
+    while True:
+        while fill(assignment, barred):
+            pass
+        incomplete = assignment.incomplete_gangs()
+        if not incomplete:
+            return assignment
+        barred.update(group for gang in incomplete for group in gang)
+        assignment = settled(problem, assignment.counts)
+
+
+def fill(assignment: Assignment, barred: t.Collection[int] = ()) -> bool:
+    """Place what is left: by descending priority, then the largest first; True if any pod was.
+
+    A pod that fits nowhere gets room where one other pod can move aside. Nothing is placed of the
+    groups that are barred.
+    """
+    before = int(assignment.pods.sum())
+    for group in placing_order(assignment.problem):
+        if group in barred:
+            continue
+        left = int(assignment.left()[group])
+        placed = _place_cheapest(assignment, group, left)
+        for _pod in range(left - placed):
+            if not _make_room(assignment, group):
+                break
+    return int(assignment.pods.sum()) > before
+
+
+def placing_order(problem: Problem) -> list[int]:
+    """Groups by descending priority, then by the largest share that one pod takes of a resource.
+
+    Equal ones keep the order of the groups, which is canonical.
+    """
+    numpy = require("numpy")
+    total = numpy.maximum(problem.free, 0).sum(axis=0)
+    shares = (problem.request / numpy.maximum(total, 1)).max(axis=1, initial=0.0)
+    return sorted(
+        range(len(problem.groups)),
+        key=lambda group: (-problem.groups[group].shape.priority, -shares[group]),
+    )
+
+
+def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
+    state = assignment.related
+    if state is not None and (state.has_caps(group) or not state.is_free(group)):
+        return _place_cheapest_related(assignment, group, number)
+    numpy = require("numpy")
+    nodes = assignment.all_nodes
+    cost = numpy.where(
+        assignment.fits(group, nodes), assignment.added_cost(group, nodes), numpy.inf
+    )
+    for done in range(number):
+        node = int(cost.argmin()) if len(cost) else 0
+        if not len(cost) or cost[node] == numpy.inf:
+            return done
+        assignment.place(group, node)
+        at = nodes[node : node + 1]
+        open_to_next = assignment.fits(group, at)[0]
+        cost[node] = assignment.added_cost(group, at)[0] if open_to_next else numpy.inf
+    return number
+
+
+def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> int:
+    """As _place_cheapest, where a pod on one node changes what other nodes may take."""
+    numpy, nodes = require("numpy"), assignment.all_nodes
+    state = assignment.related
+    alone = state is None or not state.has_caps(group)
+    cost = assignment.added_cost(group, nodes)
+    for done in range(number):
+        open_cost = numpy.where(assignment.room(group) > 0, cost, numpy.inf)
+        node = int(open_cost.argmin()) if len(nodes) else 0
+        if not len(nodes) or open_cost[node] == numpy.inf:
+            return done
+        assignment.place(group, node)
+        # Only a wish regarding others makes a pod on one node change the cost of another.
+        changed = nodes[node : node + 1] if alone else nodes
+        cost[changed] = assignment.added_cost(group, changed)
+    return number
+
+
+def _make_room(assignment: Assignment, group: int) -> bool:
+    """Move one pod aside so that one of ``group`` fits, at the least cost; False where none can."""
+    moves = [
+        move
+        for other in range(len(assignment.problem.groups))
+        if (move := _best_move_aside(assignment, group, other)) is not None
+    ]
+    return any(
+        assignment.try_changes([(other, source, -1), (other, target, 1), (group, source, 1)])
+        for _cost, other, source, target in sorted(moves)
+    )
+
+
+def _best_move_aside(
+    assignment: Assignment, group: int, other: int
+) -> tuple[float, int, int, int] | None:
+    """(cost, other, source, target) of the cheapest move of one pod of ``other``."""
+    numpy = require("numpy")
+    problem, nodes = assignment.problem, assignment.all_nodes
+    sources = assignment.fits_instead(group, other).nonzero()[0]
+    targets = assignment.fits(other, nodes, moving=True).nonzero()[0]
+    if not len(sources) or not len(targets):
+        return None
+    arrival = assignment.added_cost(other, targets)
+    cheapest = targets[numpy.argsort(arrival, kind="stable")[:2]]
+    arrival = numpy.sort(arrival, kind="stable")[:2]
+    exchange = assignment.change(
+        sources,
+        problem.use[group] - problem.use[other],
+        0,
+        int(problem.is_workload[group]) - int(problem.is_workload[other]),
+    )
+    # A pod cannot move aside to where it is, so the second best target counts there.
+    other_target = int(len(cheapest) > 1)
+    at_home = sources == cheapest[0]
+    if at_home.all() and not other_target:
+        return None
+    total = exchange + numpy.where(at_home, arrival[other_target], arrival[0])
+    if not other_target:
+        total = numpy.where(at_home, numpy.inf, total)
+    best = int(total.argmin())
+    target = cheapest[other_target] if at_home[best] else cheapest[0]
+    return float(total[best]), other, int(sources[best]), int(target)

@@ -1,0 +1,114 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Moves of one pod, and exchanges of one for one or several, as long as they save watts.
+
+In one round every candidate is found on the same state, and those that touch different nodes are
+carried out together. Where pods have rules about each other, each step is tried on its own.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
+    Assignment,
+    Change,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.affinity_swaps import (
+    CompanyExchanges,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
+    LEAST_GAIN_WATTS,
+    Exchanges,
+    Moves,
+    Step,
+    related_groups,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Integers = NDArray[numpy.int64]
+    Booleans = NDArray[numpy.bool_]
+
+# So many pods are exchanged for one.
+_NUMBERS = (1, 2, 3)
+# Entries of a table of exchanges (groups × groups × nodes) of 4 bytes each; there are six.
+_EXCHANGE_TABLE = 4_000_000
+
+
+def improve(assignment: Assignment, limits: Limits, rounds: int) -> bool:
+    """Search for at most so many rounds; True when nothing better is in reach.
+
+    The assignment stays feasible, and as many pods of each group are placed as before.
+    """
+    if len(assignment.all_nodes) < 2:
+        return True
+    search = _Search(assignment, limits.seed)
+    for _round in range(rounds):
+        if limits.expired():
+            return False
+        if not search.advance():
+            return True
+    return False
+
+
+class _Search:
+    """The tables of moves and of exchanges; of many groups exchanges of a random part."""
+
+    def __init__(self, assignment: Assignment, seed: int) -> None:
+        self._assignment = assignment
+        self._seed = seed
+        self._related = related_groups(assignment)
+        self._moves = Moves(assignment)
+        self._company = CompanyExchanges(assignment, seed)
+        self._exchanges: list[Exchanges] = []
+
+    def advance(self) -> bool:
+        """One round; False where nothing could be carried out."""
+        if self._carry_out(self._moves.steps()) or self._carry_out(self._company.steps()):
+            return True
+        for index, number in enumerate(_NUMBERS):
+            if index == len(self._exchanges):
+                groups = self._exchangeable()
+                self._exchanges.append(Exchanges(self._assignment, groups, number))
+            if self._carry_out(self._exchanges[index].steps()):
+                return True
+        return False
+
+    def _exchangeable(self) -> Integers:
+        numpy = require("numpy")
+        groups = self._assignment.counts.sum(axis=1).nonzero()[0]
+        most = max(2, int((_EXCHANGE_TABLE / max(len(self._assignment.all_nodes), 1)) ** 0.5))
+        if len(groups) > most:
+            random = numpy.random.default_rng(self._seed)
+            groups = numpy.sort(random.choice(groups, size=most, replace=False))
+        return t.cast("Integers", groups)
+
+    def _carry_out(self, steps: list[Step]) -> bool:
+        """Carry out the best steps that touch different nodes; whether there was any."""
+        touched: set[int] = set()
+        for step in sorted(steps):
+            if step.source in touched or step.target in touched:
+                continue
+            if self._carry_out_one(step):
+                touched |= {step.source, step.target}
+        self._moves.forget(touched)
+        for exchanges in self._exchanges:
+            exchanges.forget(touched)
+        return bool(touched)
+
+    def _carry_out_one(self, step: Step) -> bool:
+        changes: list[Change] = [(step.group, step.source, -1), (step.group, step.target, 1)]
+        if step.back >= 0:
+            changes.append((step.back, step.target, -step.number))
+            changes.append((step.back, step.source, step.number))
+        if self._related[step.group] or (step.back >= 0 and self._related[step.back]):
+            return self._assignment.try_changes(changes, LEAST_GAIN_WATTS)
+        for change in changes:
+            self._assignment.place(*change)
+        return True

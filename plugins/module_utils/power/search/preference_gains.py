@@ -1,0 +1,71 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What one pod more or fewer changes in what soft caps cost, kept up to date.
+
+A pod on one node changes it on all nodes of a domain, but only for groups that have wishes about
+each other. So it is kept apart from what a node costs by itself.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+
+if t.TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+    Integers = NDArray[numpy.int64]
+
+
+class WishTables:
+    """``arrival[k, n]`` and ``departure[k, n]`` in watts, of one pod of ``groups[k]`` at a node."""
+
+    def __init__(self, assignment: Assignment, groups: t.Sequence[int]) -> None:
+        self._numpy = numpy = require("numpy")
+        self._assignment = assignment
+        shape = (len(groups), len(assignment.all_nodes))
+        self.arrival: Floats = numpy.zeros(shape)
+        self.departure: Floats = numpy.zeros(shape)
+        relations = assignment.problem.relations
+        self._tallies: dict[int, tuple[int, set[int]]] = {}
+        for position, group in enumerate(groups):
+            caps = relations.caps_of(group) if relations is not None else []
+            if caps:
+                self._tallies[position] = group, {each for cap in caps for each in cap.tallies}
+        self._seen: dict[int, Integers] = {}
+
+    @property
+    def matter(self) -> bool:
+        """Whether any of the groups has such wishes; else all is zero for good."""
+        return bool(self._tallies)
+
+    def refresh(self) -> Integers:
+        """The nodes where something has changed since the last time."""
+        numpy, changed = self._numpy, self._changed_tallies()
+        nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
+        for position, (group, tallies) in self._tallies.items():
+            if not tallies.isdisjoint(changed):
+                for table, number in ((self.arrival, 1), (self.departure, -1)):
+                    added = self._assignment.added_by_caps(group, number)
+                    nodes |= table[position] != added
+                    table[position] = added
+        return t.cast("Integers", nodes.nonzero()[0])
+
+    def _changed_tallies(self) -> set[int]:
+        state = self._assignment.related
+        if state is None:
+            return set()
+        used = {tally for _group, tallies in self._tallies.values() for tally in tallies}
+        changed = {
+            tally
+            for tally in used
+            if tally not in self._seen
+            or not self._numpy.array_equal(self._seen[tally], state.tallied[tally])
+        }
+        self._seen.update({tally: state.tallied[tally].copy() for tally in changed})
+        return changed

@@ -1,0 +1,195 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Cache ways that pods ask for, and the free runs of ways that a node's caches have.
+
+RMD gives a container its ways in one row on one cache, so the extended resource
+``intel.com/l3_cache_ways``, a sum over all caches of a node, does not say whether there are any.
+The free ways are those of the node's RmdNodeState, less the ways of pods that are bound to it and
+have no workload yet. On which cache a pod's CPUs lie, kubelet decides.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import GUARANTEED, runs
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
+    CACHE_WAYS,
+    workload_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import uuid_of
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    CachePools,
+    CacheRun,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    container_requests,
+    containers_of,
+    identity,
+    is_finished,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+    text,
+    whole_number,
+)
+
+BEST_EFFORT = "besteffort"
+MORE_THAN_ENOUGH = 1 << 30
+_POOLS = (GUARANTEED, BEST_EFFORT)
+# A cache has at most so many ways: a bit of a register each.
+_MOST_WAYS = 64
+_LONGEST_NUMBER = 9
+
+Lengths = tuple[int, ...]
+
+
+def runs_of_pod(pod: Object) -> tuple[CacheRun, ...]:
+    """The runs that a pod's containers ask for, the longest first. Raises InvalidField.
+
+    A container with the annotation ``<container>_cache_min`` takes fewer ways where there are not
+    as many, of the pool for best effort. Policies are known to the daemon alone; a container with
+    one counts with the ways that it requests.
+    """
+    found = [_run(pod, container, ways) for container, ways in _asking(pod)]
+    return tuple(sorted(found, reverse=True))
+
+
+def _run(pod: Object, container: Object, ways: int) -> CacheRun:
+    least = _least(pod, container, ways)
+    return CacheRun(GUARANTEED if least == ways else BEST_EFFORT, ways, least)
+
+
+def _asking(pod: Object) -> list[tuple[Object, int]]:
+    """Containers and sidecars that ask for ways, and for how many; other init containers get none
+    of their own."""
+    spec = mapping(pod.get("spec"), "spec")
+    found = []
+    for part in ("initContainers", "containers"):
+        for path, container in containers_of(spec, part):
+            if part == "containers" or container.get("restartPolicy") == "Always":
+                ways = container_requests(container, path).get(CACHE_WAYS)
+                if ways:
+                    found.append((container, ways))
+    return found
+
+
+def least_annotation(container: Object) -> str:
+    """The annotation of a pod that says how few ways a container takes."""
+    return f"{container.get('name')}_cache_min"
+
+
+def _least(pod: Object, container: Object, ways: int) -> int:
+    annotation = least_annotation(container)
+    metadata = mapping(pod.get("metadata"), "metadata")
+    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
+    path = f"metadata.annotations.{annotation}"
+    given = text(annotations.get(annotation), path).strip()
+    if not given:
+        return ways
+    is_number = given.isascii() and given.isdecimal() and len(given) <= _LONGEST_NUMBER
+    if not is_number or not 1 <= int(given) <= ways:
+        raise InvalidField(
+            path,
+            f"{shown(given)} is not a number of ways from 1 to the {ways} that the container asks "
+            "for",
+        )
+    return int(given)
+
+
+@dataclass(frozen=True)
+class NodeCaches:
+    """The free runs of a node's caches, and the workloads that its daemon knows."""
+
+    node: str
+    pools: CachePools
+    workloads: frozenset[str]
+
+
+def read_caches(state: Object) -> NodeCaches | None:
+    """The caches of an RmdNodeState; None where they were never read. Raises InvalidField."""
+    spec, status = (mapping(state.get(part), part) for part in ("spec", "status"))
+    node = required_text(spec.get("node"), "spec.node")
+    caches = mappings(status.get("caches"), "status.caches")
+    if not caches:
+        return None
+    workloads = mapping(status.get("workloads"), "status.workloads")
+    held = _held_ways(workloads)
+    pools = CachePools(
+        tuple((pool, _free_runs(caches, pool)) for pool in _POOLS),
+        empty=tuple((pool, _free_runs(caches, pool, held[pool])) for pool in _POOLS),
+    )
+    return NodeCaches(node, pools, frozenset(workloads))
+
+
+def pools_by_node(
+    caches: t.Iterable[NodeCaches], running: t.Iterable[Object]
+) -> dict[str, CachePools]:
+    """Free runs by node, less what bound pods will take; the pods are those of
+    ``sound_running``."""
+    found = {each.node: each for each in caches}
+    promised: dict[str, list[CacheRun]] = {}
+    for pod in running:
+        node = pod["spec"]["nodeName"]
+        if node in found and not is_finished(pod):
+            promised.setdefault(node, []).extend(_not_yet_taken(pod, found[node].workloads))
+    return {
+        node: replace(each.pools, promised=tuple(sorted(promised.get(node, ()))))
+        for node, each in found.items()
+    }
+
+
+def _held_ways(workloads: Object) -> dict[str, int]:
+    """The ways that workloads hold by pool, whichever caches they are of."""
+    held = dict.fromkeys(_POOLS, 0)
+    for uuid, workload in workloads.items():
+        path = f"status.workloads.{uuid}"
+        rdt = mapping(mapping(workload, path).get("rdt"), f"{path}.rdt")
+        cache = mapping(rdt.get("cache"), f"{path}.rdt.cache")
+        most, least = (
+            whole_number(cache.get(name) or 0, f"{path}.rdt.cache.{name}", 0)
+            for name in ("max", "min")
+        )
+        if least:
+            held[GUARANTEED if most == least else BEST_EFFORT] += most
+    return held
+
+
+def _free_runs(caches: t.Sequence[Object], pool: str, held: int = 0) -> Lengths:
+    """With ``held`` ways come free, each cache may have one run of all of them at the most."""
+    lengths: list[int] = []
+    for index, cache in enumerate(caches):
+        path = f"status.caches[{index}]"
+        given = mapping(cache.get(pool), f"{path}.{pool}")
+        free = text(given.get("free"), f"{path}.{pool}.free")
+        ways = parse_cpu_list(free, f"{path}.{pool}.free")
+        if ways and ways[-1] >= _MOST_WAYS:
+            raise InvalidField(f"{path}.{pool}.free", f"a cache has at most {_MOST_WAYS} ways")
+        if held and given:
+            there = whole_number(cache.get("ways") or MORE_THAN_ENOUGH, f"{path}.ways", 1)
+            lengths.append(min(len(ways) + held, there))
+        else:
+            lengths += [len(run) for run in runs(ways)]
+    return tuple(sorted(lengths, reverse=True))
+
+
+def _not_yet_taken(pod: Object, workloads: t.Collection[str]) -> list[CacheRun]:
+    """The runs of a bound pod whose workloads the daemon did not have when it was read."""
+    namespace, name = identity(pod)
+    asking = _asking(pod)
+    uuids = [
+        uuid_of(namespace, workload_name(name, str(each.get("name")), len(asking) == 1))
+        for each, _ways in asking
+    ]
+    return [
+        _run(pod, container, ways)
+        for (container, ways), uuid in zip(asking, uuids)
+        if uuid not in workloads
+    ]

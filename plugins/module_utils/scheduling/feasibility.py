@@ -1,0 +1,145 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which nodes a pod may run on, as kube-scheduler's filters decide it and word it.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/ and the pages below it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Constraints,
+    Expression,
+    HostPort,
+    Labels,
+    Node,
+    NodeTerm,
+    Quantities,
+    Taint,
+    Toleration,
+)
+
+UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+UNSCHEDULABLE = "node(s) were unschedulable"
+NOT_READY = "node(s) were not ready"
+NO_CURVE = "node(s) had no power curve"
+PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
+CLAIM_ELSEWHERE = "resourceclaim not available on the node"
+EVERY_ADDRESS = "0.0.0.0"
+_REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DIGITS_OF_INT64 = 19
+
+
+def obstacle(constraints: Constraints, node: Node) -> str | None:
+    """Why the pod may not run on the node, resources aside; None where it may.
+
+    PreferNoSchedule is a wish and keeps nothing away.
+    """
+    if node.unschedulable and not _tolerated(UNSCHEDULABLE_TAINT, constraints.tolerations):
+        return UNSCHEDULABLE
+    if constraints.node_name not in ("", node.name):
+        return "node(s) didn't match the requested node name"
+    for taint in node.taints:
+        if taint.effect in _REPELLING_EFFECTS and not _tolerated(taint, constraints.tolerations):
+            return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    if not node.ready:
+        return NOT_READY
+    if not is_selected(constraints, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    if any(in_each_others_way(port, taken) for port in constraints.ports for taken in node.ports):
+        return PORTS_TAKEN
+    if constraints.device_nodes is not None and node.name not in constraints.device_nodes:
+        return CLAIM_ELSEWHERE
+    if node.name in constraints.repelled_by:
+        return "node(s) didn't satisfy existing pods anti-affinity rules"
+    return None
+
+
+def shortages(requests: t.Iterable[tuple[str, int]], free: Quantities) -> list[str]:
+    """What the node has too little of; a request of nothing always fits."""
+    missing = [name for name, amount in requests if amount > 0 and amount > free.get(name, 0)]
+    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in missing]
+
+
+def in_each_others_way(first: HostPort, second: HostPort) -> bool:
+    """Whether two ports of a node's host cannot both be open."""
+    return first[:2] == second[:2] and (
+        first.address == second.address or EVERY_ADDRESS in (first.address, second.address)
+    )
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether the toleration lets a pod pass the taint."""
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    # An empty key stands for all keys only together with Exists.
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def matches(expression: Expression, labels: Labels) -> bool:
+    """Whether the labels meet the demand. Gt and Lt compare whole numbers of 64 bits."""
+    value = labels.get(expression.key)
+    operator, values = expression.operator, expression.values
+    if operator == "In":
+        return value in values
+    if operator == "NotIn":
+        return value not in values
+    if operator == "Exists":
+        return value is not None
+    if operator == "DoesNotExist":
+        return value is None
+    if value is None or len(values) != 1:
+        return False
+    found, wanted = _int64(value), _int64(values[0])
+    if found is None or wanted is None:
+        return False
+    return found > wanted if operator == "Gt" else found < wanted
+
+
+def _int64(text: str) -> int | None:
+    """A number as Go's ParseInt reads it into 64 bits; None for a text that is none."""
+    digits = text[1:].lstrip("0") if text[:1] in ("+", "-") else text.lstrip("0")
+    if len(digits) > _DIGITS_OF_INT64 or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _tolerated(taint: Taint, tolerations: t.Iterable[Toleration]) -> bool:
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def is_tolerated(constraints: Constraints, node: Node) -> bool:
+    """Whether no taint of the node repels the pod."""
+    return all(
+        _tolerated(taint, constraints.tolerations)
+        for taint in node.taints
+        if taint.effect in _REPELLING_EFFECTS
+    )
+
+
+def is_selected(constraints: Constraints, node: Node) -> bool:
+    """Whether the pod's node selector and required node affinity allow the node."""
+    if any(node.labels.get(key) != value for key, value in constraints.node_selector):
+        return False
+    terms = constraints.node_terms
+    return terms is None or any(meets(node, term) for term in terms)
+
+
+def meets(node: Node, term: NodeTerm) -> bool:
+    """Whether a node meets all demands of a term."""
+    if not term.labels and not term.fields:
+        return False
+    fields = {"metadata.name": node.name}
+    return all(matches(expression, node.labels) for expression in term.labels) and all(
+        matches(expression, fields) for expression in term.fields
+    )

@@ -1,0 +1,281 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A placement task in neutral terms: nodes, pods and rules, with nothing of where they came from.
+
+Quantities are integers: ``cpu`` in millicores, every other resource in its whole unit (bytes,
+pods, devices). CPU *use* is in microcores, because 80 % of 33m is not a whole millicore.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
+    PeerNode,
+    PeerPod,
+)
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+        ClaimBook,
+    )
+
+Quantities = t.Mapping[str, int]
+Labels = t.Mapping[str, str]
+
+MICROCORES_PER_CORE = 1_000_000
+UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A mark on a node; ``effect`` is NoSchedule, NoExecute or PreferNoSchedule."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """What lets a pod pass a taint; an empty ``key`` or ``effect`` stands for all."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Expression:
+    """One demand on a label, or on a field where it stands in ``NodeTerm.fields``."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeTerm:
+    """Demands on a node that must all be met; a term without any is met by no node."""
+
+    labels: tuple[Expression, ...] = ()
+    fields: tuple[Expression, ...] = ()
+
+
+class HostPort(t.NamedTuple):
+    """A port of the node itself; the address 0.0.0.0 stands for all of its addresses."""
+
+    protocol: str
+    port: int
+    address: str
+
+
+class CacheRun(t.NamedTuple):
+    """Cache ways side by side that a container asks for: ``most``, or of the pool for best effort
+    fewer, down to ``least``."""
+
+    pool: str
+    most: int
+    least: int
+
+
+@dataclass(frozen=True)
+class CachePools:
+    """Lengths of the free runs of a node's caches by pool, longest first; of these, ``promised``
+    is for pods that are bound already. ``empty`` are the most that there could be if nothing ran.
+    """
+
+    free: tuple[tuple[str, tuple[int, ...]], ...]
+    promised: tuple[CacheRun, ...] = ()
+    empty: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Which nodes a pod may run on, resources aside.
+
+    One of ``node_terms`` must be met; None demands nothing. ``repelled_by`` names nodes where
+    a running pod does not want this one near, ``device_nodes`` those where the devices are that its
+    claims have already, if they have any.
+    """
+
+    node_name: str = ""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_terms: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    repelled_by: frozenset[str] = frozenset()
+    device_nodes: frozenset[str] | None = None
+
+
+class Exclusion(t.NamedTuple):
+    """Required anti-affinity: no pod of the peers in the same domain of the key."""
+
+    peers: int
+    topology_key: str
+
+
+class Attraction(t.NamedTuple):
+    """Required affinity: a pod of the peers in the same domain, for each of the keys."""
+
+    peers: int
+    topology_keys: tuple[str, ...]
+
+
+class Spreading(t.NamedTuple):
+    """No domain of the key may have ``max_skew`` pods of the peers more than the emptiest.
+
+    Counted are nodes that have all ``required_keys``; with ``honor_affinity`` only those that the
+    pod's selector and node affinity allow, with ``honor_taints`` only those whose taints it
+    tolerates. With fewer than ``min_domains`` domains the emptiest counts as empty.
+    """
+
+    peers: int
+    topology_key: str
+    max_skew: int = 1
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    required_keys: tuple[str, ...] = ()
+
+
+class EvenStart(t.NamedTuple):
+    """WAO's PodSpread: until ``redundancy`` pods of the peers have a node, each new one goes to an
+    area with the fewest of them. Areas are the domains of the key, or nodes where it is empty."""
+
+    peers: int
+    topology_key: str
+    redundancy: int
+
+
+class Preference(t.NamedTuple):
+    """A wish for nodes: unmet on all others, at this weight (100 points cost preference_watts)."""
+
+    weight: int
+    term: NodeTerm
+
+
+class PeerPreference(t.NamedTuple):
+    """A wish to be near pods of the peers, or where ``near`` is False away from them."""
+
+    weight: int
+    peers: int
+    topology_key: str
+    near: bool = True
+
+
+@dataclass(frozen=True)
+class PodRelations:
+    """What a pod demands or wishes regarding other pods. ``peers`` are indices of Instance.peers.
+
+    ``member_of`` says to which of them it belongs itself. Pods with the same ``gang`` are placed
+    together or not at all.
+    """
+
+    member_of: frozenset[int] = frozenset()
+    exclusions: tuple[Exclusion, ...] = ()
+    attraction: Attraction | None = None
+    spreadings: tuple[Spreading, ...] = ()
+    even_start: EvenStart | None = None
+    peer_preferences: tuple[PeerPreference, ...] = ()
+    wished_spreadings: tuple[Spreading, ...] = ()
+    gang: str = ""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """All that matters of a pod for placing it; pods of equal shape are interchangeable.
+
+    ``unsupported`` names fields that the placer does not understand, ``invalid`` one that cannot be
+    read: such a pod stays unplaced.
+    ``device_claims`` are keys of Instance.claims, one for each API, "" where it asks for nothing.
+    """
+
+    requests: tuple[tuple[str, int], ...]
+    use_microcores: int
+    priority: int = 0
+    constraints: Constraints = Constraints()
+    is_daemon: bool = False
+    unsupported: tuple[str, ...] = ()
+    relations: PodRelations = PodRelations()
+    preferences: tuple[Preference, ...] = ()
+    cache_runs: tuple[CacheRun, ...] = ()
+    device_claims: tuple[str, ...] = ()
+    invalid: str = ""
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why the pod is not placed at all; empty for those that are."""
+        if self.invalid:
+            return (f"invalid: {self.invalid}",)
+        return tuple(f"unsupported: {field}" for field in self.unsupported)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod to be placed; ``uid`` and ``resource_version`` are None where the input has none."""
+
+    namespace: str
+    name: str
+    shape: Shape
+    uid: str | None = None
+    resource_version: str | None = None
+    peer_view: PeerPod = field(default_factory=PeerPod)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node before anything is placed.
+
+    ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
+    is none. Without a curve the node is *unpriced*: its watts are not known. ``cache_pools`` is
+    None where nothing is known of its caches.
+    """
+
+    name: str
+    free: Quantities
+    use_microcores: int = 0
+    curve: Curve | None = None
+    labels: Labels = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    hosts_workload: bool = False
+    peer_view: PeerNode = field(default_factory=PeerNode)
+    ports: frozenset[HostPort] = frozenset()
+    allocatable: Quantities = field(default_factory=dict)
+    cache_pools: CachePools | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the user chose: power-off of idle nodes, what unpriced nodes are good for, and the
+    watts that preferences of weight 100 are worth."""
+
+    allow_power_off: bool = False
+    standby_watts: float = 0.0
+    use_unpriced: bool = True
+    preference_watts: float = 0.0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Nodes by name; pods by descending priority, namespace and name. Names are unique.
+
+    ``peers`` are the sets of pods that rules speak of: how many running ones each node has.
+    ``previous`` is the node that the last plan gave a pod, by namespace and name. ``findings`` are
+    what cannot be read of the pods.
+    """
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    rules: Rules = Rules()
+    peers: tuple[t.Mapping[str, int], ...] = ()
+    claims: ClaimBook | None = None
+    previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()

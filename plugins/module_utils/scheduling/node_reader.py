@@ -1,0 +1,239 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kubernetes nodes, and their short forms, with what runs on them."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
+    Curve,
+    read_curve,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MICROCORES_PER_CORE,
+    UNLIMITED,
+    HostPort,
+    Node,
+    Taint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import PeerNode
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    assumed_use,
+    counted_requests,
+    effective_requests,
+    host_ports,
+    is_daemon,
+    is_finished,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+    Object,
+    mapping,
+    mappings,
+    quantities,
+    required_text,
+    text,
+    text_mapping,
+)
+
+UsageSource = t.Literal["auto", "metrics", "requests"]
+
+_SHORT_KEYS = frozenset(
+    "name allocatable used usage_cores labels taints unschedulable ready curve".split()
+)
+# More than any machine has; sums of so many microcores stay within 64 bits.
+_MOST_CORES = 1_000_000
+
+
+@dataclass
+class Occupancy:
+    """What the pods on one node request, and of that what those request that do not run yet.
+
+    ``counted`` is what kube-scheduler counts for them when it scores nodes.
+    """
+
+    requests: dict[str, int] = field(default_factory=dict)
+    starting_millicores: int = 0
+    hosts_workload: bool = False
+    ports: frozenset[HostPort] = frozenset()
+    counted: dict[str, int] = field(default_factory=dict)
+
+    def add(self, pod: Object) -> None:
+        """Count a pod that is on the node. Raises InvalidField, and has counted nothing then."""
+        spec = mapping(pod.get("spec"), "spec")
+        requests = {**effective_requests(spec), "pods": 1}
+        counted = counted_requests(spec, requests)
+        starts = mapping(pod.get("status"), "status").get("phase") == "Pending"
+        is_workload, ports = not is_daemon(pod), frozenset(host_ports(spec))
+        self.requests = _sum(self.requests, requests)
+        self.counted = _sum(self.counted, counted)
+        self.starting_millicores += requests.get("cpu", 0) if starts else 0
+        self.hosts_workload = self.hosts_workload or is_workload
+        self.ports |= ports
+
+
+@dataclass(frozen=True)
+class Loads:
+    """How the CPU use of nodes is known: measured, or assumed from what runs on them."""
+
+    source: UsageSource
+    assumption: Decimal
+    measured_microcores: t.Mapping[str, int]
+
+    def of(self, node: str, measured: int | None, occupancy: Occupancy) -> int | None:
+        """Microcores in use on a node; None where only a measurement counts and there is none.
+
+        Pods that have a node but do not run yet are in no measurement, so they are added.
+        """
+        if measured is None and self.source != "requests":
+            measured = self.measured_microcores.get(node)
+        if measured is not None:
+            use = measured + assumed_use(occupancy.starting_millicores, self.assumption)
+        elif self.source == "metrics":
+            return None
+        else:
+            use = assumed_use(occupancy.requests.get("cpu", 0), self.assumption)
+        return min(use, _MOST_CORES * MICROCORES_PER_CORE)
+
+
+def occupancies(running: t.Iterable[Object]) -> dict[str, Occupancy]:
+    """What runs, or is about to run, on each node; the pods are those of ``sound_running``."""
+    result: dict[str, Occupancy] = {}
+    for pod in running:
+        if not is_finished(pod):
+            result.setdefault(pod["spec"]["nodeName"], Occupancy()).add(pod)
+    return result
+
+
+def measured_use(metrics: Object) -> tuple[str, int]:
+    """A node and its microcores in use, from an object of metrics.k8s.io. Raises InvalidField."""
+    name = mapping(metrics.get("metadata"), "metadata").get("name")
+    usage = mapping(metrics.get("usage"), "usage")
+    return required_text(name, "metadata.name"), _cores(usage.get("cpu"), "usage.cpu")
+
+
+def _cores(value: t.Any, path: str) -> int:
+    cores = parse_quantity(value, path)
+    if not 0 <= cores <= _MOST_CORES:
+        problem = f"{shown(value)} is negative or absurd; CPU use is from 0 to {_MOST_CORES} cores"
+        raise InvalidField(path, problem)
+    return round(cores * MICROCORES_PER_CORE)
+
+
+def node_name(given: Object) -> str:
+    """The name of a Node or of its short form. Raises InvalidField."""
+    is_short = "metadata" not in given
+    metadata = mapping(given if is_short else given["metadata"], "metadata")
+    return required_text(metadata.get("name"), "name" if is_short else "metadata.name")
+
+
+def read_node(given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | None) -> Node:
+    """A node from the Kubernetes object or the short form. Raises InvalidField."""
+    if "metadata" in given:
+        return _from_kubernetes(given, occupancy, loads, curve)
+    return _from_short_form(given, occupancy, loads, curve)
+
+
+def _from_kubernetes(
+    given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | None
+) -> Node:
+    name = node_name(given)
+    spec = mapping(given.get("spec"), "spec")
+    status = mapping(given.get("status"), "status")
+    allocatable = quantities(status.get("allocatable"), "status.allocatable")
+    conditions = mappings(status.get("conditions"), "status.conditions")
+    return _node(
+        name,
+        allocatable=allocatable,
+        free=_less(allocatable, occupancy.requests),
+        use=loads.of(name, None, occupancy),
+        curve=curve,
+        labels=text_mapping(given["metadata"].get("labels"), "metadata.labels"),
+        taints=_taints(spec.get("taints"), "spec.taints"),
+        unschedulable=bool(spec.get("unschedulable")),
+        ready=all(
+            item.get("status") == "True" for item in conditions if item.get("type") == "Ready"
+        ),
+        hosts_workload=occupancy.hosts_workload,
+        ports=occupancy.ports,
+        peer_view=_peer_view(
+            quantities(status.get("capacity"), "status.capacity"), allocatable, occupancy
+        ),
+    )
+
+
+def _from_short_form(
+    given: Object, occupancy: Occupancy, loads: Loads, curve: Curve | None
+) -> Node:
+    name = node_name(given)
+    unknown = sorted(given.keys() - _SHORT_KEYS)
+    if unknown:
+        problem = f"it is not known here; write {', '.join(sorted(_SHORT_KEYS))}"
+        raise InvalidField(unknown[0], problem)
+    allocatable = {"pods": UNLIMITED, **quantities(given.get("allocatable"), "allocatable")}
+    used = quantities(given.get("used"), "used")
+    occupied = replace(
+        occupancy,
+        requests=_sum(used, occupancy.requests),
+        counted=_sum(used, occupancy.counted),
+    )
+    usage_cores = given.get("usage_cores")
+    measured = None if usage_cores is None else _cores(usage_cores, "usage_cores")
+    return _node(
+        name,
+        allocatable=allocatable,
+        free=_less(allocatable, occupied.requests),
+        use=loads.of(name, measured, occupied),
+        curve=curve if given.get("curve") is None else read_curve(given["curve"], "curve"),
+        labels=text_mapping(given.get("labels"), "labels"),
+        taints=_taints(given.get("taints"), "taints"),
+        unschedulable=bool(given.get("unschedulable")),
+        ready=given.get("ready") is not False,
+        hosts_workload=occupied.hosts_workload or any(used.values()),
+        ports=occupied.ports,
+        peer_view=_peer_view({}, allocatable, occupied),
+    )
+
+
+def _peer_view(
+    capacity: t.Mapping[str, int], allocatable: t.Mapping[str, int], occupancy: Occupancy
+) -> PeerNode:
+    """Where no capacity is given, all of it is allocatable."""
+    return PeerNode(
+        capacity_millicores=capacity.get("cpu", allocatable.get("cpu", 0)),
+        allocatable_millicores=allocatable.get("cpu", 0),
+        allocatable_bytes=allocatable.get("memory", 0),
+        counted_millicores=occupancy.counted.get("cpu", 0),
+        counted_bytes=occupancy.counted.get("memory", 0),
+    )
+
+
+def _node(name: str, *, use: int | None, curve: Curve | None, **known: t.Any) -> Node:
+    """A node whose use is not known cannot be priced either: it has no point on its curve."""
+    if use is None:
+        return Node(name, use_microcores=0, curve=None, **known)
+    return Node(name, use_microcores=use, curve=curve, **known)
+
+
+def _less(allocatable: t.Mapping[str, int], requests: t.Mapping[str, int]) -> dict[str, int]:
+    return {name: value - requests.get(name, 0) for name, value in allocatable.items()}
+
+
+def _sum(first: t.Mapping[str, int], second: t.Mapping[str, int]) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
+
+
+def _taints(given: t.Any, path: str) -> tuple[Taint, ...]:
+    return tuple(
+        Taint(
+            required_text(item.get("key"), f"{path}[{index}].key"),
+            text(item.get("value"), f"{path}[{index}].value"),
+            text(item.get("effect"), f"{path}[{index}].effect"),
+        )
+        for index, item in enumerate(mappings(given, path))
+    )

@@ -1,0 +1,84 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the placers of baselines.py see of pods and nodes: each counts requests in its own way.
+
+Sources: wao-scheduler's MinimizePower, scheduler-plugins' PEAKS (``PredictUtilisation``) and
+kube-scheduler's NodeResourcesFit (``NonMissingContainerRequests``), as of Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+    Object,
+    amount,
+    mapping,
+    mappings,
+)
+
+# kube-scheduler takes a container without a request for so much when it scores nodes.
+COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}
+_PEAKS_MILLICORES_IF_MISSING = 1000
+# More than any node has: scores are computed in 64 bits.
+_MOST_COUNTED = 1 << 50
+
+
+@dataclass(frozen=True)
+class PeerPod:
+    """CPU in millicores as MinimizePower and PEAKS count it; ``counted_…`` as kube-scheduler."""
+
+    minimize_power_millicores: int = 0
+    peaks_millicores: int = 0
+    counted_millicores: int = 0
+    counted_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class PeerNode:
+    """CPU and memory of a node, and what kube-scheduler counts for the pods that run there."""
+
+    capacity_millicores: int = 0
+    allocatable_millicores: int = 0
+    allocatable_bytes: int = 0
+    counted_millicores: int = 0
+    counted_bytes: int = 0
+
+
+def peer_pod(spec: Object, counted: t.Mapping[str, int]) -> PeerPod:
+    """A pod by its ``spec`` and by what kube-scheduler counts for it. Raises InvalidField."""
+    overhead = mapping(spec.get("overhead"), "spec.overhead")
+    minimize_power = peaks = 0
+    for index, container in enumerate(mappings(spec.get("containers"), "spec.containers")):
+        path = f"spec.containers[{index}].resources"
+        requested, limit = _cpu(container, "requests", path), _cpu(container, "limits", path)
+        minimize_power += requested or limit or 0
+        present = [value for value in (requested, limit) if value is not None]
+        peaks += present[0] if present else _PEAKS_MILLICORES_IF_MISSING
+    return PeerPod(
+        minimize_power_millicores=min(minimize_power, _MOST_COUNTED),
+        peaks_millicores=min(
+            peaks + amount("cpu", overhead.get("cpu", 0), "spec.overhead"), _MOST_COUNTED
+        ),
+        counted_millicores=min(counted.get("cpu", 0), _MOST_COUNTED),
+        counted_bytes=min(counted.get("memory", 0), _MOST_COUNTED),
+    )
+
+
+def lacks_requests(spec: Object) -> bool:
+    """Whether kube-scheduler counts more for a pod than it requests."""
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return any(
+        name not in (resources.get("requests") or {})
+        and name not in (resources.get("limits") or {})
+        for resources in (container.get("resources") or {} for container in containers)
+        for name in COUNTED_IF_MISSING
+    )
+
+
+def _cpu(container: Object, part: str, path: str) -> int | None:
+    """Millicores of a container's requests or limits; None where it names none."""
+    resources = mapping(mapping(container.get("resources"), path).get(part), f"{path}.{part}")
+    return amount("cpu", resources["cpu"], f"{path}.{part}") if "cpu" in resources else None

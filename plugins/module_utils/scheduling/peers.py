@@ -1,0 +1,187 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Sets of pods that rules speak of, by namespace and labels.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
+(namespaces, namespaceSelector, matchLabelKeys, mismatchLabelKeys). A term without a label selector
+is met by no pod, one with an empty selector by every pod.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
+    LabelSelector,
+    Requirement,
+    parse_label_selector,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Labels
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    identity,
+    labels_of,
+    owners_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+    Object,
+    mapping,
+    required_text,
+    text,
+    text_mapping,
+    texts,
+)
+
+# The API server puts it on every namespace.
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class PodFacts(t.NamedTuple):
+    """What decides to which sets a pod belongs; ``controller`` is the uid of its controller."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+    controller: str
+    is_leaving: bool
+
+    def marks(self) -> t.Iterable[tuple[str, str]]:
+        """What a set may be found by."""
+        return (*self.labels, ("", self.controller))
+
+
+def pod_facts(pod: Object) -> PodFacts:
+    """Raises InvalidField for a pod whose names, labels or owners cannot be read."""
+    namespace, _name = identity(pod)
+    owner: Object = next((each for each in owners_of(pod) if each.get("controller")), {})
+    return PodFacts(
+        namespace,
+        frozenset(labels_of(pod).items()),
+        text(owner.get("uid"), "metadata.ownerReferences.uid"),
+        bool(pod["metadata"].get("deletionTimestamp")),
+    )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One demand on a pod: its namespace (None: any) and its labels (None: no pod has them)."""
+
+    namespaces: frozenset[str] | None
+    selector: LabelSelector | None
+
+    def holds(self, namespace: str, labels: Labels) -> bool:
+        if self.namespaces is not None and namespace not in self.namespaces:
+            return False
+        return self.selector is not None and self.selector.matches(labels)
+
+
+@dataclass(frozen=True)
+class PeerSet:
+    """Pods that meet all selections, or those of one controller; leaving ones if they count."""
+
+    selections: tuple[Selection, ...] = ()
+    controller: str = ""
+    counts_leaving: bool = True
+
+    def marks(self) -> list[tuple[str, str]]:
+        """A member has one of these marks; without any, every pod has to be looked at."""
+        if self.controller:
+            return [("", self.controller)]
+        for selection in self.selections:
+            for requirement in selection.selector.requirements if selection.selector else ():
+                if requirement.operator == "In":
+                    return [(requirement.key, value) for value in sorted(requirement.values)]
+        return []
+
+    def contains(self, pod: PodFacts) -> bool:
+        if pod.is_leaving and not self.counts_leaving:
+            return False
+        if self.controller:
+            return pod.controller == self.controller
+        labels = dict(pod.labels)
+        return all(each.holds(pod.namespace, labels) for each in self.selections)
+
+
+class UnknownNamespaces(Exception):
+    """A namespace selector asks for labels, and those of the namespaces are not known."""
+
+
+class Namespaces:
+    """The labels of namespaces by name; None where only their names are known."""
+
+    def __init__(self, labels: t.Mapping[str, Labels] | None = None) -> None:
+        self._labels = labels
+        self._found: dict[LabelSelector, frozenset[str]] = {}
+
+    def matching(self, selector: LabelSelector) -> frozenset[str] | None:
+        """Names of the namespaces; None for all. Raises UnknownNamespaces."""
+        if not selector.requirements:
+            return None
+        if self._labels is None:
+            return self._by_name(selector)
+        if selector not in self._found:
+            self._found[selector] = frozenset(
+                name
+                for name, labels in self._labels.items()
+                if selector.matches({_NAME_LABEL: name, **labels})
+            )
+        return self._found[selector]
+
+    def _by_name(self, selector: LabelSelector) -> frozenset[str]:
+        names: frozenset[str] | None = None
+        for requirement in selector.requirements:
+            if (requirement.key, requirement.operator) != (_NAME_LABEL, "In"):
+                raise UnknownNamespaces
+            names = requirement.values if names is None else names & requirement.values
+        return names or frozenset()
+
+
+def read_namespace(given: Object) -> tuple[str, Labels]:
+    """Name and labels of a Namespace, or of its short form. Raises InvalidField."""
+    metadata = mapping(given.get("metadata", given), "metadata")
+    name = required_text(metadata.get("name"), "metadata.name")
+    return name, text_mapping(metadata.get("labels"), "metadata.labels")
+
+
+def read_selection(
+    term: Object, pod: PodFacts, namespaces: Namespaces, path: str
+) -> tuple[Selection, str]:
+    """An affinity term of a pod, and its topology key. Raises InvalidField, UnknownNamespaces."""
+    key = required_text(term.get("topologyKey"), f"{path}.topologyKey")
+    selector = read_selector(term, pod, path)
+    chosen: frozenset[str] | None = frozenset(texts(term.get("namespaces"), f"{path}.namespaces"))
+    if term.get("namespaceSelector") is not None:
+        wanted = label_selector(term["namespaceSelector"], f"{path}.namespaceSelector")
+        found = namespaces.matching(wanted)
+        chosen = None if found is None or chosen is None else chosen | found
+    elif not chosen:
+        chosen = frozenset({pod.namespace})
+    return Selection(chosen, selector), key
+
+
+def label_selector(given: t.Any, path: str) -> LabelSelector:
+    """A label selector at this place of an object. Raises InvalidField."""
+    try:
+        return parse_label_selector(given)
+    except InvalidInput as error:
+        raise InvalidField(path, str(error)) from error
+
+
+def read_selector(term: Object, pod: PodFacts, path: str) -> LabelSelector | None:
+    """A term's label selector with what its match keys add. Raises InvalidField.
+
+    The API server adds them too; twice is as good as once.
+    """
+    if term.get("labelSelector") is None:
+        return None
+    own = dict(pod.labels)
+    added = [
+        Requirement(key, operator, frozenset({own[key]}))
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in texts(term.get(field), f"{path}.{field}")
+        if key in own
+    ]
+    selector = label_selector(term["labelSelector"], f"{path}.labelSelector")
+    return LabelSelector((*selector.requirements, *added))

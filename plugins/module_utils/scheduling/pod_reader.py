@@ -1,0 +1,346 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kubernetes pods, and their short forms, as the placer sees them."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import ROUND_HALF_EVEN, Decimal
+from types import MappingProxyType
+
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    EVERY_ADDRESS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    CacheRun,
+    Constraints,
+    Expression,
+    HostPort,
+    NodeTerm,
+    Pod,
+    Preference,
+    Shape,
+    Toleration,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
+    COUNTED_IF_MISSING,
+    lacks_requests,
+    peer_pod,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    CLAIM_FIELDS,
+    unsupported_fields,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+    Object,
+    kubernetes_words,
+    mapping,
+    mappings,
+    object_name,
+    quantities,
+    required_text,
+    text,
+    text_mapping,
+    texts,
+    whole_number,
+)
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
+        PodClaims,
+    )
+
+_SHORT_METADATA = (
+    *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),
+)
+_FINISHED = ("Succeeded", "Failed")
+# Of one short form: larger fleets have never been tried.
+_MOST_COPIES = 100_000
+_LARGEST_PORT = 65_535
+# A weight of 1 to 100 in the API.
+LARGEST_WEIGHT = 100
+_MICROCORES_PER_MILLICORE = 1000
+
+
+def from_short_form(short: Object) -> list[Object]:
+    """A short form as Kubernetes writes pods; with ``count`` n its n copies. Raises InvalidField.
+
+    Copies share all but their names.
+    """
+    name = required_text(short.get("name"), "name")
+    count = short.get("count")
+    number = None if count is None else whole_number(count, "count", 0, _MOST_COPIES)
+    words = kubernetes_words({key: value for key, value in short.items() if key != "count"})
+    metadata = {key: words.pop(key) for key in _SHORT_METADATA if key in words}
+    metadata["ownerReferences"] = words.pop("ownerReferences", [])
+    container = {"name": "main", "resources": {"requests": words.pop("requests", {})}}
+    spec = {"containers": [container], **words}
+    names = [name] if number is None else [f"{name}-{index}" for index in range(number)]
+    return [{"metadata": {**metadata, "name": each}, "spec": spec} for each in names]
+
+
+def identity(pod: Object) -> tuple[str, str]:
+    """Namespace and name of a pod. Raises InvalidField for names that no API server takes."""
+    metadata = mapping(pod.get("metadata"), "metadata")
+    namespace = object_name(metadata.get("namespace") or "default", "metadata.namespace")
+    return namespace, object_name(metadata.get("name"), "metadata.name")
+
+
+def is_pending(pod: Object, scheduler_name: str) -> bool:
+    """Whether the pod waits for this scheduler to find it a node."""
+    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    return (
+        (spec.get("schedulerName") or "default-scheduler") == scheduler_name
+        and not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and not metadata.get("deletionTimestamp")
+        and not is_finished(pod)
+    )
+
+
+def is_finished(pod: Object) -> bool:
+    """Whether the pod has given its resources back."""
+    return (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def is_daemon(pod: Object) -> bool:
+    """Whether a DaemonSet owns the pod: it comes with the node and is no workload."""
+    return any(owner.get("kind") == "DaemonSet" for owner in owners_of(pod))
+
+
+def owners_of(pod: Object) -> t.Sequence[Object]:
+    """The objects that own the pod. Raises InvalidField."""
+    metadata = mapping(pod.get("metadata"), "metadata")
+    return mappings(metadata.get("ownerReferences"), "metadata.ownerReferences")
+
+
+def labels_of(pod: Object) -> t.Mapping[str, str]:
+    """The labels of the pod. Raises InvalidField."""
+    metadata = mapping(pod.get("metadata"), "metadata")
+    return text_mapping(metadata.get("labels"), "metadata.labels")
+
+
+def read_pod(
+    pod: Object,
+    usage_assumption: Decimal,
+    repelled_by: frozenset[str],
+    cache_runs: tuple[CacheRun, ...] = (),
+) -> Pod:
+    """A pod to be placed. Raises InvalidField for what no API server would accept."""
+    namespace, name = identity(pod)
+    metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
+    requests = effective_requests(spec)
+    priority = spec.get("priority")
+    shape = Shape(
+        requests=tuple(sorted({**requests, "pods": 1}.items())),
+        use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
+        priority=0 if priority is None else whole_number(priority, "spec.priority"),
+        constraints=_constraints(spec, repelled_by),
+        is_daemon=is_daemon(pod),
+        unsupported=unsupported_fields(pod),
+        preferences=_preferences(spec),
+        cache_runs=cache_runs,
+    )
+    return Pod(
+        namespace,
+        name,
+        shape,
+        text(metadata.get("uid"), "metadata.uid") or None,
+        text(metadata.get("resourceVersion"), "metadata.resourceVersion") or None,
+        peer_pod(spec, counted_requests(spec, requests)),
+    )
+
+
+def refused_pod(pod: Object, field: str) -> Pod:
+    """A pod that cannot be read because of this field: it stays without a node. Raises InvalidField
+    where not even its name can be read."""
+    namespace, name = identity(pod)
+    uid = pod["metadata"].get("uid")
+    shape = Shape(requests=(), use_microcores=0, invalid=field or "spec")
+    return Pod(namespace, name, shape, uid if isinstance(uid, str) and uid else None)
+
+
+def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
+    """Microcores that pods requesting so much are assumed to use."""
+    use = millicores * usage_assumption * _MICROCORES_PER_MILLICORE
+    return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
+
+
+def counted_requests(spec: Object, requests: t.Mapping[str, int]) -> t.Mapping[str, int]:
+    """What kube-scheduler counts for a pod with these effective requests when it scores nodes."""
+    if not lacks_requests(spec):
+        return requests
+    return effective_requests(spec, COUNTED_IF_MISSING)
+
+
+def effective_requests(
+    spec: Object, if_missing: t.Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """What a pod takes of its node while it starts or runs, whichever is more.
+
+    A container that does not name a resource counts with what ``if_missing`` has of it.
+
+    Sidecars (init containers that restart always) run beside the init containers after them and
+    beside all containers. Requests for the pod as a whole stand in for those of its containers.
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+    #resource-sharing-within-containers, and concepts/configuration/manage-resources-containers/.
+    """
+    running: dict[str, int] = {}
+    for path, container in containers_of(spec, "containers"):
+        _add(running, container_requests(container, path, if_missing))
+    sidecars: dict[str, int] = {}
+    starting: dict[str, int] = {}
+    for path, container in containers_of(spec, "initContainers"):
+        requests = container_requests(container, path, if_missing)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, requests)
+            _raise_to(starting, sidecars)
+        else:
+            _add(requests, sidecars)
+            _raise_to(starting, requests)
+    _add(running, sidecars)
+    _raise_to(running, starting)
+    running.update(_pod_level_requests(spec, running))
+    _add(running, quantities(spec.get("overhead"), "spec.overhead"))
+    return running
+
+
+def containers_of(spec: Object, part: str) -> t.Iterator[tuple[str, Object]]:
+    """The path and the content of each container in this part of a pod. Raises InvalidField."""
+    path = f"spec.{part}"
+    for index, container in enumerate(mappings(spec.get(part), path)):
+        yield f"{path}[{index}]", container
+
+
+def container_requests(
+    container: Object, path: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """What one container requests. Raises InvalidField."""
+    path = f"{path}.resources"
+    resources = mapping(container.get("resources"), path)
+    # Where only a limit is given, the API server takes it for the request too.
+    limits = quantities(resources.get("limits"), f"{path}.limits")
+    requests = quantities(resources.get("requests"), f"{path}.requests")
+    return {**if_missing, **limits, **requests}
+
+
+def _pod_level_requests(spec: Object, of_containers: t.Mapping[str, int]) -> dict[str, int]:
+    path = "spec.resources"
+    resources = mapping(spec.get("resources"), path)
+    requests = quantities(resources.get("requests"), f"{path}.requests")
+    for name, limit in quantities(resources.get("limits"), f"{path}.limits").items():
+        if name not in requests:
+            requests[name] = of_containers.get(name) or limit
+    return requests
+
+
+def _add(total: dict[str, int], more: t.Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _raise_to(total: dict[str, int], least: t.Mapping[str, int]) -> None:
+    for name, value in least.items():
+        total[name] = max(total.get(name, 0), value)
+
+
+def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[str, ...]:
+    """Fields, less those about claims where the claims are known, and what is wrong with these."""
+    if claims is None:
+        return fields
+    return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
+
+
+def _constraints(spec: Object, repelled_by: frozenset[str]) -> Constraints:
+    selector = text_mapping(spec.get("nodeSelector"), "spec.nodeSelector")
+    required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return Constraints(
+        node_name=text(spec.get("nodeName"), "spec.nodeName"),
+        node_selector=tuple(sorted(selector.items())),
+        node_terms=None if required is None else _node_terms(required),
+        tolerations=tuple(
+            _toleration(item, f"spec.tolerations[{index}]")
+            for index, item in enumerate(mappings(spec.get("tolerations"), "spec.tolerations"))
+        ),
+        ports=host_ports(spec),
+        repelled_by=repelled_by,
+    )
+
+
+def _toleration(given: Object, path: str) -> Toleration:
+    key, operator, value, effect = (
+        text(given.get(name), f"{path}.{name}") for name in ("key", "operator", "value", "effect")
+    )
+    return Toleration(key, operator or "Equal", value, effect)
+
+
+def _node_affinity(spec: Object) -> Object:
+    affinity = mapping(spec.get("affinity"), "spec.affinity")
+    return mapping(affinity.get("nodeAffinity"), "spec.affinity.nodeAffinity")
+
+
+def host_ports(spec: Object) -> tuple[HostPort, ...]:
+    """Ports of the node that a pod opens while it runs: those of containers and sidecars.
+
+    On the host's network each port is one of the node; the API server says so in hostPort.
+    """
+    found = set()
+    for part in ("containers", "initContainers"):
+        for path, container in containers_of(spec, part):
+            if part == "initContainers" and container.get("restartPolicy") != "Always":
+                continue
+            for index, port in enumerate(mappings(container.get("ports"), f"{path}.ports")):
+                number = port.get("hostPort")
+                if not number and spec.get("hostNetwork"):
+                    number = port.get("containerPort")
+                if number:
+                    found.add(_host_port(port, number, f"{path}.ports[{index}]"))
+    return tuple(sorted(found))
+
+
+def _host_port(port: Object, number: t.Any, path: str) -> HostPort:
+    return HostPort(
+        text(port.get("protocol"), f"{path}.protocol") or "TCP",
+        whole_number(number, f"{path}.hostPort", 1, _LARGEST_PORT),
+        text(port.get("hostIP"), f"{path}.hostIP") or EVERY_ADDRESS,
+    )
+
+
+def _preferences(spec: Object) -> tuple[Preference, ...]:
+    name = "preferredDuringSchedulingIgnoredDuringExecution"
+    path = f"spec.affinity.nodeAffinity.{name}"
+    found = []
+    for index, wish in enumerate(mappings(_node_affinity(spec).get(name), path)):
+        place = f"{path}[{index}]"
+        weight = whole_number(wish.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
+        term = mapping(wish.get("preference"), f"{place}.preference")
+        found.append(Preference(weight, _node_term(term, f"{place}.preference")))
+    return tuple(found)
+
+
+def _node_terms(required: t.Any) -> tuple[NodeTerm, ...]:
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    terms = mapping(required, path).get("nodeSelectorTerms")
+    path = f"{path}.nodeSelectorTerms"
+    return tuple(
+        _node_term(term, f"{path}[{index}]") for index, term in enumerate(mappings(terms, path))
+    )
+
+
+def _node_term(term: Object, path: str) -> NodeTerm:
+    return NodeTerm(
+        _expressions(term.get("matchExpressions"), f"{path}.matchExpressions"),
+        _expressions(term.get("matchFields"), f"{path}.matchFields"),
+    )
+
+
+def _expressions(given: t.Any, path: str) -> tuple[Expression, ...]:
+    return tuple(
+        Expression(
+            required_text(item.get("key"), f"{path}[{index}].key"),
+            text(item.get("operator"), f"{path}[{index}].operator"),
+            tuple(texts(item.get("values"), f"{path}[{index}].values")),
+        )
+        for index, item in enumerate(mappings(given, path))
+    )

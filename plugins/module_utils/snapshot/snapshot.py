@@ -1,0 +1,425 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The cluster as one document: every list read at once, and only what the library reads kept."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, run_owner
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+    warn_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import masked
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    CONTAINER,
+    POD,
+    PODSPREAD_ANNOTATIONS,
+    VOLUME,
+    is_set,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import required_text
+
+Trim = t.Callable[[Object], Object]
+
+WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
+_FINISHED_PODS_EXCLUDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+_RMD = "/apis/intel.com/v1alpha1"
+_DRA_PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+_PROTOTYPE_PLURALS = (
+    "devicepools",
+    "deviceclasses",
+    "devicedrivers",
+    "deviceclaims",
+    "deviceprivilegedclaims",
+)
+_DEFAULT_SCHEDULER = "default-scheduler"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _kept(source: t.Mapping[str, t.Any], *names: str) -> Object:
+    return {name: source[name] for name in names if source.get(name) is not None}
+
+
+def _metadata(obj: Object) -> Object:
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key != _LAST_APPLIED
+        }
+    return metadata
+
+
+def _identified(obj: Object, **parts: t.Any) -> Object:
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "metadata": _metadata(obj),
+        **parts,
+    }
+
+
+def trim_node(node: Object) -> Object:
+    """Labels, taints, addresses, resources and readiness of a Node."""
+    status = node.get("status", {})
+    ready = [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]
+    return _identified(
+        node,
+        spec=_kept(node.get("spec", {}), "taints", "unschedulable", "providerID"),
+        status={
+            **_kept(status, "addresses", "capacity", "allocatable"),
+            "conditions": ready,
+            "nodeInfo": _kept(status.get("nodeInfo", {}), "architecture", "operatingSystem"),
+        },
+    )
+
+
+def trim_pod(pod: Object) -> Object:
+    """What placing needs of a Pod: every field that has to do with nodes while it waits for one or
+    if it was placed by a scheduler of its own, and may be placed anew; less of others."""
+    spec, status = pod.get("spec", {}), pod.get("status", {})
+    containers = {
+        part: [_trim_container(container) for container in spec.get(part) or []]
+        for part in ("containers", "initContainers")
+    }
+    if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
+        claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
+        kept = _kept(status, "phase", "conditions")
+        others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
+        volumes = [_trim_volume(volume) for volume in spec.get("volumes") or []]
+        return _identified(
+            pod,
+            spec={**others, **containers, "volumes": volumes},
+            status={**kept, **claims},
+        )
+    return _identified(
+        pod,
+        spec={
+            **_kept(spec, "nodeName", "overhead", "resources", "priority", "schedulerName"),
+            **_kept(spec, "affinity", "topologySpreadConstraints", "tolerations", "hostNetwork"),
+            **containers,
+        },
+        status=_kept(status, "phase"),
+    )
+
+
+def _trim_container(container: Object) -> Object:
+    """A container without its environment, command, probes and hooks, where secrets may stand.
+
+    Of a field that placing does not know only the name is kept: the pod is refused by it.
+    """
+    kept = _kept(container, "name", *sorted(CONTAINER.read))
+    unknown = container.keys() - CONTAINER.read - CONTAINER.harmless
+    return {**kept, **{name: True for name in sorted(unknown) if is_set(container[name])}}
+
+
+def _trim_volume(volume: Object) -> Object:
+    """Name and type of a volume, and which claim it is; drivers have secrets in their options."""
+    kept = _kept(volume, "name", "persistentVolumeClaim")
+    others = volume.keys() - kept.keys() - VOLUME.harmless
+    return {**kept, **{name: True for name in sorted(others) if is_set(volume[name])}}
+
+
+def trim_custom(obj: Object) -> Object:
+    """A custom resource of ours, with its status."""
+    return _identified(obj, **_kept(obj, "spec", "status"))
+
+
+def trim_node_config(obj: Object) -> Object:
+    """A NodeConfig with its status; a password that somebody wrote into an endpoint is masked."""
+    trimmed = trim_custom(obj)
+    if not isinstance(trimmed.get("spec"), dict):
+        return trimmed
+    spec = {
+        part: {name: _masked_term(term) for name, term in terms.items()}
+        if isinstance(terms, dict)
+        else terms
+        for part, terms in trimmed["spec"].items()
+    }
+    return {**trimmed, "spec": spec}
+
+
+def _masked_term(term: t.Any) -> t.Any:
+    endpoint = term.get("endpoint") if isinstance(term, dict) else None
+    return {**term, "endpoint": masked(endpoint)} if isinstance(endpoint, str) else term
+
+
+def trim_device_object(obj: Object) -> Object:
+    """An object about devices; a DeviceDriver has its types beside the metadata."""
+    return _identified(obj, **_kept(obj, "spec", "status", "deviceTypes"))
+
+
+def trim_metrics(metrics: Object) -> Object:
+    """Usage of a node as metrics.k8s.io tells it."""
+    return _identified(metrics, **_kept(metrics, "usage", "timestamp", "window"))
+
+
+def trim_controller(deployment: Object) -> Object:
+    """Which images a controller's Deployment runs."""
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    return _identified(deployment, images=[container.get("image", "") for container in containers])
+
+
+def trim_namespace(namespace: Object) -> Object:
+    """Name and labels of a Namespace."""
+    kept = _kept(namespace["metadata"], "name", "labels")
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": kept}
+
+
+def trim_replica_set(replica_set: Object) -> Object:
+    """A ReplicaSet with the annotations for spreading that it has from its Deployment."""
+    metadata = replica_set["metadata"]
+    annotations = _kept(metadata.get("annotations") or {}, *PODSPREAD_ANNOTATIONS)
+    kept = {**_kept(metadata, "namespace", "name", "uid"), "annotations": annotations}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": kept}
+
+
+def trim_daemon(pod: Object) -> Object:
+    """Where the daemon in a pod is reached, and whether it is ready."""
+    status = pod.get("status", {})
+    containers = [
+        _kept(container, "name", "ports") for container in pod["spec"].get("containers") or []
+    ]
+    return _identified(
+        pod,
+        spec={**_kept(pod["spec"], "nodeName", "hostNetwork"), "containers": containers},
+        status=_kept(status, "phase", "podIP", "podIPs", "conditions"),
+    )
+
+
+class Source(t.NamedTuple):
+    """Where one part of the snapshot comes from; ``optional`` parts may not be served at all.
+
+    With ``metadata_only`` the server sends no more than that.
+    """
+
+    paths: tuple[str, ...]
+    trim: Trim
+    query: Query
+    optional: bool
+    metadata_only: bool = False
+    keeps: t.Callable[[Object], bool] = bool
+
+
+def _custom_paths(plural: str) -> tuple[str, ...]:
+    return tuple(f"/apis/{group}/v1beta1/{plural}" for group in WAO_GROUPS)
+
+
+SOURCES: t.Mapping[str, Source] = {
+    "nodes": Source(("/api/v1/nodes",), trim_node, {}, optional=False),
+    "pods": Source(("/api/v1/pods",), trim_pod, _FINISHED_PODS_EXCLUDED, optional=False),
+    "node_configs": Source(_custom_paths("nodeconfigs"), trim_node_config, {}, optional=True),
+    "node_config_templates": Source(
+        _custom_paths("nodeconfigtemplates"), trim_custom, {}, optional=True
+    ),
+    "node_metrics": Source(
+        ("/apis/metrics.k8s.io/v1beta1/nodes",), trim_metrics, {}, optional=True
+    ),
+    "pod_disruption_budgets": Source(
+        ("/apis/policy/v1/poddisruptionbudgets",), trim_custom, {}, optional=False
+    ),
+    "rmd_workloads": Source((f"{_RMD}/rmdworkloads",), trim_custom, {}, optional=True),
+    "rmd_node_states": Source((f"{_RMD}/rmdnodestates",), trim_custom, {}, optional=True),
+    "rmd_configs": Source((f"{_RMD}/rmdconfigs",), trim_custom, {}, optional=True),
+    # Upstream's label of the daemons' pods.
+    "rmd_pods": Source(
+        ("/api/v1/pods",), trim_daemon, {"labelSelector": "name=rmd-pod"}, optional=False
+    ),
+    "device_objects": Source(
+        (
+            *(f"/apis/resource.k8s.io/v1/{plural}" for plural in _DRA_PLURALS),
+            *(f"/apis/resource.k8s.io/{one}/devicetaintrules" for one in TAINT_RULE_VERSIONS),
+            *(f"/apis/devmgmtproto.k8s.io/v1alpha1/{plural}" for plural in _PROTOTYPE_PLURALS),
+        ),
+        trim_device_object,
+        {},
+        optional=True,
+    ),
+    # Where kubebuilder's scaffolding puts its label: wao-core and rmd-operator are found by it.
+    "controllers": Source(
+        ("/apis/apps/v1/deployments",),
+        trim_controller,
+        {"labelSelector": "control-plane=controller-manager"},
+        optional=False,
+    ),
+    "namespaces": Source(
+        ("/api/v1/namespaces",), trim_namespace, {}, optional=False, metadata_only=True
+    ),
+    "replica_sets": Source(
+        ("/apis/apps/v1/replicasets",),
+        trim_replica_set,
+        {},
+        optional=False,
+        metadata_only=True,
+        keeps=lambda obj: bool(obj["metadata"]["annotations"]),
+    ),
+}
+
+_BY_DEFAULT = [
+    *("nodes", "pods", "node_configs", "node_config_templates", "node_metrics"),
+    *("namespaces", "replica_sets", "pod_disruption_budgets", "rmd_node_states"),
+    "device_objects",
+]
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    ArgumentSpec(
+        {
+            "include": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(SOURCES),
+                "default": _BY_DEFAULT,
+            },
+            "selectors": {"type": "dict", "default": {}},
+            "node_configs": {"type": "path"},
+            "path": {"type": "path"},
+            "run_process": {"type": "str"},
+        }
+    ),
+)
+
+
+def take(parameters: Parameters, context: Context = Context()) -> Result:
+    """Read the cluster; write the snapshot to ``path`` or return it.
+
+    ``selectors`` maps a part to a label selector. Raises ApiError: a list that could not be read
+    whole is no list.
+    """
+    options = SPEC.complete(parameters)
+    if options["path"] and options["run_process"]:
+        run_owner.claim(options["path"], options["run_process"], context.now())
+    kube = Kube.connect(options)
+    names = list(dict.fromkeys(["nodes", *options["include"]]))
+    _check_selectors(options["selectors"], names)
+    done: list[str] = []
+    findings: list[Finding] = []
+    counting = threading.Lock()
+
+    def read(name: str) -> list[Object]:
+        items, left_out = _read_part(kube, SOURCES[name], options["selectors"].get(name))
+        with counting:
+            findings.extend(left_out)
+            done.append(name)
+            context.progress(done=len(done), total=len(names), failed=0)
+        return items
+
+    body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))
+    if options["node_configs"]:
+        rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
+        body["node_configs"] = overlay(body.get("node_configs", []), rendered)
+    body["cluster"] = {"host": kube.host}
+    body["findings"] = _told(findings, context)
+    counts = {name: len(body[name]) for name in names}
+    told = {"controllers": _images(body), "findings": body["findings"]}
+    result: Result = {"changed": False, "counts": counts, **told}
+    if not options["path"]:
+        moment = format_time(context.now())
+        document = {"document": documents.document_name("snapshot"), "time": moment, **body}
+        return {**result, "snapshot": document}
+    digest = documents.write(options["path"], "snapshot", body, documents.new_run())
+    return {**result, "path": options["path"], "sha256": digest}
+
+
+def _images(body: Object) -> list[str]:
+    """The images of all controllers that were found."""
+    return sorted({image for obj in body.get("controllers", []) for image in obj["images"]})
+
+
+def _told(findings: t.Iterable[Finding], context: Context) -> list[dict[str, str]]:
+    """The findings as the result has them, after one warning; threads found them in any order."""
+    ordered = sorted(findings, key=str)
+    warn_of(ordered, context)
+    return [finding.as_dict() for finding in ordered]
+
+
+def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:
+    unknown = sorted(selectors.keys() - set(names))
+    if unknown:
+        raise InvalidInput(
+            f"selectors: {', '.join(unknown)} is not read; give selectors for {', '.join(names)}"
+        )
+
+
+def _read_part(
+    kube: Kube, source: Source, selector: str | None
+) -> tuple[list[Object], list[Finding]]:
+    """The objects of one part, and the findings of those that are left out."""
+    query = {**source.query, **({"labelSelector": selector} if selector else {})}
+    items: list[Object] = []
+    findings: list[Finding] = []
+
+    def trim(obj: Object) -> Object:
+        """The trimmed object; an empty one in place of one that is left out."""
+        subject = subject_of(obj, str(obj.get("kind") or "object"))
+        result = guarded(subject, functools.partial(trimmed, source, obj))
+        if isinstance(result, Finding):
+            findings.append(result)
+            return {}
+        return result
+
+    kube = kube.metadata_only() if source.metadata_only else kube
+    for path in source.paths:
+        findings_before = len(findings)
+        try:
+            items += filter(None, kube.list(path, query, trim))
+        except ApiError as error:
+            # A metrics server that is installed but away answers 503.
+            if not (source.optional and error.status in (404, 503)):
+                raise
+            del findings[findings_before:]
+    return items, list(dict.fromkeys(findings))
+
+
+def trimmed(source: Source, obj: Object) -> Object:
+    """An object with what the library reads of it; an empty one where that is nothing.
+
+    Raises InvalidField where it has no name.
+    """
+    result = source.trim(obj)
+    required_text(obj["metadata"].get("name"), "metadata.name")
+    return result if source.keeps(result) else {}
+
+
+def overlay(present: t.Sequence[Object], rendered: t.Sequence[Object]) -> list[Object]:
+    """NodeConfigs as they will be once the rendered ones are applied.
+
+    In check mode nothing was applied, and the steps behind must see what would be there.
+    """
+    result = {_key(obj): obj for obj in present}
+    for obj in rendered:
+        stored = result.get(_key(obj))
+        if stored is None:
+            result[_key(obj)] = obj
+        else:
+            result[_key(obj)] = {**stored, "spec": obj["spec"]}
+    return [result[key] for key in sorted(result)]
+
+
+def _key(obj: Object) -> tuple[str, str, str]:
+    metadata = obj["metadata"]
+    return obj["apiVersion"], metadata.get("namespace") or "", metadata["name"]
