@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points for people; noxfile.py says what each one runs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep bench lint docs clean setup pytest mypy lock
+.PHONY: help demo test test-deep bench lint docs architecture clean setup pytest mypy lock
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -37,6 +37,9 @@ lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
 
 docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
 	@$(NOX) -s docs
+
+architecture: setup ## draw docs/architecture.md from the imports between rooms
+	@$(NOX) -s architecture
 
 clean: ## remove environments, mirrors, caches and a running lab's state
 	@for state in lab/.state build/ansible_collections/wattwise/kube/lab/.state; do \

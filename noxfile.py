@@ -234,8 +234,12 @@ def mypy(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def rooms(session: nox.Session) -> None:
-    """Imports between the rooms of the library: pyproject.toml says which may import which."""
-    run(session, "lint-imports", "--no-cache")
+    """Imports between the rooms of the library, and the picture that is drawn of them."""
+    run_each(
+        session,
+        ("lint-imports", "--no-cache"),
+        ("python", "-m", "scripts.draw_architecture", "--check"),
+    )
 
 
 @gate("lint", "test")
@@ -416,6 +420,13 @@ def bench(session: nox.Session) -> None:
     """Measures against peers and writes docs/performance.md."""
     wait_for_lab_build(session)
     run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
+
+
+@gate()
+def architecture(session: nox.Session) -> None:
+    """Draws docs/architecture.md from the imports between rooms."""
+    session.chdir(REPOSITORY)
+    run(session, "python", "-m", "scripts.draw_architecture")
 
 
 @gate()
