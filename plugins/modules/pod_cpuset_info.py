@@ -172,7 +172,10 @@ findings:
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpuset import SPEC, read_cpusets
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cpuset import (
+    SPEC,
+    read_cpusets,
+)
 
 
 def main() -> None:

@@ -208,7 +208,10 @@ errors:
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.info import SPEC, read_daemons
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.info import (
+    SPEC,
+    read_daemons,
+)
 
 
 def main() -> None:

@@ -260,7 +260,10 @@ errors:
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import SPEC, apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import (
+    SPEC,
+    apply_workloads,
+)
 
 
 def main() -> None:

@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import caches_of
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import caches_of
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import plan
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
+    body_of,
+    stored_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
     daemons_of,
     desired_of_manifest,
     nodes_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import plan
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import body_of, stored_of
 from lab.rmd.host import Configuration, Host
 from support.rmd import RmdDaemons, rmd_daemons
 from support.rmd_cluster import RmdCluster

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 from lab.process import wait_until

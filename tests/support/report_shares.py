@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Sequence
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import caches_of
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import caches_of
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import stored_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.inventory import inventory
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import stored_of
 from lab.rmd.daemon import Daemon
 from lab.rmd.documents import Workload
 from lab.rmd.host import Configuration

@@ -24,12 +24,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
     THOUSANDTHS,
     quantity_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
-    slices as dra_slices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
-    status as dra_status,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import slices as dra_slices
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import status as dra_status
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
     pools as k8srm_pools,
 )

@@ -46,9 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
     cluster as k8srm_cluster,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
-    reader as k8srm,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import reader as k8srm
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
     Finding,
     Given,

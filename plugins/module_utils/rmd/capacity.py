@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import Visit
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import GUARANTEED
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import Visit
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import GUARANTEED
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 
 Object = t.Mapping[str, t.Any]

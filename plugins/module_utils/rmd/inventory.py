@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.layout import layout, pool_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import Object, key_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
 
 
 def inventory(

@@ -25,7 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     number,
     objects,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     Desired,
     Known,
     desired_of,

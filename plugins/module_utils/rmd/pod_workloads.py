@@ -50,6 +50,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition i
     stored_condition,
     tell,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import REFUSED_RESPONSE
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     API_VERSION,
     Refusal,
@@ -58,7 +59,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     workloads_of_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import read_each, said
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import REFUSED_RESPONSE
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
 SPEC = INFO_SPEC.merge(

@@ -26,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
     ExclusiveContainer,
     exclusive_containers,
 )

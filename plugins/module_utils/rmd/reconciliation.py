@@ -35,16 +35,26 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     fleet_options,
     warn_of_plain_http,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.capacity import (
+    is_of_pod,
+    node_capacity,
+    ways_for_pods,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import (
     Visit,
     difference,
     reconcile_daemons,
     result_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.capacity import (
-    is_of_pod,
-    node_capacity,
-    ways_for_pods,
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import Outcome, Wanted
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
+    daemon_targets,
+    wire_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
+    Desired,
+    Known,
+    uuid_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.inventory import inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
@@ -61,21 +71,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
     nodes_of_config,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import read_each, said
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Outcome, Wanted
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import (
     Report,
     config_status,
     node_state,
     node_status,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
-    daemon_targets,
-    wire_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
-    Desired,
-    Known,
-    uuid_of,
 )
 
 T = t.TypeVar("T")

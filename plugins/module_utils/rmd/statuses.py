@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import Visit
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import Visit
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import (
+    FAILED_RESPONSE,
+    Outcome,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
     API_VERSION,
     STATE_PREFIX,
     Object,
     managed_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import FAILED_RESPONSE, Outcome
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
 
 APPLY_SET = "wattwise-rmd-node-states"
 _POOLS = ("guaranteed", "besteffort", "shared")

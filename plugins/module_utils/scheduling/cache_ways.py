@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import GUARANTEED, runs
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import GUARANTEED, runs
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import uuid_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     CACHE_WAYS,
     workload_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import uuid_of
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     CachePools,
     CacheRun,

@@ -35,7 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure imp
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import SPEC as THERMAL
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd import info as rmd_info
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon import info as rmd_info
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
     trim_node_config,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpuset import read_cpusets
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.kubelet import _container_cpus
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cpuset import read_cpusets
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.kubelet import _container_cpus
 from support.bad_beside_good_rmd import bad_object
 from support.node_trees import CONTAINER_ID, pod, write_cpu_manager_state, write_cpus
 from support.odd_values import bounded, odd_value, seeds, spoilt

@@ -12,8 +12,11 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.info import PARTS, read_daemons
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.info import (
+    PARTS,
+    read_daemons,
+)
 from support.https_server import HttpsServer, Reply
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
 from support.odd_values import bounded, seeds

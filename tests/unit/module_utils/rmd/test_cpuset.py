@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpuset import read_cpusets
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cpuset import read_cpusets
 from support.node_trees import (
     CONTAINER_ID,
     UID,

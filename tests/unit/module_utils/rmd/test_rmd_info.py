@@ -15,8 +15,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.info import read_daemons
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.info import read_daemons
 from lab.rmd.host import Configuration, Host
 from support.https_server import HttpsServer, Reply
 from support.rmd import BROADWELL, RmdDaemons, rmd_daemons

@@ -10,10 +10,14 @@ import random
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import (
     GUARANTEED,
     Cache,
     caches_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
+    Stored,
+    stored_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.layout import (
     BEST_EFFORT,
@@ -22,7 +26,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.layout import (
     layout,
     pool_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored, stored_of
 from lab.rmd.daemon import Daemon, Refusal
 from lab.rmd.documents import Workload
 from lab.rmd.host import Configuration

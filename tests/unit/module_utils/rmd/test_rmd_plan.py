@@ -15,13 +15,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
     cpus_of_hex_mask,
     parse_core_ids,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.explain import explained
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import Step, plan
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import explained
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import Step, plan
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     Desired,
     Stored,
     body_of,

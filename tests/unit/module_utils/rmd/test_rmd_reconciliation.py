@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.apply import apply_workloads
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
 from lab.rmd.fleet import Crash
 from lab.rmd.host import Configuration

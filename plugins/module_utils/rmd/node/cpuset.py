@@ -26,12 +26,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cgroup import ControlGroups
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cgroup import ControlGroups
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
     ExclusiveContainer,
     exclusive_containers,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.kubelet import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.kubelet import (
     CpuManagerState,
     PodResources,
 )

@@ -31,15 +31,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     fleet_options,
     warn_of_plain_http,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.run import Outcome, Run, Wanted
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.client import Rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import (
+    Outcome,
+    Run,
+    Wanted,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
     daemon_spec,
     daemon_targets,
     target_error,
     wire_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     Desired,
     Stored,
     desired_of,

@@ -29,7 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
     Trust,
     error_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Wire
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Wire
 
 Options = dict[str, t.Any]
 

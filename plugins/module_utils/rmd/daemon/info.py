@@ -33,13 +33,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     fleet_options,
     warn_of_plain_http,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.targets import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.client import Rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
     daemon_spec,
     daemon_targets,
     target_error,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
 
 PARTS = ("workloads", "cache", "policies", "mba", "hospitality")
 

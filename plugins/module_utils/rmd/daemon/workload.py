@@ -19,7 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     text,
     whole,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import parse_core_ids
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
+    parse_core_ids,
+)
 
 Wire = t.Literal["0.2", "0.3"]
 JsonObject = dict[str, t.Any]

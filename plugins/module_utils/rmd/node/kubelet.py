@@ -20,8 +20,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.exclusive import ExclusiveContainer
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node_files import read_bounded
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
+    ExclusiveContainer,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.node_files import read_bounded
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2

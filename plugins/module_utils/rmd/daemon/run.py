@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache, machine_cpus
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.client import Refused, Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.explain import explained
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.plan import Step, plan
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import (
+    Cache,
+    machine_cpus,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.client import Refused, Rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import explained
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import Step, plan
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     Desired,
     JsonObject,
     Known,

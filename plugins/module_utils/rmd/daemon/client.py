@@ -21,8 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Received
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache, caches_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache, caches_of
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     JsonObject,
     Stored,
     Wire,

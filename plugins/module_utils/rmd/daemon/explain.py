@@ -9,9 +9,11 @@ import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cache import Cache
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cpu_lists import cpus_of_hex_mask
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import Stored, Wire
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
+    cpus_of_hex_mask,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored, Wire
 
 _POOL_NAMES = {"guarantee": "guaranteed"}
 # Longer than a mask of all CPUs that there can be.

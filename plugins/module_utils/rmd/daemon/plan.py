@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.workload import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     REST,
     SUCCESSFUL,
     Desired,
