@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files imp
 HOLDER = """
 import sys, time
 from pathlib import Path
-from ansible_collections.wattwise.kube.plugins.module_utils import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
 folder = Path(sys.argv[1])
 with whole_files.locked(folder):
     (folder / ".wattwise-partial-abcdefgh").write_text("half a docu")

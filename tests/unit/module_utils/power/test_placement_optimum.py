@@ -75,7 +75,7 @@ def test_the_same_input_gives_the_same_bytes_beside_other_work(size: Json, tmp_p
     source.write_text(json.dumps(fleet(**size)), encoding="utf-8")
     script = (
         "import json, pathlib, sys\n"
-        "from ansible_collections.wattwise.kube.plugins.module_utils.power import place\n"
+        "from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place\n"
         "result = place(json.load(open(sys.argv[1])))\n"
         "pathlib.Path(sys.argv[2]).write_text(json.dumps(result))"
     )
