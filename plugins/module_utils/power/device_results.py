@@ -5,8 +5,8 @@
 
 Which pods are on which node is settled, so every node is a task of its own for the allocator, and
 so are pods that compete for devices of several nodes. It also leaves large pieces and keeps devices
-close to each other. Where it does not come to the watts that the placement counted on, the oracle's
-own answer stands.
+close to each other. Where it does not come to the watts that the placement counted on, the
+feasibility check's own answer stands.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def _given(
         coupled = {unit for key in fleet for unit in task.units[key]}
         alone -= coupled
         places = _only(units, coupled)
-        counted = task.together.on_nodes(places, unpriced).allocations
+        counted = task.joint_feasibility.on_nodes(places, unpriced).allocations
         # The allocator knows no nodes on which the watts of a device do not count.
         priced = unpriced.isdisjoint(places)
         found.update(_refined(task, places, counted) if priced else counted)
     for node, its_units in sorted(_only(units, alone).items()):
-        counted = task.together.on_node(node, its_units).allocations
+        counted = task.joint_feasibility.on_node(node, its_units).allocations
         found.update(_refined(task, {node: its_units}, counted))
     return found
 

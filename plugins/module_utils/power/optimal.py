@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The best placement that can be found, with a bound on how far from the optimum it may be.
 
-The linear relaxation of the fleet's clusters gives prices for the bound and a start. What one pod
-at a time would give is another start, and so is never better. Local search improves the best of
+The linear relaxation of the fleet's node classes gives prices for the bound and a start. What one
+pod at a time would give is another start, and so is never better. Local search improves the best of
 them. Small tasks then go to HiGHS as a whole.
 """
 
@@ -32,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_b
     LowerBounds,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
-    find_clusters,
+    find_node_classes,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
     Relaxation,
@@ -42,7 +42,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_in
     PlacementModel,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.variable_fixing import (
-    find_candidates,
+    fix_variables,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
@@ -63,7 +63,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.warm_st
     previous_counts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import Solution, Terms
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
+    ABSOLUTE_GAP,
+    Solution,
+    Terms,
+)
 
 if t.TYPE_CHECKING:
     import numpy
@@ -78,12 +82,15 @@ _MOST_PODS_ONE_BY_ONE = 20_000
 # HiGHS gets no larger fleets as a whole.
 _MOST_NODES_FOR_A_MODEL = 100
 # The relaxation has about so many kinds of nodes.
-_CLUSTERS = 100
-# Where the gap stays wider than this share of the added watts, other numbers of clusters are tried:
-# each leads to another start, and which is the best shows only at the end.
+_NODE_CLASSES = 100
+# Where the gap stays wider than this share of the added watts, other numbers of node classes are
+# tried: each leads to another start, and which is the best shows only at the end.
 _GOOD_GAP = 0.003
-_OTHER_CLUSTERS = (60, 150, 40, 200, 80, 250, 120, 50)
+_OTHER_NODE_CLASSES = (60, 150, 40, 200, 80, 250, 120, 50)
 _RESTARTED_NODES_PER_SECOND = 150
+# HiGHS closes gaps down to this share of the added watts, and to nothing in models of few columns.
+_OPEN_GAP = 0.0002
+_MOST_COLUMNS_FOR_A_PROOF = 100
 # HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
 # for each second of the time limit. On an idle core that takes less than half of the limit, so that
 # the counted work ends before the clock on all but a very busy machine.
@@ -112,13 +119,13 @@ def solve(problem: Problem, limits: Limits) -> Answer:
 
 def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     problem = bounds.problem
-    relaxation = _relaxed(bounds, _CLUSTERS, problem.count, limits)
+    relaxation = _relaxed(bounds, _NODE_CLASSES, problem.count, limits)
     best = _best_of(problem, relaxation, limits)
     bound = _bound(bounds, best, relaxation, limits)
-    for clusters in _OTHER_CLUSTERS[: _restarts(problem, limits)]:
+    for node_classes in _OTHER_NODE_CLASSES[: _restarts(problem, limits)]:
         if _is_good(best, bound) or limits.expired():
             break
-        relaxation = _relaxed(bounds, clusters, problem.count, limits)
+        relaxation = _relaxed(bounds, node_classes, problem.count, limits)
         if relaxation is not None:
             found = _from_relaxation(problem, relaxation, limits)
             same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
@@ -127,16 +134,21 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             bound = max(bound, other, key=lambda each: each.watts) if same_pods else other
     proven = is_proof(best, bound.watts)
     if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
-        found, watts = search_by_loads(best, bound.watts, limits)
-        best = _bindable(found, best, limits)
-        bound = bound._replace(watts=watts)
-        proven = is_proof(best, watts)
+        best, bound = _improved_by_loads(best, bound, limits)
+        proven = is_proof(best, bound.watts)
     if not proven:
         model = _whole_model(bounds, best, bound.prices, limits)
-        if model is not None:
+        if model is not None and not _is_good_enough(best, bound, model):
             return _solve_whole(bounds, model, best, bound.watts, limits)
     stopped_by = _stopped_by(proven, limits, otherwise="completed")
     return Answer(best, bound.watts, proven, "local_search", stopped_by)
+
+
+def _improved_by_loads(
+    best: Assignment, bound: _Bound, limits: Limits
+) -> tuple[Assignment, _Bound]:
+    found, watts = search_by_loads(best, bound.watts, limits)
+    return _bindable(found, best, limits), bound._replace(watts=watts)
 
 
 class _Bound(t.NamedTuple):
@@ -147,10 +159,10 @@ class _Bound(t.NamedTuple):
 
 
 def _relaxed(
-    bounds: LowerBounds, clusters: int, most: Integers, limits: Limits
+    bounds: LowerBounds, node_classes: int, most: Integers, limits: Limits
 ) -> Relaxation | None:
     problem = bounds.problem
-    return relax(problem, find_clusters(problem, bounds.functions, clusters), most, limits)
+    return relax(problem, find_node_classes(problem, bounds.functions, node_classes), most, limits)
 
 
 def _bound(
@@ -158,7 +170,7 @@ def _bound(
 ) -> _Bound:
     placed = best.counts.sum(axis=1)
     if best.left().any():
-        relaxation = _relaxed(bounds, _CLUSTERS, placed, limits)
+        relaxation = _relaxed(bounds, _NODE_CLASSES, placed, limits)
     prices = None
     if relaxation is not None:
         prices = bounds.tighten(prices_of(bounds.problem, relaxation), placed)
@@ -170,8 +182,23 @@ def _restarts(problem: Problem, limits: Limits) -> int:
 
 
 def _is_good(best: Assignment, bound: _Bound) -> bool:
-    added = cost_of(best) - Assignment(best.problem).watts()
-    return cost_of(best) - bound.watts <= _GOOD_GAP * added
+    return cost_of(best) - bound.watts <= _GOOD_GAP * _added(best)
+
+
+def _is_good_enough(best: Assignment, bound: _Bound, model: PlacementModel) -> bool:
+    """Whether HiGHS could only find milliwatts, and not in an instant."""
+    return pods_are_ideal(best) and cost_of(best) - bound.watts <= _open_watts(best, model)
+
+
+def _open_watts(best: Assignment, model: PlacementModel) -> float:
+    """A gap in watts that HiGHS need not close."""
+    if model.integer_columns <= _MOST_COLUMNS_FOR_A_PROOF:
+        return ABSOLUTE_GAP
+    return max(ABSOLUTE_GAP, _OPEN_GAP * _added(best))
+
+
+def _added(best: Assignment) -> float:
+    return cost_of(best) - Assignment(best.problem).watts()
 
 
 def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
@@ -247,7 +274,7 @@ def _whole_model(
         model = PlacementModel(problem, bounds.functions, nodes, placed)
     else:
         cost = cost_of(best) + PROOF_TOLERANCE_WATTS
-        candidates = find_candidates(bounds, prices, placed, unpriced_pods(best), cost)
+        candidates = fix_variables(bounds, prices, placed, unpriced_pods(best), cost)
         model = PlacementModel(problem, bounds.functions, nodes, placed, candidates)
     most = limits.seconds * _INTEGER_COLUMNS_PER_SECOND
     return model if model.integer_columns <= most else None
@@ -274,7 +301,7 @@ def _solve_whole(
     if settled_best is None:
         _keep_pods(model, best)
     model.minimize_cost()
-    solution = model.solve(limits, _branching_nodes(model, limits))
+    solution = model.solve(limits, _branching_nodes(model, limits), _open_watts(best, model))
     best = _better(problem, best, model, solution, limits)
     model_bound = model.bound(solution) - _MODEL_TOLERANCE_WATTS
     proven = pods_proven and cost_of(best) - model_bound <= PROOF_TOLERANCE_WATTS

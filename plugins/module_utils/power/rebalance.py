@@ -6,8 +6,8 @@
 A move is an eviction: the pod's controller makes another one, which this collection then binds. So
 only pods move that have such a controller and our scheduler name, and only as many as budgets let
 go. Moves that pay only together, such as those that empty a node, are one step. Each move is
-feasible after those before it, and each step saves its watts after the steps before it, so the
-list can end after any step.
+feasible after those before it, and each step saves its watts after the steps before it, so the list
+can end after any step.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
+    Migration,
     MovablePod,
     Move,
-    Relocation,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.search import search
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.steps import divided
@@ -145,7 +145,7 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
     return _best_steps(task)
 
 
-def _best_steps(task: Relocation) -> list[Step]:
+def _best_steps(task: Migration) -> list[Step]:
     """The steps to what the search found, or to the next best where not all of it is in reach."""
     best: list[Step] = []
     for value, counts in search(task):
@@ -206,7 +206,7 @@ def _task(
     movable: t.Mapping[Key, Object],
     budgets: Budgets,
     parameters: Parameters,
-) -> Relocation:
+) -> Migration:
     """The movable pods where they run, and within what they may move."""
     numpy = require("numpy")
     problem = build_problem(instance)
@@ -220,7 +220,7 @@ def _task(
             home[group, node] += 1
             budget = budgets.budget_of(pod_facts(given))
             pods.setdefault((group, node), []).append(MovablePod(pod, budget))
-    return Relocation(
+    return Migration(
         # A pod may stay on a node that would not take it any more.
         replace(problem, limit=numpy.maximum(problem.limit, home)),
         home,
@@ -231,7 +231,7 @@ def _task(
     )
 
 
-def _described(task: Relocation, steps: t.Sequence[t.Sequence[Move]]) -> list[Step]:
+def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Step]:
     """The steps by name, with their watts computed anew."""
     nodes = task.problem.instance.nodes
     counts = task.home.copy()

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
 
-# One array for each tally.
+# One array for each topology count.
 Counts = list["Integers"]
 
 
@@ -35,7 +35,7 @@ class Topology:
 
 
 @dataclass(frozen=True)
-class Tally:
+class TopologyCount:
     """Pods of the groups ``members[g]`` by domain; ``base[d]`` of them run already."""
 
     members: Booleans
@@ -47,15 +47,15 @@ class Tally:
         return len(self.base) - 1
 
 
-class TallyBook:
-    """Topologies and tallies of one problem, each made once."""
+class TopologyCountBook:
+    """Topologies and topology counts of one problem, each made once."""
 
     def __init__(self, instance: Instance) -> None:
         self._numpy = require("numpy")
         self._instance = instance
         self._topologies: dict[str, Topology] = {}
         self._indices: dict[tuple[t.Any, ...], int] = {}
-        self.tallies: list[Tally] = []
+        self.topology_counts: list[TopologyCount] = []
 
     def topology(self, key: str) -> Topology:
         """The domains of a label; with an empty key each node is one."""
@@ -71,14 +71,14 @@ class TallyBook:
             self._topologies[key] = Topology(domain_of, len(known))
         return self._topologies[key]
 
-    def tally(
+    def topology_count(
         self,
         members: Booleans,
         topology: Topology,
         peers: int | None = None,
         counted: Booleans | None = None,
     ) -> int:
-        """The index of a tally; with ``peers`` it begins with what of them runs.
+        """The index of a topology count; with ``peers`` it begins with what of them runs.
 
         Of the nodes only those count that are ``counted``.
         """
@@ -91,8 +91,8 @@ class TallyBook:
             base = numpy.zeros(topology.domains + 1, dtype=numpy.int64)
             if peers is not None:
                 numpy.add.at(base, domain_of, self.running(peers))
-            self._indices[key] = len(self.tallies)
-            self.tallies.append(Tally(members, domain_of, base))
+            self._indices[key] = len(self.topology_counts)
+            self.topology_counts.append(TopologyCount(members, domain_of, base))
         return self._indices[key]
 
     def running(self, peers: int) -> Integers:
@@ -106,12 +106,12 @@ class TallyBook:
         )
 
 
-def tally_counts(tallies: t.Sequence[Tally], counts: Integers) -> Counts:
-    """All tallies of an assignment (groups by nodes), counted from scratch."""
+def topology_counts_of(topology_counts: t.Sequence[TopologyCount], counts: Integers) -> Counts:
+    """All topology counts of an assignment (groups by nodes), counted from scratch."""
     numpy = require("numpy")
     result = []
-    for tally in tallies:
-        found = tally.base.copy()
-        numpy.add.at(found, tally.domain_of, counts[tally.members].sum(axis=0))
+    for topology_count in topology_counts:
+        found = topology_count.base.copy()
+        numpy.add.at(found, topology_count.domain_of, counts[topology_count.members].sum(axis=0))
         result.append(found)
     return result

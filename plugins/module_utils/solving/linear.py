@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_outpu
 )
 
 # An optimum of an integer model is that of whole numbers, or of watts that are told to 1 mW.
-_ABSOLUTE_GAP = 5e-4
+ABSOLUTE_GAP = 5e-4
 
 Terms = t.Sequence[tuple[int, float]]
 
@@ -85,7 +85,12 @@ class Solution:
     bound: float
 
 
-def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None) -> Solution:
+def solve(
+    model: LinearModel,
+    limits: Limits,
+    branching_nodes: int | None = None,
+    absolute_gap: float = ABSOLUTE_GAP,
+) -> Solution:
     """Solve with one thread; equal models give equal answers unless the clock ends the search."""
     if limits.expired():
         return Solution(False, (), (), -math.inf)
@@ -95,7 +100,7 @@ def solve(model: LinearModel, limits: Limits, branching_nodes: int | None = None
     options.int_options["threads"] = 1
     options.int_options["random_seed"] = limits.seed
     options.double_options["mip_rel_gap"] = 0.0
-    options.double_options["mip_abs_gap"] = _ABSOLUTE_GAP
+    options.double_options["mip_abs_gap"] = absolute_gap
     if branching_nodes is not None:
         options.int_options["mip_max_nodes"] = branching_nodes
     parameters = mathopt.SolveParameters(

@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Thousands of units of any kind, by what single cells can hold: column generation.
+"""Thousands of units of any kind, by what single components can hold: column generation.
 
-A linear program says how many cells of each kind hold which pattern. Its prices ask each kind for a
-pattern that would make it better (cell_model.py), until none does. Whatever the prices, the best
-patterns for them prove a bound (Lagrange); so it holds also where a limit ends the work. For the
-answer the whole part of the program's solution is taken, and what is left is asked for again; and
-whole numbers of all patterns that came up are tried. That is done level by level, each with the
-levels before it fixed at what the answer has.
+A linear program says how many components of each kind hold which pattern. Its prices ask each kind
+for a pattern that would make it better (pricing_problem.py), until none does. Whatever the prices,
+the best patterns for them prove a bound (Lagrange); so it holds also where a limit ends the work.
+For the answer the whole part of the program's solution is taken, and what is left is asked for
+again; and whole numbers of all patterns that came up are tried. That is done level by level, each
+with the levels before it fixed at what the answer has.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.compon
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.pricing_problem import (
-    CellModel,
     Costs,
+    PricingProblem,
     TooLarge,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.restricted_master import (
@@ -57,21 +57,21 @@ _ROUNDING = 1e-6
 Claims = list[t.Optional[ClaimAllocation]]
 
 
-class Packed(t.NamedTuple):
+class Columns(t.NamedTuple):
     """An answer, and the bound of each level but the last, of names."""
 
     claims: Claims
     bounds: list[int]
 
 
-def pack(
+def generate_columns(
     instance: Instance,
     objective: Objective,
     start: t.Callable[[Claims], Claims],
     floors: t.Callable[[Claims], t.Sequence[int]],
     work: Work,
-) -> Packed | None:
-    """The best answer that is found; None where cells are too large or too many, or not apart.
+) -> Columns | None:
+    """The best answer that is found; None where components are too large or too many, or not apart.
 
     ``start`` adds to an answer what finds a place in it; ``floors`` are bounds that are known for
     answers that are as good as this one.
@@ -81,20 +81,20 @@ def pack(
     if kinds is None or len(kinds) > _MOST_KINDS:
         return None
     try:
-        models = [CellModel(instance, groups, kind) for kind in kinds]
+        models = [PricingProblem(instance, groups, kind) for kind in kinds]
     except TooLarge:
         return None
-    return _Packing(instance, objective, groups, kinds, models, work).run(start, floors)
+    return _ColumnGeneration(instance, objective, groups, kinds, models, work).run(start, floors)
 
 
-class _Packing:
+class _ColumnGeneration:
     def __init__(
         self,
         instance: Instance,
         objective: Objective,
         groups: t.Sequence[Group],
         kinds: t.Sequence[Kind],
-        models: t.Sequence[CellModel],
+        models: t.Sequence[PricingProblem],
         work: Work,
     ) -> None:
         self._instance, self._objective = instance, objective
@@ -109,7 +109,7 @@ class _Packing:
 
     def run(
         self, start: t.Callable[[Claims], Claims], floors: t.Callable[[Claims], t.Sequence[int]]
-    ) -> Packed:
+    ) -> Columns:
         satisfied = self._master.satisfied
         values = self._objective.values
         known = floors(self._nothing)
@@ -123,24 +123,24 @@ class _Packing:
             self._solve(level, known[level]) for level in range(satisfied, self._master.levels)
         ]
         best = min(best, self._answer(), key=values)
-        return Packed(best, [min(pair) for pair in zip(bounds, values(best))])
+        return Columns(best, [min(pair) for pair in zip(bounds, values(best))])
 
     # Answers as patterns, and patterns as answers.
 
     def _learn(self, claims: Claims) -> None:
         """Take an answer as the one that is to be made better."""
-        cell_of = {
+        component_of = {
             device: (number, position)
             for number, kind in enumerate(self._kinds)
-            for position, cell in enumerate(kind.cells)
-            for device in cell.devices
+            for position, component in enumerate(kind.components)
+            for device in component.devices
         }
         contents: dict[tuple[int, int], list[t.Any]] = {}
         for number, group in enumerate(self._groups):
             for unit in group.units:
                 found = [one for claim in unit.claims if (one := claims[claim]) is not None]
                 if found:
-                    key = cell_of[found[0].chosen[0].device]
+                    key = component_of[found[0].chosen[0].device]
                     contents.setdefault(key, []).append((number, self._within(*key, found)))
         self._held = {}
         for (kind, _cell), content in sorted(contents.items(), key=lambda item: item[0]):
@@ -150,23 +150,23 @@ class _Packing:
     def _within(
         self, kind: int, position: int, given: t.Sequence[ClaimAllocation]
     ) -> tuple[ClaimAllocation, ...]:
-        cells = self._kinds[kind].cells
-        position_of = {device: index for index, device in enumerate(cells[position].devices)}
-        return tuple(_moved(one, cells[0].node, position_of) for one in given)
+        components = self._kinds[kind].components
+        position_of = {device: index for index, device in enumerate(components[position].devices)}
+        return tuple(_moved(one, components[0].node, position_of) for one in given)
 
     def _answer(self) -> Claims:
         claims = list(self._nothing)
         waiting = [list(group.units[::-1]) for group in self._groups]
-        cells = [iter(kind.cells) for kind in self._kinds]
+        components = [iter(kind.components) for kind in self._kinds]
         patterns = self._master.patterns
         for index in sorted(self._held, key=lambda one: -len(patterns[one].content)):
             pattern = patterns[index]
             for _time in range(self._held[index]):
-                cell = next(cells[pattern.kind])
-                device_of = dict(enumerate(cell.devices))
+                component = next(components[pattern.kind])
+                device_of = dict(enumerate(component.devices))
                 for group, given in pattern.content:
                     for claim, one in zip(waiting[group].pop().claims, given):
-                        claims[claim] = _moved(one, cell.node, device_of)
+                        claims[claim] = _moved(one, component.node, device_of)
         return claims
 
     # Levels.
@@ -178,7 +178,8 @@ class _Packing:
         weights = self._master.only(level)
         if self._value(level) > least:
             least = self._generate(level, self._master.rest({}, fixed), least, weights)
-        # What the prices say is enough for the parts of cells may be too little for whole ones.
+        # What the prices say is enough for the parts of components may be too little for whole
+        # ones.
         dearest = max(abs(self._master.cost(one, level)) for one in self._master.patterns)
         insisting = [max(weight, float(dearest)) for weight in weights[:level]]
         for tried in (weights, [*insisting, *weights[level:]]):
@@ -224,9 +225,9 @@ class _Packing:
         prices, bound = self._master.prices(weights, rest, solution)
         before = len(self._master.patterns)
         for number, model in enumerate(self._models):
-            if rest.cells[number]:
+            if rest.components[number]:
                 least, content = model.best(prices, rest.units, self._work)
-                bound += least * rest.cells[number]
+                bound += least * rest.components[number]
                 self._master.add(self._costs[number].pattern(number, content))
         return bound, len(self._master.patterns) > before
 

@@ -1,12 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Cells: parts of a fleet that can be decided apart, because no unit has devices of two of them.
+"""Components: parts of a fleet that can be decided apart, because no unit has devices of two of
+them.
 
-Devices are in one cell where they draw from the same set of counters, or where one unit may need
-several of them: all that it may use on a node, or those with the same value where all that it gets
-has to have one in common. Cells that are alike, device by device, are one kind. So a fleet is a few
-kinds of cells, and units that ask for the same are one group.
+Devices are in one component where they draw from the same set of counters, or where one unit may
+need several of them: all that it may use on a node, or those with the same value where all that it
+gets has to have one in common. Components that are alike, device by device, are one kind. So a
+fleet is a few kinds of components, and units that ask for the same are one group.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Component:
     """Devices of a node by position, ascending."""
 
     node: str
@@ -52,20 +53,20 @@ class Cell:
 
 @dataclass(frozen=True)
 class Kind:
-    """Cells that are alike: a content of one, by positions within it, is one of all of them.
+    """Components that are alike: a content of one, by positions within it, is one of all of them.
 
     ``instance`` is the first of them as a task without claims; ``groups`` those that may have
     devices of it, by position.
     """
 
-    cells: tuple[Cell, ...]
+    components: tuple[Component, ...]
     instance: Instance
     groups: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class _Accepted:
-    """A matcher of a cell."""
+    """A matcher of a component."""
 
     devices: tuple[int, ...]
     errors: t.Mapping[int, str] = field(default_factory=dict)
@@ -107,7 +108,7 @@ def is_for_one_device(claim: Claim) -> bool:
 def kinds_of(
     instance: Instance, objective: Objective, groups: t.Sequence[Group]
 ) -> list[Kind] | None:
-    """The kinds of cells; None where devices or counters are there for several nodes."""
+    """The kinds of components; None where devices or counters are there for several nodes."""
     names = {node.name for node in instance.nodes}
     node_of: list[str | None] = []
     for device in instance.devices:
@@ -126,7 +127,7 @@ def kinds_of(
         # What it takes to wake a node is paid once for all of it.
         if cost:
             parts.join(device for device, here in enumerate(node_of) if here == node)
-    return _Kinds(instance, objective, groups).of(parts.cells(node_of))
+    return _Kinds(instance, objective, groups).of(parts.components(node_of))
 
 
 def _join(instance: Instance, group: Group, node_of: t.Sequence[str | None], parts: _Parts) -> None:
@@ -195,20 +196,21 @@ class _Parts:
             device = self._parent[device]
         return device
 
-    def cells(self, node_of: t.Sequence[str | None]) -> list[Cell]:
+    def components(self, node_of: t.Sequence[str | None]) -> list[Component]:
         members: dict[int, list[int]] = {}
         for device, node in enumerate(node_of):
             if node is not None:
                 members.setdefault(self._root(device), []).append(device)
-        # A root is the first device of its cell, so all of a cell are on its node.
+        # A root is the first device of its component, so all of a component are on its node.
         return [
-            Cell(t.cast(str, node_of[root]), tuple(devices)) for root, devices in members.items()
+            Component(t.cast(str, node_of[root]), tuple(devices))
+            for root, devices in members.items()
         ]
 
 
 @dataclass
 class _Kinds:
-    """Describes cells, so that equal descriptions mean that cells are alike."""
+    """Describes components, so that equal descriptions mean that components are alike."""
 
     instance: Instance
     objective: Objective
@@ -232,29 +234,29 @@ class _Kinds:
             map(is_for_one_device, claims)
         )
 
-    def of(self, cells: t.Sequence[Cell]) -> list[Kind]:
-        alike: dict[Description, list[Cell]] = {}
-        for cell in cells:
-            if any(device in self._accepted_by for device in cell.devices):
-                alike.setdefault(self._description(cell), []).append(cell)
+    def of(self, components: t.Sequence[Component]) -> list[Kind]:
+        alike: dict[Description, list[Component]] = {}
+        for component in components:
+            if any(device in self._accepted_by for device in component.devices):
+                alike.setdefault(self._description(component), []).append(component)
         return [
             Kind(tuple(of_kind), self._task(of_kind[0]), self._groups_of(of_kind[0]))
             for of_kind in alike.values()
         ]
 
-    def _groups_of(self, cell: Cell) -> tuple[int, ...]:
+    def _groups_of(self, component: Component) -> tuple[int, ...]:
         return tuple(
             number
             for number, group in enumerate(self.groups)
-            if (group.units[0].nodes is None or cell.node in group.units[0].nodes)
-            and not group.usable.isdisjoint(cell.devices)
+            if (group.units[0].nodes is None or component.node in group.units[0].nodes)
+            and not group.usable.isdisjoint(component.devices)
         )
 
-    def _description(self, cell: Cell) -> Description:
-        counters = self._counters(cell)
+    def _description(self, component: Component) -> Description:
+        counters = self._counters(component)
         renamed: dict[tuple[str, t.Hashable], int] = {}
         devices = []
-        for position in cell.devices:
+        for position in component.devices:
             device = self.instance.devices[position]
             held = [
                 (tuple(sorted(one.portions.items())), one.admin, one.whole)
@@ -277,17 +279,17 @@ class _Kinds:
             (sets.setdefault(_set_of(counter), len(sets)), counter.capacity)
             for counter in (self.instance.counters[position] for position in counters)
         )
-        unsettled = cell.node in self.instance.unsettled, self._unsettled_groups(cell)
-        wake = self.objective.wake[cell.node]
-        return tuple(devices), left, unsettled, wake, self._groups_of(cell)
+        unsettled = component.node in self.instance.unsettled, self._unsettled_groups(component)
+        wake = self.objective.wake[component.node]
+        return tuple(devices), left, unsettled, wake, self._groups_of(component)
 
-    def _unsettled_groups(self, cell: Cell) -> tuple[int, ...]:
+    def _unsettled_groups(self, component: Component) -> tuple[int, ...]:
         """Groups that want every device, where nobody can tell on this node what that is."""
         return tuple(
             number
             for number, group in enumerate(self.groups)
             if any(
-                cell.node in alternative.unsettled
+                component.node in alternative.unsettled
                 for claim in group.units[0].claims
                 for request in self.instance.claims[claim].requests
                 for alternative in request.alternatives
@@ -297,7 +299,7 @@ class _Kinds:
     def _attributes(
         self, device: Device, renamed: dict[tuple[str, t.Hashable], int]
     ) -> Description:
-        """What is compared between devices, by the order in which the cell's values appear."""
+        """What is compared between devices, by the order in which the component's values appear."""
         values = {
             name: identities(device.attributes[name])
             for name in self._compared
@@ -316,29 +318,29 @@ class _Kinds:
             for name, found in values.items()
         )
 
-    def _counters(self, cell: Cell) -> dict[int, int]:
-        """Positions within the cell of all counters of its sets."""
+    def _counters(self, component: Component) -> dict[int, int]:
+        """Positions within the component of all counters of its sets."""
         sets: dict[CounterSet, None] = {}
-        for position in cell.devices:
+        for position in component.devices:
             for counter, _amount in self.instance.devices[position].consumes:
                 sets[_set_of(self.instance.counters[counter])] = None
         counters = [counter for key in sets for counter in self.objective.counters_of[key]]
         return {counter: number for number, counter in enumerate(counters)}
 
-    def _task(self, cell: Cell) -> Instance:
-        counters = self._counters(cell)
-        position_of = {device: number for number, device in enumerate(cell.devices)}
+    def _task(self, component: Component) -> Instance:
+        counters = self._counters(component)
+        position_of = {device: number for number, device in enumerate(component.devices)}
         devices = []
-        for position in cell.devices:
+        for position in component.devices:
             device = self.instance.devices[position]
             consumes = tuple((counters[counter], amount) for counter, amount in device.consumes)
             devices.append(dataclasses.replace(device, consumes=consumes))
         accepted: dict[int, list[int]] = {}
-        for device_number, position in enumerate(cell.devices):
+        for device_number, position in enumerate(component.devices):
             for matcher in self._accepted_by.get(position, ()):
                 accepted.setdefault(matcher, []).append(device_number)
         return Instance(
-            tuple(node for node in self.instance.nodes if node.name == cell.node),
+            tuple(node for node in self.instance.nodes if node.name == component.node),
             tuple(devices),
             tuple(self.instance.counters[counter] for counter in counters),
             tuple(
@@ -349,10 +351,10 @@ class _Kinds:
             (),
             tuple(
                 dataclasses.replace(held, device=position_of[position])
-                for position in cell.devices
+                for position in component.devices
                 for held in self._held.get(position, ())
             ),
-            {node: why for node, why in self.instance.unsettled.items() if node == cell.node},
+            {node: why for node, why in self.instance.unsettled.items() if node == component.node},
         )
 
 

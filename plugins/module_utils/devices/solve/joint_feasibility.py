@@ -52,7 +52,7 @@ _NOT_FOUND = Found(None, 0, {})
 NOTHING = Found(0, 0, {})
 
 
-class Together:
+class JointFeasibility:
     """Answers for one instance; units are named by their positions."""
 
     def __init__(self, instance: Instance, seed: int) -> None:
@@ -86,9 +86,9 @@ class Together:
             for node in device.nodes:
                 self._on_node.setdefault(node, []).append(index)
 
-    def unused(self) -> Together:
+    def unused(self) -> JointFeasibility:
         """The same as if nobody had any of the devices."""
-        return Together(dataclasses.replace(self.instance, held=()), self._seed)
+        return JointFeasibility(dataclasses.replace(self.instance, held=()), self._seed)
 
     def coupled(self, units: t.Mapping[str, int]) -> list[frozenset[str]]:
         """Sets of units, by names, about which nodes cannot be asked one by one.

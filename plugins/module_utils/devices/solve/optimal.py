@@ -23,8 +23,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.column_generation import (
-    Packed,
-    pack,
+    Columns,
+    generate_columns,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.counting import (
     SHARE,
@@ -95,28 +95,28 @@ class _Optimal:
             self.work.enough = plain.complete
             return self._answer(plain.claims, plain.bounds)
         if not self._is_moderate(options):
-            return self._by_cells(options)
+            return self._by_column_generation(options)
         claims = self._best_start(options)
         floors = self._floors(options, claims)
         claims, bounds = self._solve(options, claims, floors)
         return self._answer(self._in_order(claims), bounds)
 
-    def _by_cells(self, options: Options) -> Allocation:
+    def _by_column_generation(self, options: Options) -> Allocation:
         """The answer for what is too large for one model."""
-        packed = pack(
+        generated = generate_columns(
             self.instance,
             self.objective,
             lambda claims: self._start(options, claims),
             lambda claims: self._floors(options, claims),
             self.work,
         )
-        if packed is None:
+        if generated is None:
             # The quick answer stands, beside what counting proves.
             claims = self._best_start(options)
-            packed = Packed(claims, self._floors(options, claims))
-        values = self.objective.values(packed.claims)
-        self.work.enough = all(map(int.__eq__, packed.bounds, values[:-1]))
-        return self._answer(self._in_order(packed.claims), [*packed.bounds, 0])
+            generated = Columns(claims, self._floors(options, claims))
+        values = self.objective.values(generated.claims)
+        self.work.enough = all(map(int.__eq__, generated.bounds, values[:-1]))
+        return self._answer(self._in_order(generated.claims), [*generated.bounds, 0])
 
     def _options(self) -> Options:
         """The nodes on which each unit could be if it were alone."""

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a cell can hold, and what of that is best at given prices.
+"""What a component can hold, and what of that is best at given prices.
 
-The model is that of optimal.py for one cell. Claims for one device each are not told apart in it:
-one request for as many devices as there are claims stands for all of them. Where a device can be
-shared there are several such requests, each of which has a portion of each device at the most.
+The model is that of optimal.py for one component. Claims for one device each are not told apart in
+it: one request for as many devices as there are claims stands for all of them. Where a device can
+be shared there are several such requests, each of which has a portion of each device at the most.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexico
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import Place
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
 
-# Levels that are sums over cells: rank, watts, fragmentation and closeness.
+# Levels that are sums over components: rank, watts, fragmentation and closeness.
 SUMS = slice(-5, -1)
-# Deterministic time of CP-SAT, about seconds, for one question about one cell.
+# Deterministic time of CP-SAT, about seconds, for one question about one component.
 _WORK_FOR_A_CELL = 0.5
-# Devices that requests may use, counted for each request, up to which a cell has one model.
+# Devices that requests may use, counted for each request, up to which a component has one model.
 _MOST_USES = 4_000
 _UNLIMITED = 10**9
 
-# For each unit its group, and what its claims get, devices by position within the cell.
+# For each unit its group, and what its claims get, devices by position within the component.
 Content = tuple[tuple[int, tuple[ClaimAllocation, ...]], ...]
 
 
 class TooLarge(Exception):
-    """A cell has more possibilities than a model should."""
+    """A component has more possibilities than a model should."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a cell of a kind may hold: how many units of which group, and what it costs.
+    """What a component of a kind may hold: how many units of which group, and what it costs.
 
-    ``costs`` are rank, watts, fragmentation and closeness beyond those of an empty cell.
+    ``costs`` are rank, watts, fragmentation and closeness beyond those of an empty component.
     """
 
     kind: int
@@ -69,7 +69,7 @@ class Pattern:
 
 
 class Costs:
-    """Evaluates contents of the cells of one kind."""
+    """Evaluates contents of the components of one kind."""
 
     def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
         self._claims, self._groups, self._kind = instance.claims, groups, kind
@@ -118,8 +118,8 @@ class Prices:
     before: t.Sequence[int] = ()
 
 
-class CellModel:
-    """The model of one kind of cells; each question has other prices. Raises TooLarge."""
+class PricingProblem:
+    """The model of one kind of components; each question has other prices. Raises TooLarge."""
 
     def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
         self._builder = _Builder(instance, groups, kind)
@@ -139,7 +139,7 @@ class CellModel:
     def best(self, prices: Prices, units: t.Sequence[int], work: Work) -> tuple[int, Content]:
         """A bound: no content is worth less; and a content that is worth the least that was found.
 
-        An empty cell is worth 0. There are so many units of each group.
+        An empty component is worth 0. There are so many units of each group.
         """
         library = require("ortools.sat.python.cp_model", "ortools")
         worth = sum(
@@ -172,7 +172,7 @@ class CellModel:
 
 
 class _Builder:
-    """Pseudo-claims of a cell and the places of FleetModel that they make."""
+    """Pseudo-claims of a component and the places of FleetModel that they make."""
 
     def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
         self._instance, self._groups, self._kind = instance, groups, kind
@@ -245,7 +245,7 @@ class _Builder:
         return min(most, max(times, default=0))
 
     def _most(self, claims: t.Sequence[Claim]) -> int:
-        """How many units that ask for this can be in the cell at the most."""
+        """How many units that ask for this can be in the component at the most."""
         requests = [request for claim in claims for request in claim.requests]
         return min(sum(map(self._most_of, request.alternatives)) for request in requests)
 
@@ -282,7 +282,7 @@ class _Builder:
         return self._meaning[id(unit)][1] is not None
 
     def counts(self, fleet: FleetModel) -> dict[int, t.Any]:
-        """How many units of each group are in the cell, as expressions."""
+        """How many units of each group are in the component, as expressions."""
         found: dict[int, t.Any] = {}
         for place in fleet.nodes.places:
             group, way = self._meaning[id(place.unit)]
@@ -320,7 +320,7 @@ class _Builder:
 
 
 class _OfACell(FleetModel):
-    """A fleet of one cell, where claims that are not told apart are no unit with many devices."""
+    """One component; claims that are not told apart are no unit with many devices."""
 
     def __init__(
         self,

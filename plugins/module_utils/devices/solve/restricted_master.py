@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Patterns of cells and how many cells hold them, as a linear program; see packing.py."""
+"""Patterns of components and how many components hold them, as a linear program; see packing.py."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
     Solution,
 )
 
-# Prices are told to the models of cells in these parts.
+# Prices are told to the models of components in these parts.
 SCALE = 10**5
 _ROUNDING = 1e-6
 
-# How many cells hold which pattern, by position.
+# How many components hold which pattern, by position.
 Held = dict[int, int]
 
 
 class Rest(t.NamedTuple):
-    """What is left to be decided: cells of each kind, units of each group, levels before."""
+    """What is left to be decided: components of each kind, units of each group, levels before."""
 
-    cells: tuple[int, ...]
+    components: tuple[int, ...]
     units: tuple[int, ...]
     levels: tuple[int, ...]
 
@@ -105,15 +105,15 @@ class Master:
 
     def rest(self, held: Held, fixed: t.Sequence[int]) -> Rest:
         """What these patterns leave; ``fixed`` are the levels before."""
-        cells = [len(kind.cells) for kind in self.kinds]
+        components = [len(kind.components) for kind in self.kinds]
         units = [len(group.units) for group in self.groups]
         for index, times in held.items():
             pattern = self.patterns[index]
-            cells[pattern.kind] -= times
+            components[pattern.kind] -= times
             for group, count in pattern.counts:
                 units[group] -= times * count
         levels = (value - self.value(held, level) for level, value in enumerate(fixed))
-        return Rest(tuple(cells), tuple(units), tuple(levels))
+        return Rest(tuple(components), tuple(units), tuple(levels))
 
     def only(self, level: int) -> list[float]:
         """Weights by which one level counts alone."""
@@ -129,14 +129,14 @@ class Master:
         of_kind: list[list[tuple[int, float]]] = [[] for _kind in self.kinds]
         of_group: list[list[tuple[int, float]]] = [[] for _group in self.groups]
         for pattern in self.patterns:
-            most = rest.cells[pattern.kind] if fits(pattern, rest) else 0
+            most = rest.components[pattern.kind] if fits(pattern, rest) else 0
             cost = sum(weight * self.cost(pattern, level) for level, weight in counted)
             column = model.column(0, most, cost, integer=integer)
             of_kind[pattern.kind].append((column, 1))
             for group, count in pattern.counts:
                 of_group[group].append((column, count))
-        for terms, cells in zip(of_kind, rest.cells):
-            model.at_most(terms, cells)
+        for terms, components in zip(of_kind, rest.components):
+            model.at_most(terms, components)
         for terms, units in zip(of_group, rest.units):
             model.at_most(terms, units)
         for before, value in enumerate(rest.levels):
@@ -149,8 +149,8 @@ class Master:
     ) -> tuple[Prices, int]:
         """The prices that a solution of ``model`` has, and what they say that ``rest`` is worth.
 
-        With the best patterns for these prices, times the cells, that sum is a bound of what the
-        weights say, in parts of SCALE.
+        With the best patterns for these prices, times the components, that sum is a bound of what
+        the weights say, in parts of SCALE.
         """
         duals = [min(0, round(dual * SCALE)) for dual in solution.duals]
         of_groups = duals[len(self.kinds) : len(self.kinds) + len(self.groups)]

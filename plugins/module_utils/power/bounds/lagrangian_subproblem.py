@@ -76,7 +76,7 @@ class Loads(t.NamedTuple):
     pods: Floats
 
 
-class Knapsacks:
+class LagrangianSubproblem:
     """The pieces' tasks for one problem."""
 
     def __init__(self, problem: Problem, functions: NodeFunctions) -> None:
@@ -206,12 +206,12 @@ def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats
 
 
 def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
-    """Those of the relaxation: each node of a cluster has its cluster's runs and their prices."""
+    """Those of the relaxation: each node has the runs of its class, and their prices."""
     numpy = require("numpy")
     awake = [share for share in relaxation.shares if share.run is not None]
-    nodes = [relaxation.clusters[share.cluster].nodes for share in awake]
+    nodes = [relaxation.node_classes[share.node_class].nodes for share in awake]
     ends = [
-        run_limits(problem, relaxation.clusters[share.cluster])[t.cast(int, share.run)]
+        run_limits(problem, relaxation.node_classes[share.node_class])[t.cast(int, share.run)]
         for share in awake
     ]
     sizes = [len(each) for each in nodes]

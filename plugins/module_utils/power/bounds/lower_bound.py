@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
-    Knapsacks,
+    LagrangianSubproblem,
     Prices,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
@@ -51,7 +51,7 @@ class LowerBounds:
         self._numpy = require("numpy")
         self.problem = problem
         self.functions: NodeFunctions = node_functions(problem)
-        self.knapsacks = Knapsacks(problem, self.functions)
+        self.subproblem = LagrangianSubproblem(problem, self.functions)
         self._cores: Floats = problem.use / MICROCORES_PER_CORE
 
     def at(self, prices: Prices, placed: Integers, unpriced_pods: int) -> float:
@@ -59,9 +59,13 @@ class LowerBounds:
 
         So many of the pods, whichever, stand on unpriced nodes.
         """
-        loads = self.knapsacks.solve(prices, placed)
-        least = self._or_asleep(self.of_nodes(prices, loads.least), prices.pod, placed)
+        least = self.least_of_nodes(prices, placed)
         return self.total(least, prices.pod, placed, unpriced_pods)
+
+    def least_of_nodes(self, prices: Prices, placed: Integers) -> Floats:
+        """What each node costs at the least after what its pods are worth."""
+        loads = self.subproblem.solve(prices, placed)
+        return self._or_asleep(self.of_nodes(prices, loads.least), prices.pod, placed)
 
     def total(
         self, of_nodes: Floats, pod_price: Floats, placed: Integers, unpriced_pods: int
@@ -86,7 +90,7 @@ class LowerBounds:
         """
         numpy = self._numpy
         resource = numpy.maximum(prices.resource, 0.0)
-        least = self.knapsacks.solve(prices.with_resource(resource), placed).least
+        least = self.subproblem.solve(prices.with_resource(resource), placed).least
         searched = numpy.zeros(len(least), dtype=bool)
         for _round in range(_ROUNDS):
             pieces = (self._cheapest(prices, least) & ~searched).nonzero()[0]
@@ -142,12 +146,12 @@ class LowerBounds:
         """Note where the trial is better; return which pieces take too much of the resource."""
         resource, least = best
         trial_prices = prices.with_resource(trial)
-        loads = self.knapsacks.solve(trial_prices, placed)
+        loads = self.subproblem.solve(trial_prices, placed)
         better = loads.least >= least
         resource[better], least[better] = trial[better], loads.least[better]
-        beyond = self.knapsacks.beyond(trial_prices, loads.pods)[:, index]
+        beyond = self.subproblem.beyond(trial_prices, loads.pods)[:, index]
         return t.cast(
-            "Booleans", beyond > _ROUNDING * (1.0 + self.knapsacks.free[prices.node, index])
+            "Booleans", beyond > _ROUNDING * (1.0 + self.subproblem.free[prices.node, index])
         )
 
     def _dearest(self, prices: Prices) -> Floats:
@@ -164,7 +168,7 @@ class LowerBounds:
         daemons = ~problem.is_workload
         most = numpy.minimum(problem.limit, placed[:, None])[daemons]
         nodes = numpy.arange(most.shape[1])
-        worth = self.knapsacks.worth(pod_price, nodes)[:, daemons].T
+        worth = self.subproblem.worth(pod_price, nodes)[:, daemons].T
         given = (numpy.maximum(worth, 0.0) * most).sum(axis=0)
         return t.cast("Floats", problem.costs.standby_watts - given)
 

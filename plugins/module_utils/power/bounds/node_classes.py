@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Nodes that are much alike, so that a linear model of a large fleet stays small.
 
-What follows from a model of clusters is approximate where the nodes of a cluster differ. It is good
-for prices and for a start, which are judged by the real nodes afterwards.
+What follows from a model of node classes is approximate where the nodes of a node class differ. It
+is good for prices and for a start, which are judged by the real nodes afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
     Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
 
-# Watts of two nodes of a cluster differ by at most this share of the watts at full use.
+# Watts of two nodes of a node class differ by at most this share of the watts at full use.
 _UNLIKE_WATTS = 0.1
 _POINTS_COMPARED = 5
 # Bulges of a curve up to this share of its range count as straight.
@@ -38,7 +38,7 @@ _TOLERATED_BULGE = 0.01
 
 
 @dataclass(frozen=True)
-class Cluster:
+class NodeClass:
     """Nodes that count as copies of the one in their middle.
 
     ``runs`` are its watts over added cores, cut where they stop being convex, as differences to
@@ -50,18 +50,20 @@ class Cluster:
     runs: tuple[Points, ...]
 
 
-def find_clusters(problem: Problem, functions: NodeFunctions, wanted: int) -> list[Cluster]:
-    """About ``wanted`` clusters; more where nodes differ in what may run there."""
+def find_node_classes(problem: Problem, functions: NodeFunctions, wanted: int) -> list[NodeClass]:
+    """About ``wanted`` node classes; more where nodes differ in what may run there."""
     numpy = require("numpy")
     signatures, keys, profile = _features(problem, functions)
     order = numpy.lexsort(keys.T[::-1])
     largest = -(-len(order) // max(wanted, 1))
-    clusters: list[list[int]] = []
+    node_classes: list[list[int]] = []
     for node in order.tolist():
-        if not clusters or not _belongs(clusters[-1], node, largest, (signatures, keys, profile)):
-            clusters.append([])
-        clusters[-1].append(node)
-    return [_cluster(problem, functions, numpy.array(nodes)) for nodes in clusters]
+        if not node_classes or not _belongs(
+            node_classes[-1], node, largest, (signatures, keys, profile)
+        ):
+            node_classes.append([])
+        node_classes[-1].append(node)
+    return [_node_class(problem, functions, numpy.array(nodes)) for nodes in node_classes]
 
 
 def _features(problem: Problem, functions: NodeFunctions) -> tuple[Integers, Floats, Floats]:
@@ -87,11 +89,11 @@ def _features(problem: Problem, functions: NodeFunctions) -> tuple[Integers, Flo
 
 
 def _belongs(
-    cluster: list[int], node: int, largest: int, features: tuple[Integers, Floats, Floats]
+    node_class: list[int], node: int, largest: int, features: tuple[Integers, Floats, Floats]
 ) -> bool:
     signatures, keys, profile = features
-    first, last = cluster[0], cluster[-1]
-    if len(cluster) >= largest and (keys[node] != keys[last]).any():
+    first, last = node_class[0], node_class[-1]
+    if len(node_class) >= largest and (keys[node] != keys[last]).any():
         return False
     difference = abs(profile[node] - profile[first]).max()
     return bool(
@@ -101,21 +103,21 @@ def _belongs(
     )
 
 
-def _cluster(problem: Problem, functions: NodeFunctions, nodes: Integers) -> Cluster:
+def _node_class(problem: Problem, functions: NodeFunctions, nodes: Integers) -> NodeClass:
     middle = int(nodes[len(nodes) // 2])
     points = functions.points(middle)
     idle = points[0][1]
     points = [(cores, watts - idle) for cores, watts in points]
     heights = [watts for _cores, watts in points]
     bulge = _TOLERATED_BULGE * (max(heights) - min(heights))
-    return Cluster(nodes, middle, tuple(nearly_convex_runs(points, bulge)))
+    return NodeClass(nodes, middle, tuple(nearly_convex_runs(points, bulge)))
 
 
-def run_limits(problem: Problem, cluster: Cluster) -> list[tuple[float, float]]:
-    """From which to which use in microcores, what is there included, each run of a cluster goes.
+def run_limits(problem: Problem, node_class: NodeClass) -> list[tuple[float, float]]:
+    """From which to which use in microcores, what is there included, each run of a node class goes.
 
     Together they cover everything.
     """
-    base = float(problem.costs.base[cluster.middle])
-    ends = [base + run[-1][0] * MICROCORES_PER_CORE for run in cluster.runs[:-1]]
+    base = float(problem.costs.base[node_class.middle])
+    ends = [base + run[-1][0] * MICROCORES_PER_CORE for run in node_class.runs[:-1]]
     return list(zip([float("-inf"), *ends], [*ends, float("inf")]))

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The linear relaxation: parts of pods may be placed, on parts of the nodes of a cluster.
+"""The linear relaxation: parts of pods may be placed, on parts of the nodes of a node class.
 
 A node's watts are cut into runs on which they are convex, and each run has its own share of the
-cluster's nodes with pods and resources of its own. That is the tightest linear model there is of
+node class's nodes with pods and resources of its own. That is the tightest linear model there is of
 one kind of node (Balas' disjunctive one), and without it slots, memory and power-off would leave a
 wide gap. Its duals are prices for lower_bound.py, its solution is a start for construction.py.
 """
@@ -16,7 +16,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import Cluster
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
+    NodeClass,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import Points
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
@@ -42,10 +44,10 @@ _PRIORITY_FACTOR = 10.0
 
 @dataclass(frozen=True)
 class Share:
-    """So many nodes of a cluster run in one of its runs (None: asleep), with these pods of each
+    """So many nodes of a node class run in one of its runs (None: asleep), with these pods of each
     group together. ``resource`` has the price of a unit of each resource of these nodes."""
 
-    cluster: int
+    node_class: int
     run: int | None
     nodes: float
     pods: Floats
@@ -54,9 +56,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What one pod of each group costs, and how the clusters are loaded."""
+    """What one pod of each group costs, and how the node classes are loaded."""
 
-    clusters: t.Sequence[Cluster]
+    node_classes: t.Sequence[NodeClass]
     pod: Floats
     shares: tuple[Share, ...]
 
@@ -65,7 +67,7 @@ class Relaxation:
 class _Piece:
     """The columns and rows of one share."""
 
-    cluster: int
+    node_class: int
     run: int | None
     nodes: int
     pods: dict[int, int]
@@ -75,10 +77,12 @@ class _Piece:
 class _Builder:
     """The model, with the indices that lead back from its solution to the problem."""
 
-    def __init__(self, problem: Problem, clusters: t.Sequence[Cluster], most: Integers) -> None:
+    def __init__(
+        self, problem: Problem, node_classes: t.Sequence[NodeClass], most: Integers
+    ) -> None:
         self._numpy = require("numpy")
         self.problem = problem
-        self.clusters = clusters
+        self.node_classes = node_classes
         self.most = most
         self.model = LinearModel()
         self.pieces: list[_Piece] = []
@@ -90,19 +94,20 @@ class _Builder:
         self._pod_worth = 10.0 * (watts + 1.0)
 
     def build(self) -> None:
-        for index, cluster in enumerate(self.clusters):
-            self._add_cluster(index, cluster)
+        for index, node_class in enumerate(self.node_classes):
+            self._add_class(index, node_class)
         self._add_groups()
 
-    def _add_cluster(self, index: int, cluster: Cluster) -> None:
+    def _add_class(self, index: int, node_class: NodeClass) -> None:
         problem, model = self.problem, self.model
-        size = float(len(cluster.nodes))
-        priced = bool(problem.costs.priced[cluster.middle])
-        runs: list[tuple[int | None, Points]] = list(enumerate(cluster.runs))
-        if problem.costs.sleeper[cluster.middle]:
+        size = float(len(node_class.nodes))
+        priced = bool(problem.costs.priced[node_class.middle])
+        runs: list[tuple[int | None, Points]] = list(enumerate(node_class.runs))
+        if problem.costs.sleeper[node_class.middle]:
             idle = float(
                 problem.costs.watts(
-                    cluster.nodes[:1] * 0 + cluster.middle, problem.costs.base[cluster.middle]
+                    node_class.nodes[:1] * 0 + node_class.middle,
+                    problem.costs.base[node_class.middle],
                 )[0]
             )
             runs.append((None, [(0.0, problem.costs.standby_watts - idle)]))
@@ -111,30 +116,30 @@ class _Builder:
             piece = _Piece(index, run, model.column(0.0, size, points[0][1]), {}, {})
             shares.append((piece.nodes, 1.0))
             self.pieces.append(piece)
-            self._add_pods(piece, cluster)
-            self._limit_resources(piece, cluster)
+            self._add_pods(piece, node_class)
+            self._limit_resources(piece, node_class)
             if priced and run is not None:
                 self._add_watts(piece, points)
         model.equal(shares, size)
 
-    def _add_pods(self, piece: _Piece, cluster: Cluster) -> None:
+    def _add_pods(self, piece: _Piece, node_class: NodeClass) -> None:
         problem = self.problem
-        limit = problem.limit[:, cluster.nodes].mean(axis=1)
+        limit = problem.limit[:, node_class.nodes].mean(axis=1)
         preference = problem.preference
-        priced = bool(problem.costs.priced[cluster.middle])
+        priced = bool(problem.costs.priced[node_class.middle])
         for group in (limit > 0).nonzero()[0].tolist():
             if piece.run is None and problem.is_workload[group]:
                 continue
             cost = 0.0 if priced else self._pod_worth / _PRIORITY_FACTOR
             if preference is not None:
-                cost += float(preference[group, cluster.middle])
-            upper = min(float(limit[group]) * len(cluster.nodes), float(self.most[group]))
+                cost += float(preference[group, node_class.middle])
+            upper = min(float(limit[group]) * len(node_class.nodes), float(self.most[group]))
             piece.pods[group] = self.model.column(0.0, upper, cost)
 
-    def _limit_resources(self, piece: _Piece, cluster: Cluster) -> None:
+    def _limit_resources(self, piece: _Piece, node_class: NodeClass) -> None:
         problem, model = self.problem, self.model
-        limit = problem.limit[:, cluster.nodes].mean(axis=1)
-        free = self._numpy.maximum(problem.free[cluster.nodes], 0).mean(axis=0)
+        limit = problem.limit[:, node_class.nodes].mean(axis=1)
+        free = self._numpy.maximum(problem.free[node_class.nodes], 0).mean(axis=0)
         groups = list(piece.pods)
         for resource in range(len(problem.resources)):
             request = problem.request[groups, resource]
@@ -182,7 +187,7 @@ class _Builder:
         """Shares and prices from the solution."""
         pod = self._numpy.array([solution.duals[row] for row in self.group_rows], dtype=float)
         return Relaxation(
-            self.clusters, pod, tuple(self._share(piece, solution) for piece in self.pieces)
+            self.node_classes, pod, tuple(self._share(piece, solution) for piece in self.pieces)
         )
 
     def _share(self, piece: _Piece, solution: Solution) -> Share:
@@ -192,14 +197,14 @@ class _Builder:
         resource = numpy.zeros(len(self.problem.resources))
         for index, (row, scale) in piece.resource_rows.items():
             resource[index] = max(-solution.duals[row], 0.0) / scale
-        return Share(piece.cluster, piece.run, solution.values[piece.nodes], pods, resource)
+        return Share(piece.node_class, piece.run, solution.values[piece.nodes], pods, resource)
 
 
 def relax(
-    problem: Problem, clusters: t.Sequence[Cluster], most: Integers, limits: Limits
+    problem: Problem, node_classes: t.Sequence[NodeClass], most: Integers, limits: Limits
 ) -> Relaxation | None:
     """Place at most ``most[g]`` pods of each group; None where the time did not suffice."""
-    builder = _Builder(problem, clusters, most)
+    builder = _Builder(problem, node_classes, most)
     builder.build()
     solution = solve(builder.model, limits)
     if not solution.is_optimal or not solution.duals:

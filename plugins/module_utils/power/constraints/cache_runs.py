@@ -65,7 +65,7 @@ def fit(free: Lengths, wanted: tuple[CacheRun, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class CacheOracle:
+class CacheFeasibilityCheck:
     """Whether pods find their runs on a node; see node_contents.py.
 
     ``of_group`` are the runs of one pod of each group concerned, ``pools`` what each node has; on a
@@ -128,9 +128,9 @@ def _there(pools: CachePools | None, pool: str, least: int) -> int:
     return sum(length // least for length in free) - _number(pools.promised, pool, least)
 
 
-def cache_oracle(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheOracle | None:
-    """The oracle of a problem; None where no pod asks for ways, or no node's caches are known."""
+def cache_check(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheFeasibilityCheck | None:
+    """The check of a problem; None where no pod asks for ways, or no node's caches are known."""
     of_group = {group: shape.cache_runs for group, shape in enumerate(shapes) if shape.cache_runs}
     if not of_group or all(node.cache_pools is None for node in nodes):
         return None
-    return CacheOracle(of_group, [node.cache_pools for node in nodes])
+    return CacheFeasibilityCheck(of_group, [node.cache_pools for node in nodes])

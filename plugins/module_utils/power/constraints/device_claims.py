@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
-        Together,
+        JointFeasibility,
     )
 
 # Where the claims of each API stand in a pod, by the API's group.
@@ -68,15 +68,15 @@ class ClaimTask:
     for devices which several nodes can use."""
 
     task: Task
-    together: Together
+    joint_feasibility: JointFeasibility
     units: dict[str, list[int]] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     fleets: list[frozenset[str]] = field(default_factory=list)
     _fits_empty: dict[t.Hashable, bool] = field(default_factory=dict)
 
     @cached_property
-    def _unused(self) -> Together:
-        return self.together.unused()
+    def _unused(self) -> JointFeasibility:
+        return self.joint_feasibility.unused()
 
     def fits_empty_node(self, key: str, node: str) -> bool:
         """Whether the node would have what one unit asks for if nobody had devices."""
@@ -225,12 +225,12 @@ def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
         with_watts,
     )
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
-        Together,
+        JointFeasibility,
     )
 
     instance = with_watts(task.instance, device_power, {}, ())
     task = dataclasses.replace(task, instance=instance)
-    return ClaimTask(task, Together(instance, seed))
+    return ClaimTask(task, JointFeasibility(instance, seed))
 
 
 def _given(
@@ -314,9 +314,16 @@ def _divide(task: ClaimTask) -> list[str]:
     What is left of such a question are claims that each node can answer by itself.
     """
     too_many: list[str] = []
-    for fleet in task.together.coupled({key: units[0] for key, units in task.units.items()}):
-        if task.together.pairs(unit for key in fleet for unit in task.units[key]) <= _MOST_PAIRS:
+    for fleet in task.joint_feasibility.coupled(
+        {key: units[0] for key, units in task.units.items()}
+    ):
+        if (
+            task.joint_feasibility.pairs(unit for key in fleet for unit in task.units[key])
+            <= _MOST_PAIRS
+        ):
             task.fleets.append(fleet)
         else:
-            too_many += [key for key in fleet if task.together.uses_several(task.units[key][0])]
+            too_many += [
+                key for key in fleet if task.joint_feasibility.uses_several(task.units[key][0])
+            ]
     return too_many

@@ -30,7 +30,7 @@ MILLIWATTS = 1000.0
 
 
 @dataclass
-class DeviceOracle:
+class DeviceFeasibilityCheck:
     """The claims of one API. ``keys`` are what one pod of each group asks for."""
 
     task: ClaimTask
@@ -50,7 +50,7 @@ class DeviceOracle:
 
     def kind(self, node: int) -> t.Hashable:
         if node not in self._kinds:
-            self._kinds[node] = self.task.together.kind(self.nodes[node].name)
+            self._kinds[node] = self.task.joint_feasibility.kind(self.nodes[node].name)
         return self._kinds[node]
 
     def draw(self, node: int, pods: Pods) -> Draw:
@@ -64,23 +64,25 @@ class DeviceOracle:
         """Pods of a unit draw nothing alone: the unit's watts are there once. So are those of a
         device that other pods can use portions of."""
         key = self.keys[group]
-        if key in self.task.shared or self.task.together.may_share(self.task.units[key][0]):
+        if key in self.task.shared or self.task.joint_feasibility.may_share(
+            self.task.units[key][0]
+        ):
             return 0.0
         alone = tuple(int(other == group) for other in self.keys)
         return self.draw(node, alone).least_watts
 
     def sums(self) -> list[Sum]:
         """Devices of each set that some request is for, and for nothing beyond it."""
-        together = self.task.together
+        joint = self.task.joint_feasibility
         found = []
-        for devices in together.sets():
+        for devices in joint.sets():
             needed = {
-                group: together.least_of(self.task.units[key][0], devices)
+                group: joint.least_of(self.task.units[key][0], devices)
                 for group, key in self.keys.items()
                 if key not in self.task.shared
             }
             if any(needed.values()):
-                there = [together.free_of(node.name, devices) for node in self.nodes]
+                there = [joint.free_of(node.name, devices) for node in self.nodes]
                 found.append(Sum(needed, there))
         return found
 
@@ -95,7 +97,7 @@ class DeviceOracle:
         known = self.kind(node), asked
         if known not in self._known:
             units = [unit for key, count in asked for unit in self.task.units[key][:count]]
-            self._known[known] = self.task.together.on_node(self.nodes[node].name, units)
+            self._known[known] = self.task.joint_feasibility.on_node(self.nodes[node].name, units)
         return self._known[known]
 
     def reason(self, group: int) -> str:
@@ -126,10 +128,10 @@ def groups_of_units(task: ClaimTask, keys: t.Mapping[int, str]) -> list[list[int
     return list(by_key.values())
 
 
-def device_oracles(
+def device_checks(
     claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
-) -> list[DeviceOracle]:
-    """One oracle for each API of which pods have claims that nodes can answer one by one."""
+) -> list[DeviceFeasibilityCheck]:
+    """One check for each API of which pods have claims that nodes can answer one by one."""
     found = []
     for position, task in enumerate(claims.tasks if claims else ()):
         coupled = frozenset().union(*task.fleets)
@@ -137,5 +139,5 @@ def device_oracles(
             group: key for group, key in keys_of(shapes, position).items() if key not in coupled
         }
         if keys:
-            found.append(DeviceOracle(task, keys, nodes))
+            found.append(DeviceFeasibilityCheck(task, keys, nodes))
     return found

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What pods need of several nodes together: devices of a network.
 
-As in node_contents.py an oracle says which pods can be placed together, but of all nodes at once.
-Nodes are in classes: to these pods those of one class are one and the same, so that only the number
-of pods on all of them matters. Axes: K groups that the oracle knows, C classes, N nodes.
+As in node_contents.py a feasibility check says which pods can be placed together, but of all nodes
+at once. Nodes are in classes: to these pods those of one class are one and the same, so that only
+the number of pods on all of them matters. Axes: K groups that the feasibility check knows, C
+classes, N nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.no
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
     Counts,
-    Tally,
+    TopologyCount,
 )
 
 if t.TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Total(t.NamedTuple):
     there: int
 
 
-class FleetOracle(t.Protocol):
+class FleetFeasibilityCheck(t.Protocol):
     """Pods of some groups on all nodes, other resources aside.
 
     ``pods`` has a number for each group and class, group by group. ``class_of[n]`` is the class of
@@ -70,26 +71,28 @@ class FleetOracle(t.Protocol):
 
 @dataclass
 class FleetRule:
-    """An oracle as a rule. ``numbers[k]`` is the tally that counts group k of the oracle by node;
-    ``count[k]`` are all its pods.
+    """A feasibility check as a rule.
+
+    ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
+    pods.
 
     ``floor[k, n]`` are the watts of each pod alone, and what pods draw together beyond them is
     their *excess*, which is never negative.
     """
 
-    oracle: FleetOracle
-    tallies: t.Sequence[Tally]
+    check: FleetFeasibilityCheck
+    topology_counts: t.Sequence[TopologyCount]
     numbers: tuple[int, ...]
     count: tuple[int, ...]
     _known: dict[Pods, Draw] = field(default_factory=dict)
 
     @property
     def groups(self) -> frozenset[int]:
-        return frozenset(self.oracle.groups)
+        return frozenset(self.check.groups)
 
     @cached_property
     def class_of(self) -> Integers:
-        return t.cast("Integers", require("numpy").array(self.oracle.class_of))
+        return t.cast("Integers", require("numpy").array(self.check.class_of))
 
     @cached_property
     def classes(self) -> int:
@@ -99,7 +102,7 @@ class FleetRule:
         if not any(pods):
             return NO_DRAW
         if pods not in self._known:
-            self._known[pods] = self.oracle.draw(pods)
+            self._known[pods] = self.check.draw(pods)
         return self._known[pods]
 
     def pods(self, counts: Counts) -> Pods:
@@ -108,11 +111,11 @@ class FleetRule:
 
     def pods_of(self, counts: Integers) -> Pods:
         """The same of the pods of all groups by node."""
-        return self._summed(counts[list(self.oracle.groups)])
+        return self._summed(counts[list(self.check.groups)])
 
     def _by_node(self, counts: Counts) -> Integers:
         numpy = require("numpy")
-        there = [counts[number][self.tallies[number].domain_of] for number in self.numbers]
+        there = [counts[number][self.topology_counts[number].domain_of] for number in self.numbers]
         return t.cast("Integers", numpy.array(there))
 
     def _summed(self, by_node: Integers) -> Pods:
@@ -126,8 +129,8 @@ class FleetRule:
     def floor(self) -> Floats:
         numpy = require("numpy")
         by_class = [
-            [self.oracle.least_alone(group, one) for one in range(self.classes)]
-            for group in self.oracle.groups
+            [self.check.least_alone(group, one) for one in range(self.classes)]
+            for group in self.check.groups
         ]
         floor = numpy.array(by_class)[:, self.class_of]
         return t.cast("Floats", numpy.where(floor < math.inf, floor, 0.0))
@@ -138,13 +141,13 @@ class FleetRule:
 
     def excess(self, counts: Counts) -> float:
         """The watts beyond the floor."""
-        if not self.oracle.draws:
+        if not self.check.draws:
             return 0.0
         return self.watts(counts) - float((self.floor * self._by_node(counts)).sum())
 
     def most_of_class(self, group: int) -> list[int]:
         """How many pods of the group alone the nodes of each class could take together."""
-        position = self.oracle.groups.index(group)
+        position = self.check.groups.index(group)
         return [self._most(position, one) for one in range(self.classes)]
 
     def _most(self, position: int, of_class: int) -> int:
@@ -171,7 +174,7 @@ class FleetRule:
     def room(self, counts: Counts, group: int) -> Integers:
         """1 where there is room for one more or for several."""
         numpy, pods = require("numpy"), self.pods(counts)
-        first = self.oracle.groups.index(group) * self.classes
+        first = self.check.groups.index(group) * self.classes
         is_open = numpy.zeros(self.classes, dtype=numpy.int64)
         for one in range(self.classes):
             more = list(pods)
@@ -186,4 +189,4 @@ class FleetRule:
         return self.watts(counts) < math.inf
 
     def reason(self, group: int, node: int) -> str:
-        return self.oracle.reason(group)
+        return self.check.reason(group)

@@ -66,7 +66,7 @@ class DeviceFleet:
     def _kind(self, node: int) -> t.Hashable:
         units = [self.task.units[key][0] for key in dict.fromkeys(self.keys.values())]
         given = self.nodes[node]
-        return self.task.together.reach(given.name, units), given.curve is None
+        return self.task.joint_feasibility.reach(given.name, units), given.curve is None
 
     @cached_property
     def class_of(self) -> list[int]:
@@ -96,7 +96,7 @@ class DeviceFleet:
             before = given.get(key, 0)
             given[key] = before + number
             places.setdefault(node, []).extend(self.task.units[key][before : before + number])
-        found = self.task.together.on_nodes(places, self._unpriced)
+        found = self.task.joint_feasibility.on_nodes(places, self._unpriced)
         return Draw(
             math.inf if found.milliwatts is None else found.milliwatts / MILLIWATTS,
             math.inf if found.least is None else found.least / MILLIWATTS,
@@ -105,7 +105,9 @@ class DeviceFleet:
     def least_alone(self, group: int, of_class: int) -> float:
         """As of one node: what there may be once for several pods is not a pod's."""
         key = self.keys[group]
-        if key in self.task.shared or self.task.together.may_share(self.task.units[key][0]):
+        if key in self.task.shared or self.task.joint_feasibility.may_share(
+            self.task.units[key][0]
+        ):
             return 0.0
         alone = [0] * (len(self.keys) * len(self._names))
         alone[self.groups.index(group) * len(self._names) + of_class] = 1
@@ -113,16 +115,16 @@ class DeviceFleet:
 
     def totals(self) -> list[Total]:
         """Devices of each set that some request is for, and for nothing beyond it."""
-        together = self.task.together
+        joint = self.task.joint_feasibility
         found = []
-        for devices in together.sets():
+        for devices in joint.sets():
             needed = {
-                group: together.least_of(self.task.units[key][0], devices)
+                group: joint.least_of(self.task.units[key][0], devices)
                 for group, key in self.keys.items()
                 if key not in self.task.shared
             }
             if any(needed.values()):
-                found.append(Total(needed, together.free(devices)))
+                found.append(Total(needed, joint.free(devices)))
         return found
 
     def reason(self, group: int) -> str:

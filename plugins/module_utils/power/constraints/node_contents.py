@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What pods need of one node that does not add up: runs of cache ways, devices.
 
-An oracle says which pods can be on a node together; a rule asks it for the placers, and remembers.
-Axes: K groups that the oracle knows, N nodes.
+A feasibility check says which pods can be on a node together; a rule asks it for the placers, and
+remembers. Axes: K groups that the feasibility check knows, N nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
     Counts,
-    Tally,
+    TopologyCount,
 )
 
 if t.TYPE_CHECKING:
@@ -57,12 +57,12 @@ class Sum(t.NamedTuple):
     there: t.Sequence[int]
 
 
-class NodeOracle(t.Protocol):
+class NodeFeasibilityCheck(t.Protocol):
     """Pods of some groups on one node, other resources aside. ``pods`` has a number for each.
 
     ``least_alone`` is what each pod of a group adds to the least watts whatever else is there.
-    ``sums`` are necessary, not sufficient: they tell linear models about what they can know.
-    Nodes of one ``kind`` are alike.
+    ``sums`` are necessary, not sufficient: they tell linear models about what they can know. Nodes
+    of one ``kind`` are alike.
     """
 
     @property
@@ -89,15 +89,17 @@ class _Room:
 
 @dataclass
 class ContentRule:
-    """An oracle as a rule. ``numbers[k]`` is the tally that counts group k of the oracle by node;
-    ``count[k]`` are all its pods. Watts count on ``priced`` nodes only.
+    """A feasibility check as a rule.
+
+    ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
+    pods. Watts count on ``priced`` nodes only.
 
     ``floor[k, n]`` are the watts of each pod alone: with those, costs are linear, and what pods
     draw together beyond that is their *excess*, which is never negative.
     """
 
-    oracle: NodeOracle
-    tallies: t.Sequence[Tally]
+    check: NodeFeasibilityCheck
+    topology_counts: t.Sequence[TopologyCount]
     numbers: tuple[int, ...]
     count: tuple[int, ...]
     priced: Booleans
@@ -108,34 +110,34 @@ class ContentRule:
 
     @property
     def groups(self) -> frozenset[int]:
-        return frozenset(self.oracle.groups)
+        return frozenset(self.check.groups)
 
     @property
     def nodes(self) -> int:
-        return len(self.tallies[self.numbers[0]].domain_of)
+        return len(self.topology_counts[self.numbers[0]].domain_of)
 
     def fits(self, node: int, pods: Pods) -> bool:
         return self.draw(node, pods).watts < math.inf
 
     def draw(self, node: int, pods: Pods) -> Draw:
-        """What the oracle says, asked once for nodes that are alike."""
+        """What the feasibility check says, asked once for nodes that are alike."""
         if not any(pods):
             return NO_DRAW
-        key = self.oracle.kind(node), pods
+        key = self.check.kind(node), pods
         if key not in self._known:
-            self._known[key] = self.oracle.draw(node, pods)
+            self._known[key] = self.check.draw(node, pods)
         return self._known[key]
 
     @cached_property
     def floor(self) -> Floats:
-        numpy, groups = require("numpy"), self.oracle.groups
+        numpy, groups = require("numpy"), self.check.groups
         known: dict[tuple[t.Hashable, int], float] = {}
         floor = numpy.zeros((len(groups), self.nodes))
         for node in self.priced.nonzero()[0].tolist():
             for position, group in enumerate(groups):
-                key = self.oracle.kind(node), group
+                key = self.check.kind(node), group
                 if key not in known:
-                    least = self.oracle.least_alone(node, group)
+                    least = self.check.least_alone(node, group)
                     known[key] = least if least < math.inf else 0.0
                 floor[position, node] = known[key]
         return t.cast("Floats", floor)
@@ -168,7 +170,7 @@ class ContentRule:
 
     def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
         """The excess that so many more pods of the group add on each of these nodes alone."""
-        numpy, position = require("numpy"), self.oracle.groups.index(group)
+        numpy, position = require("numpy"), self.check.groups.index(group)
         there = self.pods(counts)[:, nodes]
         added = numpy.zeros(len(nodes))
         for index, node in enumerate(nodes.tolist()):
@@ -184,11 +186,11 @@ class ContentRule:
     def most(self, group: int) -> Integers:
         """How many pods of the group alone each node could take."""
         numpy = require("numpy")
-        position = self.oracle.groups.index(group)
+        position = self.check.groups.index(group)
         by_kind: dict[t.Hashable, int] = {}
         found = []
         for node in range(self.nodes):
-            kind = self.oracle.kind(node)
+            kind = self.check.kind(node)
             if kind not in by_kind:
                 by_kind[kind] = self._most_alone(node, position)
             found.append(by_kind[kind])
@@ -216,7 +218,9 @@ class ContentRule:
         numpy = require("numpy")
         return t.cast(
             "Integers",
-            numpy.array([counts[each][self.tallies[each].domain_of] for each in self.numbers]),
+            numpy.array(
+                [counts[each][self.topology_counts[each].domain_of] for each in self.numbers]
+            ),
         )
 
     def room(self, counts: Counts, group: int) -> Integers:
@@ -228,7 +232,7 @@ class ContentRule:
             self._rooms[group] = _Room(
                 numpy.zeros(self.nodes, dtype=bool), numpy.full(self.nodes, -1)
             )
-        room, position = self._rooms[group], self.oracle.groups.index(group)
+        room, position = self._rooms[group], self.check.groups.index(group)
         for node in (room.as_of != changes).nonzero()[0].tolist():
             more = pods[:, node].copy()
             more[position] += 1
@@ -255,22 +259,22 @@ class ContentRule:
         return all(self.fits(node, tuple(pods[:, node].tolist())) for node in occupied)
 
     def reason(self, group: int, node: int) -> str:
-        return self.oracle.reason(group)
+        return self.check.reason(group)
 
 
 @dataclass
 class OneNodeRule:
-    """Pods of ``groups`` are all on one node; ``tally`` counts them by node."""
+    """Pods of ``groups`` are all on one node; ``topology count`` counts them by node."""
 
-    tallies: t.Sequence[Tally]
+    topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
-    tally: int
+    topology_count: int
 
     def _there(self, counts: Counts) -> Integers:
-        return counts[self.tally][self.tallies[self.tally].domain_of]
+        return counts[self.topology_count][self.topology_counts[self.topology_count].domain_of]
 
     def most(self, group: int) -> Integers:
-        nodes = len(self.tallies[self.tally].domain_of)
+        nodes = len(self.topology_counts[self.topology_count].domain_of)
         return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
 
     def room(self, counts: Counts, group: int) -> Integers:

@@ -26,8 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     Shape,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
-    TallyBook,
     Topology,
+    TopologyCountBook,
 )
 
 if t.TYPE_CHECKING:
@@ -56,19 +56,19 @@ class PeerWish:
     unmet: Booleans
     undecided: Booleans
 
-    def soft_cap(self, book: TallyBook) -> SoftCap:
+    def soft_cap(self, book: TopologyCountBook) -> SoftCap:
         """What the wish costs in the domains that are undecided."""
-        held = book.tally(self.holders, self.topology)
+        held = book.topology_count(self.holders, self.topology)
         least = _company(self.holders, self.members)
         if self.near:
-            members = book.tally(self.members, self.topology)
+            members = book.topology_count(self.members, self.topology)
             company = Company(members, least, self._cap(UNLIMITED))
             return SoftCap(held, self._cap(0), self.watts, company)
         others = self.members & ~self.holders
         undisturbed = self._cap(1 if least > 1 else UNLIMITED)
         if not others.any():
             return SoftCap(held, undisturbed, self.watts)
-        company = Company(book.tally(others, self.topology), 1, self._cap(0))
+        company = Company(book.topology_count(others, self.topology), 1, self._cap(0))
         return SoftCap(held, undisturbed, self.watts, company)
 
     def _cap(self, number: int) -> Integers:
@@ -119,7 +119,7 @@ class _Judge:
         self._shapes = shapes
         self._count = count
         self._allowed = allowed
-        self._book = TallyBook(instance)
+        self._book = TopologyCountBook(instance)
 
     def _members(self, peers: int) -> Booleans:
         belongs = [peers in shape.relations.member_of for shape in self._shapes]

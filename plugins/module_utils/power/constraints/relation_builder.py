@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import (
-    cache_oracle,
+    cache_check,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_feasibility import (
-    device_oracles,
+    device_checks,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
-    FleetOracle,
+    FleetFeasibilityCheck,
     FleetRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_devices import (
@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fl
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
     ContentRule,
-    NodeOracle,
+    NodeFeasibilityCheck,
     OneNodeRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
@@ -62,7 +62,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     Spreading,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
-    TallyBook,
+    TopologyCountBook,
 )
 
 if t.TYPE_CHECKING:
@@ -86,26 +86,29 @@ def build_relations(
 
     ``allowed[g, n]`` says which nodes are open to each, other pods and resources aside.
     """
-    caches = cache_oracle(shapes, instance.nodes)
-    devices = device_oracles(instance.claims, shapes, instance.nodes)
+    caches = cache_check(shapes, instance.nodes)
+    devices = device_checks(instance.claims, shapes, instance.nodes)
     fleets = device_fleets(instance.claims, shapes, instance.nodes)
-    oracles: list[NodeOracle] = [*([caches] if caches else []), *devices]
-    if not (oracles or fleets) and all(
+    checks: list[NodeFeasibilityCheck] = [*([caches] if caches else []), *devices]
+    if not (checks or fleets) and all(
         shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes
     ):
         return None
     builder = _Builder(instance, shapes, count, allowed)
     builder.add_rules()
-    for oracle in oracles:
-        builder.add_contents(oracle)
+    for check in checks:
+        builder.add_contents(check)
     for fleet in fleets:
         builder.add_fleet(fleet)
-    together = [oracle.shared for oracle in devices] + [fleet.shared for fleet in fleets]
+    together = [check.shared for check in devices] + [fleet.shared for fleet in fleets]
     for groups in (groups for units in together for groups in units):
         builder.add_one_node(groups)
     builder.add_caps(wishes)
     relations = Relations(
-        tuple(builder.book.tallies), tuple(builder.rules), tuple(builder.caps), builder.gangs()
+        tuple(builder.book.topology_counts),
+        tuple(builder.rules),
+        tuple(builder.caps),
+        builder.gangs(),
     )
     # Groups can be members of peers that no other pod's rule speaks of.
     return relations if relations.rules or relations.caps or relations.gangs else None
@@ -137,7 +140,7 @@ class _Builder:
         for group, shape in enumerate(shapes):
             for peers in shape.relations.member_of:
                 self._groups_of.setdefault(peers, []).append(group)
-        self.book = TallyBook(instance)
+        self.book = TopologyCountBook(instance)
         self.rules: list[Rule] = []
         self.caps: list[SoftCap] = []
 
@@ -192,11 +195,13 @@ class _Builder:
         self, holders: Booleans, members: Booleans, key: str, peers: int | None, words: str = ""
     ) -> None:
         topology = self.book.topology(key)
-        held = self.book.tally(holders, topology)
-        known = self.book.tally(members, topology, peers)
-        both = self.book.tally(holders & members, topology)
+        held = self.book.topology_count(holders, topology)
+        known = self.book.topology_count(members, topology, peers)
+        both = self.book.topology_count(holders & members, topology)
         groups = frozenset((holders | members).nonzero()[0].tolist())
-        self.rules.append(ExclusionRule(self.book.tallies, groups, held, known, both, words))
+        self.rules.append(
+            ExclusionRule(self.book.topology_counts, groups, held, known, both, words)
+        )
 
     def _add_attraction(self, attraction: Attraction, dependants: Booleans) -> None:
         members = self._members(attraction.peers)
@@ -208,14 +213,14 @@ class _Builder:
             topology = self.book.topology(key)
             keys.append(
                 KeyTallies(
-                    self.book.tally(members, topology, attraction.peers),
-                    self.book.tally(dependants, topology),
-                    self.book.tally(members & ~depending, topology, attraction.peers),
-                    self.book.tally(members & dependants, topology),
+                    self.book.topology_count(members, topology, attraction.peers),
+                    self.book.topology_count(dependants, topology),
+                    self.book.topology_count(members & ~depending, topology, attraction.peers),
+                    self.book.topology_count(members & dependants, topology),
                 )
             )
         groups = frozenset((dependants | members).nonzero()[0].tolist())
-        self.rules.append(AttractionRule(self.book.tallies, groups, tuple(keys)))
+        self.rules.append(AttractionRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
         self, wishes: t.Callable[[Shape], t.Iterable[Spreading]]
@@ -253,43 +258,43 @@ class _Builder:
         topology = self.book.topology(spreading.topology_key)
         counted = self._numpy.frombuffer(spread.counted, dtype=bool)
         members = self._members(spreading.peers)
-        tally = self.book.tally(members, topology, spreading.peers, counted)
-        domain_of = self.book.tallies[tally].domain_of
+        topology_count = self.book.topology_count(members, topology, spreading.peers, counted)
+        domain_of = self.book.topology_counts[topology_count].domain_of
         emptiest = self._numpy.unique(domain_of[domain_of >= 0])
         self.rules.append(
             SpreadRule(
-                self.book.tallies,
+                self.book.topology_counts,
                 frozenset((dependants | members).nonzero()[0].tolist()),
-                tally,
-                self.book.tally(dependants, topology),
+                topology_count,
+                self.book.topology_count(dependants, topology),
                 emptiest,
                 spreading.max_skew,
                 len(emptiest) < spreading.min_domains,
             )
         )
 
-    def add_contents(self, oracle: NodeOracle) -> None:
+    def add_contents(self, check: NodeFeasibilityCheck) -> None:
         """The rule of what each node has to hold, group by group."""
-        numbers, count = self._by_node(oracle.groups)
+        numbers, count = self._by_node(check.groups)
         priced = self._numpy.array([node.curve is not None for node in self._instance.nodes])
         self.rules.append(
-            ContentRule(oracle, self.book.tallies, tuple(numbers), tuple(count), priced)
+            ContentRule(check, self.book.topology_counts, tuple(numbers), tuple(count), priced)
         )
 
-    def add_fleet(self, oracle: FleetOracle) -> None:
+    def add_fleet(self, check: FleetFeasibilityCheck) -> None:
         """The rule of what all nodes have to hold together, group by group."""
-        numbers, count = self._by_node(oracle.groups)
-        self.rules.append(FleetRule(oracle, self.book.tallies, tuple(numbers), tuple(count)))
+        numbers, count = self._by_node(check.groups)
+        self.rules.append(FleetRule(check, self.book.topology_counts, tuple(numbers), tuple(count)))
 
     def _by_node(self, groups: t.Sequence[int]) -> tuple[list[int], list[int]]:
-        """The tally of each group by node, and how many pods it has."""
+        """The topology count of each group by node, and how many pods it has."""
         nodes = self.book.topology("")
-        numbers = [self.book.tally(self._mask([group]), nodes) for group in groups]
+        numbers = [self.book.topology_count(self._mask([group]), nodes) for group in groups]
         return numbers, [int(self._count[group]) for group in groups]
 
     def add_one_node(self, groups: t.Sequence[int]) -> None:
-        tally = self.book.tally(self._mask(groups), self.book.topology(""))
-        self.rules.append(OneNodeRule(self.book.tallies, frozenset(groups), tally))
+        topology_count = self.book.topology_count(self._mask(groups), self.book.topology(""))
+        self.rules.append(OneNodeRule(self.book.topology_counts, frozenset(groups), topology_count))
 
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)
@@ -299,9 +304,9 @@ class _Builder:
         )
         self.rules.append(
             EvenStartRule(
-                self.book.tallies,
+                self.book.topology_counts,
                 frozenset((dependants | members).nonzero()[0].tolist()),
-                self.book.tally(members, topology, start.peers),
+                self.book.topology_count(members, topology, start.peers),
                 self._numpy.unique(topology.domain_of[is_open]),
                 start.redundancy,
             )
@@ -332,13 +337,13 @@ class _Builder:
             return
         topology = self.book.topology(spreading.topology_key)
         counted = numpy.frombuffer(spread.counted, dtype=bool)
-        tally = self.book.tally(members, topology, spreading.peers, counted)
-        base = self.book.tallies[tally].base
+        topology_count = self.book.topology_count(members, topology, spreading.peers, counted)
+        base = self.book.topology_counts[topology_count].base
         domains = numpy.unique(topology.domain_of[counted & (topology.domain_of >= 0)])
         if len(domains):
             total = int(base[:-1].sum() + self._count[members].sum())
             even = -(-total // len(domains)) + spreading.max_skew - 1
-            self.caps.append(SoftCap(tally, numpy.maximum(base, even), watts))
+            self.caps.append(SoftCap(topology_count, numpy.maximum(base, even), watts))
 
     def gangs(self) -> tuple[tuple[int, ...], ...]:
         by_name: dict[str, list[int]] = {}

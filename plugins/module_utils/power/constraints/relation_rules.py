@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The rules between pods, each on the tallies that it needs.
+"""The rules between pods, each on the topology counts that it needs.
 
 A rule holds if kube-scheduler would take each placed pod back onto its node once it were taken
 away. All answers are by node (N). Source:
@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import r
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
     Counts,
-    Tally,
+    TopologyCount,
 )
 
 if t.TYPE_CHECKING:
@@ -37,12 +37,12 @@ EVEN_START = "node(s) didn't match the pod's spreading at the start (podspread-r
 
 
 class Rule(t.Protocol):
-    """One rule of some groups. ``counts`` are the tallies of the whole problem.
+    """One rule of some groups. ``counts`` are the topology counts of the whole problem.
 
     ``most``: how many pods of a group each node could ever take. ``room``: how many more it may
     take now, if only that node took any; 1 may stand for more. ``may_leave``: whether one may be
-    taken from each node; False can be overly careful. ``holds``: None where the tallies cannot
-    tell. ``reason``: why a node has no room.
+    taken from each node; False can be overly careful. ``holds``: None where the topology counts
+    cannot tell. ``reason``: why a node has no room.
     """
 
     @property
@@ -63,11 +63,11 @@ class Rule(t.Protocol):
 class ExclusionRule:
     """No holder shares a domain with another member: host ports and required anti-affinity.
 
-    ``held``, ``known`` and ``both`` are tallies of the holders, of the members and of the pods that
-    are both.
+    ``held``, ``known`` and ``both`` are topology counts of the holders, of the members and of the
+    pods that are both.
     """
 
-    tallies: t.Sequence[Tally]
+    topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
     held: int
     known: int
@@ -75,11 +75,11 @@ class ExclusionRule:
     words: str = ""
 
     def most(self, group: int) -> Integers:
-        return self.room([tally.base for tally in self.tallies], group)
+        return self.room([topology_count.base for topology_count in self.topology_counts], group)
 
     def room(self, counts: Counts, group: int) -> Integers:
         numpy = require("numpy")
-        domain_of = self.tallies[self.held].domain_of
+        domain_of = self.topology_counts[self.held].domain_of
         holds, belongs = self._roles(group)
         blocked = numpy.zeros(len(domain_of), dtype=bool)
         if holds:
@@ -94,12 +94,12 @@ class ExclusionRule:
 
     def _roles(self, group: int) -> tuple[bool, bool]:
         return (
-            bool(self.tallies[self.held].members[group]),
-            bool(self.tallies[self.known].members[group]),
+            bool(self.topology_counts[self.held].members[group]),
+            bool(self.topology_counts[self.known].members[group]),
         )
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
-        nodes = len(self.tallies[self.held].domain_of)
+        nodes = len(self.topology_counts[self.held].domain_of)
         return t.cast("Booleans", require("numpy").ones(nodes, dtype=bool))
 
     def holds(self, counts: Counts) -> bool | None:
@@ -125,40 +125,40 @@ class KeyTallies(t.NamedTuple):
 class AttractionRule:
     """A dependant has a member in its domain of each key.
 
-    *Free* members depend on nobody. While no member is anywhere, a dependant that is one itself
-    may be the first: the seed.
+    *Free* members depend on nobody. While no member is anywhere, a dependant that is one itself may
+    be the first: the seed.
     """
 
-    tallies: t.Sequence[Tally]
+    topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
     keys: tuple[KeyTallies, ...]
 
     @property
     def runs(self) -> bool:
         """Whether a member runs already."""
-        return any(self.tallies[key.members].base[:-1].any() for key in self.keys)
+        return any(self.topology_counts[key.members].base[:-1].any() for key in self.keys)
 
     def depends(self, group: int) -> bool:
         """Whether the group's pods want to be near members."""
-        return bool(self.tallies[self.keys[0].dependants].members[group])
+        return bool(self.topology_counts[self.keys[0].dependants].members[group])
 
     def is_seed(self, group: int, node: int) -> bool:
         """Whether a pod there may be the first member if none is anywhere, and then is known."""
         return (
             not self.runs
-            and bool(self.tallies[self.keys[0].seeds].members[group])
+            and bool(self.topology_counts[self.keys[0].seeds].members[group])
             and bool(self._labelled[node])
         )
 
     @property
     def _labelled(self) -> Booleans:
         """Whether each node is in a domain of all keys."""
-        domains = [self.tallies[key.members].domain_of for key in self.keys]
+        domains = [self.topology_counts[key.members].domain_of for key in self.keys]
         return t.cast("Booleans", (require("numpy").array(domains) >= 0).all(axis=0))
 
     def has_member(self, group: int, node: int) -> bool:
         """Whether with a pod of the group on the node a member is there."""
-        members = [self.tallies[key.members] for key in self.keys]
+        members = [self.topology_counts[key.members] for key in self.keys]
         return any(each.members[group] and each.domain_of[node] >= 0 for each in members)
 
     def is_met(self, counts: Counts) -> Booleans:
@@ -169,38 +169,42 @@ class AttractionRule:
 
     def found(self, key: KeyTallies, counts: Counts) -> Booleans:
         """Whether the domain of each node has a member."""
-        domain_of = self.tallies[key.members].domain_of
+        domain_of = self.topology_counts[key.members].domain_of
         return (domain_of >= 0) & (counts[key.members][domain_of] > 0)
 
     def most(self, group: int) -> Integers:
         numpy = require("numpy")
-        first = self.tallies[self.keys[0].dependants]
+        first = self.topology_counts[self.keys[0].dependants]
         possible = numpy.ones(len(first.domain_of), dtype=bool)
         if first.members[group]:
             for key in self.keys:
-                tally = self.tallies[key.members]
-                someone = tally.members.any() | (tally.base[tally.domain_of] > 0)
-                possible &= (tally.domain_of >= 0) & someone
+                topology_count = self.topology_counts[key.members]
+                someone = topology_count.members.any() | (
+                    topology_count.base[topology_count.domain_of] > 0
+                )
+                possible &= (topology_count.domain_of >= 0) & someone
         return t.cast("Integers", numpy.where(possible, UNLIMITED, 0))
 
     def room(self, counts: Counts, group: int) -> Integers:
         numpy = require("numpy")
-        nodes = len(self.tallies[self.keys[0].dependants].domain_of)
+        nodes = len(self.topology_counts[self.keys[0].dependants].domain_of)
         if not self.depends(group):
             return t.cast("Integers", numpy.full(nodes, UNLIMITED))
         nobody = not any(counts[key.members][:-1].any() for key in self.keys)
-        seeds = nobody and self.tallies[self.keys[0].seeds].members[group]
+        seeds = nobody and self.topology_counts[self.keys[0].seeds].members[group]
         is_open = self._labelled if seeds else self.is_met(counts)
         return t.cast("Integers", numpy.where(is_open, UNLIMITED, 0))
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         numpy = require("numpy")
-        allowed = numpy.ones(len(self.tallies[self.keys[0].members].domain_of), dtype=bool)
+        allowed = numpy.ones(len(self.topology_counts[self.keys[0].members].domain_of), dtype=bool)
         for key in self.keys:
-            if not self.tallies[key.members].members[group]:
+            if not self.topology_counts[key.members].members[group]:
                 continue
-            domain_of = self.tallies[key.members].domain_of
-            own = [int(self.tallies[tally].members[group]) for tally in key]
+            domain_of = self.topology_counts[key.members].domain_of
+            own = [
+                int(self.topology_counts[topology_count].members[group]) for topology_count in key
+            ]
             unneeded = counts[key.dependants] - own[1] == 0
             grounded = counts[key.free] - own[2] > 0
             seeded = (counts[key.free] == 0) & (counts[key.seeds] - own[3] > 0)
@@ -228,11 +232,11 @@ class AttractionRule:
 class SpreadRule:
     """No domain with a dependant has ``max_skew`` members more than the emptiest domain.
 
-    ``counted`` tallies the members on the nodes that count; ``emptiest`` are the domains that have
-    such a node, and with ``from_zero`` there are too few of them.
+    ``counted`` topology counts the members on the nodes that count; ``emptiest`` are the domains
+    that have such a node, and with ``from_zero`` there are too few of them.
     """
 
-    tallies: t.Sequence[Tally]
+    topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
     counted: int
     dependants: int
@@ -242,11 +246,11 @@ class SpreadRule:
 
     def depends(self, group: int) -> bool:
         """Whether the group's pods want the members spread."""
-        return bool(self.tallies[self.dependants].members[group])
+        return bool(self.topology_counts[self.dependants].members[group])
 
     def most(self, group: int) -> Integers:
-        tally = self.tallies[self.dependants]
-        open_to = (tally.domain_of >= 0) | (not tally.members[group])
+        topology_count = self.topology_counts[self.dependants]
+        open_to = (topology_count.domain_of >= 0) | (not topology_count.members[group])
         return t.cast("Integers", require("numpy").where(open_to, UNLIMITED, 0))
 
     def _least(self, counts: Counts) -> int:
@@ -256,27 +260,33 @@ class SpreadRule:
 
     def room(self, counts: Counts, group: int) -> Integers:
         numpy = require("numpy")
-        tally = self.tallies[self.counted]
-        domain_of = self.tallies[self.dependants].domain_of
+        topology_count = self.topology_counts[self.counted]
+        domain_of = self.topology_counts[self.dependants].domain_of
         depends = self.depends(group)
         left = self.max_skew + self._least(counts) - counts[self.counted][domain_of]
-        if depends and not tally.members[group]:
+        if depends and not topology_count.members[group]:
             left = numpy.where(left >= 0, UNLIMITED, 0)
         if depends:
             return t.cast("Integers", numpy.where(domain_of < 0, 0, numpy.maximum(left, 0)))
-        concerned = (tally.domain_of >= 0) & (counts[self.dependants][domain_of] > 0)
+        concerned = (topology_count.domain_of >= 0) & (counts[self.dependants][domain_of] > 0)
         return t.cast("Integers", numpy.where(concerned, numpy.maximum(left, 0), UNLIMITED))
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         numpy = require("numpy")
-        tally = self.tallies[self.counted]
+        topology_count = self.topology_counts[self.counted]
         counted, dependants = counts[self.counted], counts[self.dependants][:-1]
         least = self._least(counts)
         most = int(counted[:-1][dependants > 0].max(initial=least))
-        if self.from_zero or not tally.members[group] or most - (least - 1) <= self.max_skew:
-            return t.cast("Booleans", numpy.ones(len(tally.domain_of), dtype=bool))
+        if (
+            self.from_zero
+            or not topology_count.members[group]
+            or most - (least - 1) <= self.max_skew
+        ):
+            return t.cast("Booleans", numpy.ones(len(topology_count.domain_of), dtype=bool))
         at_least = counted == least
-        return t.cast("Booleans", (tally.domain_of < 0) | ~at_least[tally.domain_of])
+        return t.cast(
+            "Booleans", (topology_count.domain_of < 0) | ~at_least[topology_count.domain_of]
+        )
 
     def holds(self, counts: Counts) -> bool | None:
         concerned = counts[self.dependants][:-1] > 0
@@ -284,7 +294,9 @@ class SpreadRule:
         return bool((skew <= self.max_skew).all())
 
     def reason(self, group: int, node: int) -> str:
-        return SPREAD_NO_LABEL if self.tallies[self.dependants].domain_of[node] < 0 else SPREAD
+        return (
+            SPREAD_NO_LABEL if self.topology_counts[self.dependants].domain_of[node] < 0 else SPREAD
+        )
 
 
 @dataclass(frozen=True)
@@ -295,7 +307,7 @@ class EvenStartRule:
     need not be filled, or nothing could ever be placed (WAO's defect B14).
     """
 
-    tallies: t.Sequence[Tally]
+    topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
     members: int
     areas: Integers
@@ -304,15 +316,15 @@ class EvenStartRule:
     @property
     def running(self) -> int:
         """How many members run already."""
-        return int(self.tallies[self.members].base.sum())
+        return int(self.topology_counts[self.members].base.sum())
 
     def most(self, group: int) -> Integers:
-        nodes = len(self.tallies[self.members].domain_of)
+        nodes = len(self.topology_counts[self.members].domain_of)
         return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
 
     def room(self, counts: Counts, group: int) -> Integers:
         numpy = require("numpy")
-        domain_of = self.tallies[self.members].domain_of
+        domain_of = self.topology_counts[self.members].domain_of
         placed = counts[self.members]
         if placed.sum() >= self.redundancy:
             return t.cast("Integers", numpy.full(len(domain_of), UNLIMITED))
@@ -322,10 +334,10 @@ class EvenStartRule:
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         numpy = require("numpy")
-        tally = self.tallies[self.members]
+        topology_count = self.topology_counts[self.members]
         placed = counts[self.members].copy()
         level, above = self._level(int(placed.sum()) - 1)
-        base = tally.base
+        base = topology_count.base
         enough = placed - 1 >= numpy.maximum(base, level)
         high = (placed > level) & (base <= level)
         left_high = high[self.areas].sum() - (high & (placed == level + 1))
@@ -333,11 +345,11 @@ class EvenStartRule:
         safe = enough & (left_high >= above) & others
         elsewhere = numpy.ones(len(placed), dtype=bool)
         elsewhere[self.areas] = False
-        return t.cast("Booleans", (safe | elsewhere)[tally.domain_of])
+        return t.cast("Booleans", (safe | elsewhere)[topology_count.domain_of])
 
     def _level(self, total: int) -> tuple[int, int]:
         """How high the first pods fill every area, and how many areas get one pod more."""
-        base = self.tallies[self.members].base
+        base = self.topology_counts[self.members].base
         new = min(self.redundancy, total) - self.running
         heights = sorted(base[self.areas].tolist())
         if new <= 0 or not heights:
@@ -353,7 +365,7 @@ class EvenStartRule:
 
     def holds(self, counts: Counts) -> bool | None:
         numpy = require("numpy")
-        placed, base = counts[self.members], self.tallies[self.members].base
+        placed, base = counts[self.members], self.topology_counts[self.members].base
         level, above = self._level(int(placed.sum()))
         enough = placed[self.areas] >= numpy.maximum(base, level)[self.areas]
         high = (placed[self.areas] > level) & (base[self.areas] <= level)

@@ -35,8 +35,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.so
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
     Counts,
-    Tally,
-    tally_counts,
+    TopologyCount,
+    topology_counts_of,
 )
 
 if t.TYPE_CHECKING:
@@ -72,9 +72,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Relations:
-    """All rules of a problem, on its tallies; ``gangs`` are groups that go together."""
+    """All rules of a problem, on its topology counts; ``gangs`` are groups that go together."""
 
-    tallies: tuple[Tally, ...]
+    topology_counts: tuple[TopologyCount, ...]
     rules: tuple[Rule, ...]
     caps: tuple[SoftCap, ...] = ()
     gangs: tuple[tuple[int, ...], ...] = ()
@@ -90,8 +90,8 @@ class Relations:
     @cached_property
     def _tallies_by_group(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for index, tally in enumerate(self.tallies):
-            for group in tally.members.nonzero()[0].tolist():
+        for index, topology_count in enumerate(self.topology_counts):
+            for group in topology_count.members.nonzero()[0].tolist():
                 found.setdefault(group, []).append(index)
         return found
 
@@ -99,21 +99,26 @@ class Relations:
     def _caps_by_group(self) -> dict[int, list[SoftCap]]:
         found: dict[int, list[SoftCap]] = {}
         for cap in self.caps:
-            for group in range(len(self.tallies[cap.tally].members)):
+            for group in range(len(self.topology_counts[cap.topology_count].members)):
                 if any(self._more(cap, group)):
                     found.setdefault(group, []).append(cap)
         return found
 
     def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:
         """What so many pods of a group are more for a cap."""
-        return More(*(number * int(self.tallies[each].members[group]) for each in cap.tallies))
+        return More(
+            *(
+                number * int(self.topology_counts[each].members[group])
+                for each in cap.topology_counts
+            )
+        )
 
     def rules_of(self, group: int) -> list[Rule]:
         """The rules that concern a group."""
         return self._rules_by_group.get(group, [])
 
     def tallies_of(self, group: int) -> list[int]:
-        """The tallies that count the pods of a group."""
+        """The topology counts that count the pods of a group."""
         return self._tallies_by_group.get(group, [])
 
     def caps_of(self, group: int) -> list[SoftCap]:
@@ -121,14 +126,14 @@ class Relations:
         return self._caps_by_group.get(group, [])
 
     def count(self, counts: Integers) -> Counts:
-        """The tallies of an assignment, from scratch."""
-        return tally_counts(self.tallies, counts)
+        """The topology counts of an assignment, from scratch."""
+        return topology_counts_of(self.topology_counts, counts)
 
-    def hold(self, rules: t.Iterable[Rule], tallied: Counts, counts: Integers) -> bool:
-        """Whether these rules hold for an assignment with these tallies."""
+    def hold(self, rules: t.Iterable[Rule], counted: Counts, counts: Integers) -> bool:
+        """Whether these rules hold for an assignment with these topology counts."""
         unsure = False
         for rule in rules:
-            answer = rule.holds(tallied)
+            answer = rule.holds(counted)
             if answer is False:
                 return False
             unsure = unsure or answer is None
@@ -144,14 +149,14 @@ class Relations:
         numpy = require("numpy")
         bound = wanted.copy()
         for rule in self.attractions:
-            bound[self.tallies[rule.keys[0].dependants].members] = False
+            bound[self.topology_counts[rule.keys[0].dependants].members] = False
         for seed in seeds:
             bound[seed] = wanted[seed]
         while True:
             before = int(bound.sum())
             present = self.count(bound.astype(numpy.int64))
             for rule in self.attractions:
-                dependants = self.tallies[rule.keys[0].dependants].members
+                dependants = self.topology_counts[rule.keys[0].dependants].members
                 bound[dependants] |= wanted[dependants] & rule.is_met(present)
             if int(bound.sum()) == before:
                 return bound
@@ -180,7 +185,7 @@ class Relations:
         found = (rule for rule in self.rules if isinstance(rule, ContentRule))
         return tuple(rule for rule in found if rule.draws)
 
-    def preference_watts(self, tallied: Counts, groups: t.Iterable[int] | None = None) -> float:
+    def preference_watts(self, counted: Counts, groups: t.Iterable[int] | None = None) -> float:
         """What soft caps cost, and what the contents of nodes draw beyond their floors.
 
         Of given groups at least what pods of these can change.
@@ -188,28 +193,28 @@ class Relations:
         caps: t.Iterable[SoftCap] = self.caps
         if groups is not None:
             caps = {id(cap): cap for group in groups for cap in self.caps_of(group)}.values()
-        watts = sum(cap.cost(tallied) for cap in caps)
-        return watts + sum(rule.excess(tallied) for rule in self.drawing)
+        watts = sum(cap.cost(counted) for cap in caps)
+        return watts + sum(rule.excess(counted) for rule in self.drawing)
 
     def added_cost(
-        self, tallied: Counts, group: int, nodes: Integers, number: int
+        self, counted: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
         """What preference_watts rises by with so many more pods on each of these nodes alone."""
-        added: t.Any = self.added_by_caps(tallied, group, nodes, number)
+        added: t.Any = self.added_by_caps(counted, group, nodes, number)
         for rule in self.contents:
             if group in rule.groups:
-                added = added + rule.added_excess(tallied, group, nodes, number)
+                added = added + rule.added_excess(counted, group, nodes, number)
         return t.cast("Floats | float", added)
 
     def added_by_caps(
-        self, tallied: Counts, group: int, nodes: Integers, number: int
+        self, counted: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
         """The part of added_cost that is of soft caps."""
         added: t.Any = 0.0
         for cap in self.caps_of(group):
-            domains = self.tallies[cap.tally].domain_of[nodes]
-            more = cap.unmet(tallied, domains, self._more(cap, group, number))
-            added = added + cap.watts * (more - cap.unmet(tallied, domains))
+            domains = self.topology_counts[cap.topology_count].domain_of[nodes]
+            more = cap.unmet(counted, domains, self._more(cap, group, number))
+            added = added + cap.watts * (more - cap.unmet(counted, domains))
         return t.cast("Floats | float", added)
 
     @cached_property
@@ -276,24 +281,24 @@ class Reach:
         """The pods that may be the first of the rule, after these seeds."""
         if rule.runs or any(rule.has_member(group, node) for group, node in seeds):
             return []
-        own = self._relations.tallies[rule.keys[0].seeds].members
+        own = self._relations.topology_counts[rule.keys[0].seeds].members
         waiting = self._wanted & ~bound & own[:, None]
         return [(int(group), int(node)) for group, node in zip(*waiting.nonzero())]
 
 
 class RelationState:
-    """The tallies of an assignment, kept up to date, and what the rules say to it."""
+    """The topology counts of an assignment, kept up to date, and what the rules say to it."""
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
         self._numpy = require("numpy")
         self.relations = relations
-        self.tallied: Counts = relations.count(counts)
+        self.counted: Counts = relations.count(counts)
         self._nodes: int = counts.shape[1]
 
     def place(self, group: int, node: int, number: int) -> None:
         for index in self.relations.tallies_of(group):
-            domain = self.relations.tallies[index].domain_of[node]
-            self.tallied[index][domain] += number
+            domain = self.relations.topology_counts[index].domain_of[node]
+            self.counted[index][domain] += number
 
     def is_free(self, group: int) -> bool:
         """Whether no rule concerns the group."""
@@ -314,7 +319,7 @@ class RelationState:
         room = self._numpy.full(self._nodes, UNLIMITED)
         for rule in self.relations.rules_of(group):
             if not (moving and isinstance(rule, FleetRule)):
-                room = self._numpy.minimum(room, rule.room(self.tallied, group))
+                room = self._numpy.minimum(room, rule.room(self.counted, group))
         return t.cast("Integers", room)
 
     def accepts(self, group: int, node: int) -> bool:
@@ -324,7 +329,7 @@ class RelationState:
         hold in the end need not hold all the way there.
         """
         return all(
-            rule.room(self.tallied, group)[node] > 0
+            rule.room(self.counted, group)[node] > 0
             for rule in self.relations.rules_of(group)
             if not isinstance(rule, SpreadRule) or rule.depends(group)
         )
@@ -332,18 +337,18 @@ class RelationState:
     def may_leave(self, group: int) -> Booleans:
         allowed = self._numpy.ones(self._nodes, dtype=bool)
         for rule in self.relations.rules_of(group):
-            allowed &= rule.may_leave(self.tallied, group)
+            allowed &= rule.may_leave(self.counted, group)
         return t.cast("Booleans", allowed)
 
     def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
         """Whether the rules of these groups hold."""
         rules = {id(rule): rule for group in groups for rule in self.relations.rules_of(group)}
-        return self.relations.hold(rules.values(), self.tallied, counts)
+        return self.relations.hold(rules.values(), self.counted, counts)
 
     def reasons(self, group: int) -> list[str | None]:
         """The first rule by node that leaves it no room for the group."""
         reasons: list[str | None] = [None] * self._nodes
         for rule in self.relations.rules_of(group):
-            for node in (rule.room(self.tallied, group) <= 0).nonzero()[0].tolist():
+            for node in (rule.room(self.counted, group) <= 0).nonzero()[0].tolist():
                 reasons[node] = reasons[node] or rule.reason(group, node)
         return reasons

@@ -24,15 +24,15 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Company:
-    """What changes a cap: in domains with ``least`` pods of the tally it is ``cap[d]``."""
+    """What changes a cap: in domains with ``least`` pods of the topology count it is ``cap[d]``."""
 
-    tally: int
+    topology_count: int
     least: int
     cap: Integers
 
 
 class More(t.NamedTuple):
-    """So many more pods of the capped tally, and of the company's, in a domain."""
+    """So many more pods of the capped topology count, and of the company's, in a domain."""
 
     held: int = 0
     company: int = 0
@@ -43,29 +43,33 @@ NO_MORE = More()
 
 @dataclass(frozen=True)
 class SoftCap:
-    """Each pod of a tally beyond ``cap[d]`` in its domain is an unmet preference.
+    """Each pod of a topology count beyond ``cap[d]`` in its domain is an unmet preference.
 
-    Its cost is ``watts``. Both tallies have the same domains.
+    Its cost is ``watts``. Both topology counts have the same domains.
     """
 
-    tally: int
+    topology_count: int
     cap: Integers
     watts: float
     company: Company | None = None
 
     @property
-    def tallies(self) -> tuple[int, ...]:
-        """The tallies that the cost depends on."""
-        return (self.tally,) if self.company is None else (self.tally, self.company.tally)
+    def topology_counts(self) -> tuple[int, ...]:
+        """The topology counts that the cost depends on."""
+        return (
+            (self.topology_count,)
+            if self.company is None
+            else (self.topology_count, self.company.topology_count)
+        )
 
     def unmet(self, counts: Counts, domains: Integers, more: More = NO_MORE) -> Integers:
         """The pods beyond the cap in each of these domains, with so many more in it alone."""
         numpy = require("numpy")
         cap = self.cap[domains]
         if self.company is not None:
-            there = counts[self.company.tally][domains] + more.company
+            there = counts[self.company.topology_count][domains] + more.company
             cap = numpy.where(there >= self.company.least, self.company.cap[domains], cap)
-        above = counts[self.tally][domains] + more.held - cap
+        above = counts[self.topology_count][domains] + more.held - cap
         return t.cast("Integers", numpy.where(domains < 0, 0, numpy.maximum(above, 0)))
 
     def cost(self, counts: Counts) -> float:

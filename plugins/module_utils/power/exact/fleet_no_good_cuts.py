@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rows for the exact model about what all nodes hold together; content_cuts.py has those of one.
+"""Rows for the exact model about what all nodes hold together; no_good_cuts.py has those of one.
 
 A row counts the pods of a group on all nodes of a class, so that it holds wherever they are there.
 """
@@ -33,7 +33,7 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 
-class FleetCuts:
+class FleetNoGoodCuts:
     """``columns`` are those of the model for the pods of each group on each node."""
 
     def __init__(
@@ -55,12 +55,12 @@ class FleetCuts:
         found: list[list[int]] = [[] for _each in range(len(rule.numbers) * rule.classes)]
         for (group, node), column in self._columns.items():
             if group in rule.groups:
-                first = rule.oracle.groups.index(group) * rule.classes
+                first = rule.check.groups.index(group) * rule.classes
                 found[first + int(rule.class_of[node])].append(column)
         return [tuple(columns) for columns in found]
 
     def _add_totals(self, rule: FleetRule) -> None:
-        for total in rule.oracle.totals():
+        for total in rule.check.totals():
             terms = [
                 (column, float(total.needed[group]))
                 for (group, _node), column in self._columns.items()
@@ -72,8 +72,8 @@ class FleetCuts:
     def add_watts(self) -> None:
         """Columns that cost what pods draw beyond the floors, which are in the preferences."""
         for index, rule in enumerate(self._rules):
-            if rule.oracle.draws:
-                row = {group: position for position, group in enumerate(rule.oracle.groups)}
+            if rule.check.draws:
+                row = {group: position for position, group in enumerate(rule.check.groups)}
                 floors = [
                     (column, float(rule.floor[row[group], node]))
                     for (group, node), column in self._columns.items()
@@ -104,7 +104,7 @@ class FleetCuts:
         for position, number in enumerate(pods):
             if number:
                 columns = self._of_class[index][position]
-                group = rule.oracle.groups[position // rule.classes]
+                group = rule.check.groups[position // rule.classes]
                 most = min(self._count[group], sum(self._model.upper[column] for column in columns))
                 reached.append(self._reached.by(columns, most, number))
         if watts == math.inf:

@@ -46,14 +46,14 @@ _Columns = t.Mapping[_Place, int]
 
 
 class _Missed(t.NamedTuple):
-    """The members, by their tally, whom pods with a rule do not find in a domain."""
+    """The members, by their topology count, whom pods with a rule do not find in a domain."""
 
     rule: int
     members: int
     domain: int
 
 
-class OrderCuts:
+class LoopFormulas:
     """``columns`` are those of the model for the pods of each group on each node."""
 
     def __init__(self, relations: Relations, model: LinearModel, columns: _Columns) -> None:
@@ -133,7 +133,7 @@ class _Circles:
             if rule.depends(group):
                 for key in rule.keys:
                     if not rule.found(key, present)[node]:
-                        domain = int(self._relations.tallies[key.members].domain_of[node])
+                        domain = int(self._relations.topology_counts[key.members].domain_of[node])
                         return _Missed(index, key.members, domain)
         return None
 
@@ -160,11 +160,11 @@ class _Circles:
 
     def _members_at(self, missed: _Missed) -> list[_Place]:
         if missed not in self._members:
-            tally = self._relations.tallies[missed.members]
+            topology_count = self._relations.topology_counts[missed.members]
             self._members[missed] = [
                 (group, node)
                 for group, node in self._columns
-                if tally.members[group] and tally.domain_of[node] == missed.domain
+                if topology_count.members[group] and topology_count.domain_of[node] == missed.domain
             ]
         return self._members[missed]
 
@@ -217,13 +217,17 @@ class _Numbers:
         self, relations: Relations, part: Part, model: LinearModel, columns: _Columns
     ) -> None:
         self._model = model
-        tallies = [relations.tallies[index] for index in sorted(_looked_at(part))]
+        topology_counts = [relations.topology_counts[index] for index in sorted(_looked_at(part))]
         # The places that are alike, with their columns.
         self._alike: dict[tuple[t.Hashable, t.Hashable], list[_Place]] = {}
         for group, node in columns:
             if group in part.groups:
-                kind = tuple(bool(tally.members[group]) for tally in tallies)
-                domains = tuple(int(tally.domain_of[node]) for tally in tallies)
+                kind = tuple(
+                    bool(topology_count.members[group]) for topology_count in topology_counts
+                )
+                domains = tuple(
+                    int(topology_count.domain_of[node]) for topology_count in topology_counts
+                )
                 self._alike.setdefault((kind, domains), []).append((group, node))
         self._columns = columns
         self._forbidden: set[tuple[int, ...]] = set()
@@ -271,7 +275,7 @@ class _Numbers:
 
 
 def _looked_at(part: Part) -> set[int]:
-    """The tallies that the rules of a part look at."""
+    """The topology counts that the rules of a part look at."""
     found: set[int] = set()
     for rule in part.rules:
         if isinstance(rule, AttractionRule):

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.fleet_no_good_cuts import (
-    FleetCuts,
+    FleetNoGoodCuts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.loop_formulas import (
-    OrderCuts,
+    LoopFormulas,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.no_good_cuts import (
-    ContentCuts,
+    NoGoodCuts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.relation_rows import (
     RelationRows,
@@ -38,6 +38,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
+    ABSOLUTE_GAP,
     LinearModel,
     Solution,
     Terms,
@@ -110,14 +111,14 @@ class PlacementModel:
             self.model.at_most([(column, 1.0) for column in columns], int(most[group]))
         for node in nodes:
             self._limit_resources(node)
-        self._cuts = ContentCuts(problem, self.model, self.columns)
-        self._fleet_cuts = FleetCuts(problem, self.model, self.columns)
+        self._cuts = NoGoodCuts(problem, self.model, self.columns)
+        self._fleet_cuts = FleetNoGoodCuts(problem, self.model, self.columns)
         self._rows: RelationRows | None = None
-        self._orders: OrderCuts | None = None
+        self._orders: LoopFormulas | None = None
         if problem.relations is not None:
             self._rows = RelationRows(self.model, self.columns, problem.relations)
             self._rows.add_rules(problem.count.tolist())
-            self._orders = OrderCuts(problem.relations, self.model, self.columns)
+            self._orders = LoopFormulas(problem.relations, self.model, self.columns)
 
     @property
     def integer_columns(self) -> int:
@@ -259,16 +260,18 @@ class PlacementModel:
             counts[group, node] = round(solution.values[column])
         return t.cast("Integers", counts)
 
-    def solve(self, limits: Limits, branching_nodes: int) -> Solution:
+    def solve(
+        self, limits: Limits, branching_nodes: int, open_gap: float = ABSOLUTE_GAP
+    ) -> Solution:
         """The solution, with rows for what nodes cannot hold and for what has no order of binding.
 
         As far as a few rounds find them: the bound is one in any case.
         """
-        solution = solve(self.model, limits, branching_nodes)
+        solution = solve(self.model, limits, branching_nodes, open_gap)
         for _round in range(_ROUNDS_OF_CUTS):
             if not (solution.is_optimal and self._add_cuts(solution)):
                 break
-            solution = solve(self.model, limits, branching_nodes)
+            solution = solve(self.model, limits, branching_nodes, open_gap)
         return solution
 
     def _add_cuts(self, solution: Solution) -> bool:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Rows for the exact model about what nodes hold, found as solutions ask for them.
 
-The model knows sums of resources only. Where a solution puts pods together that an oracle of
-node_contents.py refuses, the fewest of them that it refuses are forbidden, on all nodes of that
+The model knows sums of resources only. Where a solution puts pods together that a feasibility check
+of node_contents.py refuses, the fewest of them that it refuses are forbidden, on all nodes of that
 kind. Where they draw more watts than the model thinks, it is told those of the fewest that draw as
 much. As fewer pods never need more, nothing that is possible is cut off.
 """
@@ -37,7 +37,7 @@ if t.TYPE_CHECKING:
 TOLERANCE_WATTS = 1e-4
 
 
-class ContentCuts:
+class NoGoodCuts:
     """``columns`` are those of the model for the pods of each group on each node."""
 
     def __init__(
@@ -75,7 +75,7 @@ class ContentCuts:
             for node in rule.priced.nonzero()[0].tolist():
                 floors = [
                     (self._columns[group, node], float(floor))
-                    for group, floor in zip(rule.oracle.groups, rule.floor[:, node])
+                    for group, floor in zip(rule.check.groups, rule.floor[:, node])
                     if (group, node) in self._columns
                 ]
                 if floors:
@@ -86,7 +86,7 @@ class ContentCuts:
         """Tell the model what a solution has wrong; False where that is nothing, or known."""
         before = len(self._told)
         for index, rule in enumerate(self._rules):
-            pods = counts[list(rule.oracle.groups)]
+            pods = counts[list(rule.check.groups)]
             for node in require("numpy").flatnonzero(pods.any(axis=0)).tolist():
                 there = tuple(pods[:, node].tolist())
                 least = rule.draw(node, there).least_watts
@@ -100,14 +100,14 @@ class ContentCuts:
         return len(self._told) > before
 
     def _tell(self, index: int, node: int, pods: Pods, watts: float) -> None:
-        rule, kind = self._rules[index], self._rules[index].oracle.kind(node)
+        rule, kind = self._rules[index], self._rules[index].check.kind(node)
         if (index, kind, pods) in self._told:
             return
         self._told.add((index, kind, pods))
-        asked = [(group, number) for group, number in zip(rule.oracle.groups, pods) if number]
+        asked = [(group, number) for group, number in zip(rule.check.groups, pods) if number]
         for other in range(rule.nodes):
             known = all((group, other) in self._columns for group, _number in asked)
-            if not known or rule.oracle.kind(other) != kind:
+            if not known or rule.check.kind(other) != kind:
                 continue
             if watts == math.inf:
                 self._forbid_on(other, asked)

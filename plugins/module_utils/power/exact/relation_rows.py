@@ -64,21 +64,21 @@ class RelationRows:
         for cap in self._relations.caps:
             self._add_cap(cap)
 
-    def _tallied(self, tally: int) -> list[_Sum]:
-        """The sum of each domain of a tally."""
-        if tally not in self._sums:
-            counted = self._relations.tallies[tally]
+    def _counted(self, topology_count: int) -> list[_Sum]:
+        """The sum of each domain of a topology count."""
+        if topology_count not in self._sums:
+            counted = self._relations.topology_counts[topology_count]
             sums: list[_Sum] = [([], base) for base in counted.base[:-1].tolist()]
             for (group, node), column in self._columns.items():
                 domain = int(counted.domain_of[node])
                 if counted.members[group] and domain >= 0:
                     sums[domain][0].append((column, 1.0))
-            self._sums[tally] = sums
-        return self._sums[tally]
+            self._sums[topology_count] = sums
+        return self._sums[topology_count]
 
-    def _members(self, tally: int) -> list[tuple[int, float]]:
-        """All pods that a tally counts, those on nodes without a domain too."""
-        members = self._relations.tallies[tally].members
+    def _members(self, topology_count: int) -> list[tuple[int, float]]:
+        """All pods that a topology count counts, those on nodes without a domain too."""
+        members = self._relations.topology_counts[topology_count].members
         return [(each, 1.0) for (group, _node), each in self._columns.items() if members[group]]
 
     def _most(self, terms: t.Iterable[tuple[int, float]]) -> float:
@@ -101,8 +101,10 @@ class RelationRows:
             self._model.at_most([*terms, (there, beyond)], most + beyond - base)
 
     def _add_exclusion(self, rule: ExclusionRule) -> None:
-        tallies = (rule.held, rule.known, rule.both)
-        for held, known, both in zip(*(self._tallied(tally) for tally in tallies)):
+        topology_counts = (rule.held, rule.known, rule.both)
+        for held, known, both in zip(
+            *(self._counted(topology_count) for topology_count in topology_counts)
+        ):
             own = {column for column, _one in both[0]}
             strangers = self._someone([term for term in held[0] if term[0] not in own])
             if strangers is not None:
@@ -114,21 +116,21 @@ class RelationRows:
     def _add_attraction(self, rule: AttractionRule) -> None:
         for key in rule.keys:
             for dependants, members in zip(
-                self._tallied(key.dependants), self._tallied(key.members)
+                self._counted(key.dependants), self._counted(key.members)
             ):
                 there = None if members[1] else self._someone(dependants[0])
                 if there is not None:
                     self._model.at_least([*members[0], (there, -1.0)], 0.0)
 
     def _add_spread(self, rule: SpreadRule) -> None:
-        counted = self._tallied(rule.counted)
+        counted = self._counted(rule.counted)
         least = None
         if not rule.from_zero and len(rule.emptiest):
             least = self._model.column(0.0, math.inf)
             for domain in rule.emptiest.tolist():
                 terms, base = counted[domain]
                 self._model.at_most([(least, 1.0), *((each, -1.0) for each, _one in terms)], base)
-        for dependants, (terms, base) in zip(self._tallied(rule.dependants), counted):
+        for dependants, (terms, base) in zip(self._counted(rule.dependants), counted):
             there = self._someone(dependants[0])
             if there is not None:
                 above = [*terms] if least is None else [*terms, (least, -1.0)]
@@ -142,7 +144,7 @@ class RelationRows:
         So of all new pods those below any height are at least as many as start evenly, unless the
         areas are full to that height.
         """
-        sums = self._tallied(rule.members)
+        sums = self._counted(rule.members)
         areas = set(rule.areas.tolist())
         if not areas or any(terms for at, (terms, _base) in enumerate(sums) if at not in areas):
             return
@@ -180,7 +182,7 @@ class RelationRows:
 
     def _add_cap(self, cap: SoftCap) -> None:
         """The pods above the cap; where there is company the cap is another one."""
-        for domain, (terms, base) in enumerate(self._tallied(cap.tally)):
+        for domain, (terms, base) in enumerate(self._counted(cap.topology_count)):
             most = self._most(terms) + base
             alone = min(int(cap.cap[domain]), most)
             beside = alone if cap.company is None else min(int(cap.company.cap[domain]), most)
@@ -197,7 +199,7 @@ class RelationRows:
 
         The first where the model would like company, as it lifts the cap, the second elsewhere.
         """
-        terms, _base = self._tallied(company.tally)[domain]
+        terms, _base = self._counted(company.topology_count)[domain]
         if not is_welcome:
             return self._someone(terms)
         if self._most(terms) < company.least:

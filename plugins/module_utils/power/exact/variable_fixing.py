@@ -40,14 +40,14 @@ if t.TYPE_CHECKING:
 _MOST_FORCED = 4
 
 
-def find_candidates(
+def fix_variables(
     bounds: LowerBounds, prices: Prices, placed: Integers, unpriced_pods: int, cost: float
 ) -> Candidates:
     """What may be part of a placement of the same pods that costs at most so much."""
     numpy, problem = require("numpy"), bounds.problem
     pieces, runs = _exact_pieces(bounds, prices)
     pieces = bounds.tighten(pieces, placed)
-    least = bounds.knapsacks.solve(pieces, placed).least
+    least = bounds.subproblem.solve(pieces, placed).least
     awake = bounds.of_nodes(pieces, least)
     asleep = bounds.asleep(pieces.pod, placed)
     of_node = numpy.where(problem.costs.sleeper, numpy.minimum(awake, asleep), awake)
@@ -62,7 +62,7 @@ def find_candidates(
             if not trying.any():
                 break
             some = (alive & trying[pieces.node]).nonzero()[0]
-            loads = bounds.knapsacks.solve(pieces.of(some), placed, (group, number))
+            loads = bounds.subproblem.solve(pieces.of(some), placed, (group, number))
             forced = bounds.of_nodes(pieces.of(some), loads.least)
             dead = trying & (forced > of_node + to_gain)
             most[group, dead] = number - 1

@@ -40,10 +40,10 @@ class Move(t.NamedTuple):
 
 
 class Cost(t.NamedTuple):
-    """What an assignment costs: watts, and in watts what its unmet wishes are worth."""
+    """What an assignment costs: watts, and in watts what its unmet preferred terms are worth."""
 
     watts: float
-    wishes: float
+    preferences: float
 
     @classmethod
     def of(cls, assignment: Assignment) -> Cost:
@@ -52,9 +52,10 @@ class Cost(t.NamedTuple):
     def saving(self, later: Cost) -> float:
         """Watts that are saved until later.
 
-        A wish that is no longer met counts against them, one that is newly met not in favour.
+        A preferred term that is no longer met counts against them, one that is newly met not in
+        favour.
         """
-        return self.watts - later.watts - max(0.0, later.wishes - self.wishes)
+        return self.watts - later.watts - max(0.0, later.preferences - self.preferences)
 
 
 class MovablePod(t.NamedTuple):
@@ -65,7 +66,7 @@ class MovablePod(t.NamedTuple):
 
 
 @dataclass(frozen=True)
-class Relocation:
+class Migration:
     """The task: where the pods are (``home[g, n]``), and how many of them may move.
 
     ``pods`` are those of a group on a node, ``allowed`` is what each budget lets go. Every move has

@@ -15,7 +15,7 @@ import math
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
-    Relocation,
+    Migration,
     carry_out,
     undo,
 )
@@ -53,7 +53,7 @@ class _State(t.NamedTuple):
     counts: Integers
 
 
-def search(task: Relocation) -> list[tuple[float, Integers]]:
+def search(task: Migration) -> list[tuple[float, Integers]]:
     """Counts by group and node that are worth more than those at home, with their value.
 
     The best come first.
@@ -73,7 +73,7 @@ def _rate(state: _State) -> float:
 class _Search:
     """The states seen so far, and the way on from some of them."""
 
-    def __init__(self, task: Relocation) -> None:
+    def __init__(self, task: Migration) -> None:
         self._task = task
         size = task.home.size
         self._width = next((width for most, width in _WIDTHS if size <= most), _LEAST_WIDTH)

@@ -14,8 +14,8 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
     Cost,
+    Migration,
     Move,
-    Relocation,
     undo,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.moves import predicted
@@ -40,7 +40,7 @@ class _Order(t.NamedTuple):
     worth: float
 
 
-def divided(task: Relocation, wanted: Integers) -> list[list[Move]]:
+def divided(task: Migration, wanted: Integers) -> list[list[Move]]:
     """Steps on the way to the wanted counts, the most watts for each pod first.
 
     What does not pay in any order is left out.
@@ -51,7 +51,7 @@ def divided(task: Relocation, wanted: Integers) -> list[list[Move]]:
 class _Division:
     """Where pods are after the steps found so far, and what is left to be moved."""
 
-    def __init__(self, task: Relocation, wanted: Integers) -> None:
+    def __init__(self, task: Migration, wanted: Integers) -> None:
         self._task = task
         self._wanted = wanted
         self._assignment = Assignment(task.problem, task.home)

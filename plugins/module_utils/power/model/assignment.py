@@ -147,7 +147,7 @@ class Assignment:
         caps = 0.0
         if self.related is not None:
             groups = {group for group, _node, _number in changes}
-            caps = self.related.relations.preference_watts(self.related.tallied, groups)
+            caps = self.related.relations.preference_watts(self.related.counted, groups)
         return float(self.cost[nodes].sum()) + caps
 
     def _added_wishes(self, changes: t.Sequence[Change]) -> float:
@@ -203,7 +203,7 @@ class Assignment:
             added = number * self.problem.preference[group, nodes]
         if self.related is not None:
             state = self.related
-            added = added + state.relations.added_cost(state.tallied, group, nodes, number)
+            added = added + state.relations.added_cost(state.counted, group, nodes, number)
         return t.cast("Floats | float", added)
 
     def added_by_caps(self, group: int, number: int) -> Floats | float:
@@ -211,7 +211,7 @@ class Assignment:
         state = self.related
         if state is None:
             return 0.0
-        return state.relations.added_by_caps(state.tallied, group, self.all_nodes, number)
+        return state.relations.added_by_caps(state.counted, group, self.all_nodes, number)
 
     def change(self, nodes: Integers, use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
         """What nodes cost more with that many more microcores, pods and workload pods.
@@ -230,7 +230,7 @@ class Assignment:
     def _all_device_watts(self) -> float:
         """What devices in new use draw, those that several nodes can use among them."""
         fleets = () if self.related is None else self.related.relations.fleets
-        together = sum(rule.watts(self.related.tallied) for rule in fleets if self.related)
+        together = sum(rule.watts(self.related.counted) for rule in fleets if self.related)
         return float(self.device_watts().sum()) + together
 
     def device_watts(self) -> Floats:
@@ -238,7 +238,7 @@ class Assignment:
         watts = self._numpy.zeros(len(self.all_nodes))
         if self.related is not None:
             for rule in self.related.relations.contents:
-                watts = watts + rule.watts(self.related.tallied)
+                watts = watts + rule.watts(self.related.counted)
         return t.cast("Floats", watts)
 
     def preference_watts(self) -> float:
@@ -252,7 +252,7 @@ class Assignment:
         if problem.preference is not None:
             total += float((self.counts * problem.preference).sum())
         if self.related is not None:
-            total += self.related.relations.preference_watts(self.related.tallied)
+            total += self.related.relations.preference_watts(self.related.counted)
         return total
 
     def rank(self) -> Rank:

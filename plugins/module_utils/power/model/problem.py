@@ -192,9 +192,7 @@ def _limits(
 def _sums(relations: Relations | None) -> list[Sum]:
     """What of the nodes' contents adds up, and so is a resource like any other."""
     rules = relations.rules if relations is not None else ()
-    return [
-        total for rule in rules if isinstance(rule, ContentRule) for total in rule.oracle.sums()
-    ]
+    return [total for rule in rules if isinstance(rule, ContentRule) for total in rule.check.sums()]
 
 
 def _with_floors(
@@ -205,7 +203,7 @@ def _with_floors(
         return wishes
     total = require("numpy").zeros(limit.shape) if wishes is None else wishes.copy()
     for rule in relations.drawing:
-        total[list(rule.oracle.groups)] += rule.floor
+        total[list(rule.check.groups)] += rule.floor
     return t.cast("Floats", total)
 
 

@@ -85,8 +85,8 @@ def order_of(
     """
     alone = require("numpy").zeros_like(counts)
     alone[list(part.groups)] = counts[list(part.groups)]
-    tallied = relations.count(alone)
-    if any(rule.holds(tallied) is False for rule in part.rules):
+    counted = relations.count(alone)
+    if any(rule.holds(counted) is False for rule in part.rules):
         return "none"
     binding = _Binding(relations, alone)
     if len(binding.steps) == alone.sum():
@@ -115,8 +115,8 @@ class _Binding:
 
     def _holds_in_the_end(self, counts: Integers) -> bool:
         relations = self._state.relations
-        tallied = relations.count(counts)
-        return all(rule.holds(tallied) is not False for rule in relations.rules)
+        counted = relations.count(counts)
+        return all(rule.holds(counted) is not False for rule in relations.rules)
 
     def _reorder(self, groups: list[int]) -> None:
         """Look for an order of all pods of a part; without one keep what there was."""

@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Exchanges that meet wishes between pods, where there are too many groups for tables of all pairs.
+"""Exchanges that meet preferred terms between pods, where there are too many groups for tables of
+all pairs.
 
-A pod whose wish is unmet goes where it is met, in exchange for one of about its own use: that costs
-few watts or none.
+A pod whose preferred term is unmet goes where it is met, in exchange for one of about its own use:
+that costs few watts or none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_ga
     Step,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
-    WishTables,
+    PreferredTermGains,
 )
 
 if t.TYPE_CHECKING:
@@ -36,29 +37,31 @@ _NODES = 32
 _STEPS = 3
 
 
-class CompanyExchanges:
-    """One pod of a group with unmet wishes for one pod of another group."""
+class AffinitySwaps:
+    """One pod of a group with unmet preferred terms for one pod of another group."""
 
     def __init__(self, assignment: Assignment, seed: int) -> None:
         self._numpy = numpy = require("numpy")
         self._assignment = assignment
         self._random = numpy.random.default_rng(seed)
         relations, groups = assignment.problem.relations, range(len(assignment.counts))
-        self._wishing = [group for group in groups if relations and relations.caps_of(group)]
-        self._wishes = WishTables(assignment, self._wishing)
+        self._preferring = [group for group in groups if relations and relations.caps_of(group)]
+        self._preferred = PreferredTermGains(assignment, self._preferring)
         self._row = numpy.full(len(groups), -1)
-        self._row[self._wishing] = numpy.arange(len(self._wishing))
+        self._row[self._preferring] = numpy.arange(len(self._preferring))
 
     def steps(self) -> list[Step]:
-        """The best exchanges of each group that has a wish unmet."""
-        self._wishes.refresh()
+        """The best exchanges of each group that has a preferred term unmet."""
+        self._preferred.refresh()
         return [
-            step for row, group in enumerate(self._wishing) for step in self._steps_of(row, group)
+            step
+            for row, group in enumerate(self._preferring)
+            for step in self._steps_of(row, group)
         ]
 
     def _steps_of(self, row: int, group: int) -> t.Iterator[Step]:
         assignment = self._assignment
-        leaving, entering = self._wishes.departure[row], self._wishes.arrival[row]
+        leaving, entering = self._preferred.departure[row], self._preferred.arrival[row]
         unmet = (assignment.counts[group] > 0) & (leaving < -LEAST_GAIN_WATTS)
         if not unmet.any():
             return
@@ -119,12 +122,12 @@ class CompanyExchanges:
         )
         if problem.preference is not None:
             costs += problem.preference[enters] - problem.preference[leaves]
-        costs += self._of_wishes(self._wishes.arrival, entering, nodes)
-        costs += self._of_wishes(self._wishes.departure, leaving, nodes)
+        costs += self._of_preferred(self._preferred.arrival, entering, nodes)
+        costs += self._of_preferred(self._preferred.departure, leaving, nodes)
         return t.cast("Floats", numpy.where(possible, costs, numpy.inf))
 
-    def _of_wishes(self, table: Floats, groups: Integers, nodes: Integers) -> Floats:
-        """Rows of a table of wishes; zero for groups that have none."""
+    def _of_preferred(self, table: Floats, groups: Integers, nodes: Integers) -> Floats:
+        """Rows of a table of preferred terms; zero for groups that have none."""
         rows = self._row[groups]
         found = table[self._numpy.ix_(rows, nodes)]
         return t.cast("Floats", self._numpy.where((rows >= 0)[:, None], found, 0.0))

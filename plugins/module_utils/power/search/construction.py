@@ -36,11 +36,11 @@ def construct(problem: Problem, relaxation: Relaxation) -> Assignment:
     numpy = require("numpy")
     counts = numpy.zeros_like(problem.limit)
     left = problem.count.copy()
-    by_cluster: dict[int, list[Share]] = {}
+    by_class: dict[int, list[Share]] = {}
     for share in relaxation.shares:
-        by_cluster.setdefault(share.cluster, []).append(share)
-    for index, shares in by_cluster.items():
-        nodes = _cheapest_first(problem, relaxation.clusters[index].nodes)
+        by_class.setdefault(share.node_class, []).append(share)
+    for index, shares in by_class.items():
+        nodes = _cheapest_first(problem, relaxation.node_classes[index].nodes)
         # The fullest run gets the nodes on which a core costs least.
         shares = sorted(shares, key=lambda share: -1 if share.run is None else share.run)[::-1]
         for share, part in zip(shares, _whole_nodes(shares, nodes)):

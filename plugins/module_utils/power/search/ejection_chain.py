@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignme
     Change,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.infeasible_space_tabu_search import (
-    Crowding,
+    InfeasibleSpaceTabuSearch,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
@@ -49,11 +49,11 @@ def eject(assignment: Assignment, limits: Limits) -> Assignment:
     if not assignment.left().any():
         return assignment
     trial = Assignment(assignment.problem, assignment.counts)
-    _Ejection(trial, limits).run()
+    _EjectionChain(trial, limits).run()
     return max(assignment, trial, key=Assignment.rank)
 
 
-class _Ejection:
+class _EjectionChain:
     """What waits is a heap; groups that had to make way join it."""
 
     def __init__(self, assignment: Assignment, limits: Limits) -> None:
@@ -62,7 +62,7 @@ class _Ejection:
         relations = assignment.problem.relations
         gangs = relations.gangs if relations is not None else ()
         self._gang_of = {group: gang for gang in gangs for group in gang}
-        self._crowding = Crowding(assignment, self._gang_of, limits.seed)
+        self._search = InfeasibleSpaceTabuSearch(assignment, self._gang_of, limits.seed)
         self._waiting: list[_Unit] = []
         self._known: set[tuple[int, ...]] = set()
         self._join(assignment.left().nonzero()[0].tolist())
@@ -73,10 +73,10 @@ class _Ejection:
         problem = self._assignment.problem
         for group in groups:
             unit = self._gang_of.get(group, (group,))
-            if self._crowding.left(group) and unit not in self._known and self._is_open(unit):
+            if self._search.left(group) and unit not in self._known and self._is_open(unit):
                 shapes = [problem.groups[each].shape for each in unit]
                 rank = -max(shape.priority for shape in shapes)
-                heapq.heappush(self._waiting, _Unit(0, rank, self._crowding.size_of(unit), unit))
+                heapq.heappush(self._waiting, _Unit(0, rank, self._search.size_of(unit), unit))
                 self._known.add(unit)
 
     def _is_open(self, unit: tuple[int, ...]) -> bool:
@@ -90,7 +90,7 @@ class _Ejection:
             self._known.discard(unit.groups)
             if unit.failures and not steps:
                 return
-            if not any(map(self._crowding.left, unit.groups)):
+            if not any(map(self._search.left, unit.groups)):
                 continue
             before = self._steps_left
             changes = self._place(unit.groups, steps if unit.failures else max(steps, _FEWEST))
@@ -106,21 +106,21 @@ class _Ejection:
         """What gives one pod of a group, or all of a gang, a place; without success nothing."""
         changes: list[Change] = []
         for group in unit:
-            for _pod in range(self._crowding.left(group) if group in self._gang_of else 1):
+            for _pod in range(self._search.left(group) if group in self._gang_of else 1):
                 if not self._place_one(group, steps, changes):
-                    self._crowding.take_back(changes)
+                    self._search.take_back(changes)
                     return []
         return changes
 
     def _place_one(self, group: int, steps: int, changes: list[Change]) -> bool:
         """Whether a pod finds a place and so many steps suffice until no node lacks anything."""
-        self._crowding.forget()
-        added = self._crowding.add(group)
+        self._search.forget()
+        added = self._search.add(group)
         changes += added
         for step in range(steps if added else 0):
-            crowded = self._crowding.crowded()
-            if not crowded:
+            overfull = self._search.overfull()
+            if not overfull:
                 return True
             self._steps_left -= 1
-            changes += self._crowding.relieve(crowded[step % len(crowded)])
-        return bool(added) and not self._crowding.crowded()
+            changes += self._search.relieve(overfull[step % len(overfull)])
+        return bool(added) and not self._search.overfull()

@@ -102,7 +102,7 @@ def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> 
         if not len(nodes) or open_cost[node] == numpy.inf:
             return done
         assignment.place(group, node)
-        # Only a wish regarding others makes a pod on one node change the cost of another.
+        # Only a preferred term regarding others makes a pod on one node change the cost of another.
         changed = nodes[node : node + 1] if alone else nodes
         cost[changed] = assignment.added_cost(group, changed)
     return number

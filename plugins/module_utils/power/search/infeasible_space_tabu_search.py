@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """An assignment that holds more than fits, and which change lessens most what is lacking.
 
-A pod of a crowded node goes to another node, changes places with a pod there, or with a pod that
+A pod of a overfull node goes to another node, changes places with a pod there, or with a pod that
 waits. What then is lacking elsewhere may be as much, so the same change is not taken back for a
 while, and what is lacking for long weighs more and more: the search leaves every dead end.
 """
@@ -54,7 +54,7 @@ class _Partners(t.NamedTuple):
     entering: Integers
 
 
-class Crowding:
+class InfeasibleSpaceTabuSearch:
     """``assignment`` with more on some nodes than fits, changed through this alone.
 
     Pods of ``gangs`` do not wait for others.
@@ -82,7 +82,7 @@ class Crowding:
         self._barred: Integers = numpy.zeros(problem.limit.shape, dtype=numpy.int64)
         self._step = 0
         self._heavier: set[int] = set()
-        self._crowded: set[int] = set()
+        self._overfull: set[int] = set()
 
     def forget(self) -> None:
         """Begin anew: no change is barred, and all that is lacking weighs alike."""
@@ -98,17 +98,17 @@ class Crowding:
         """How many pods of the group have no place."""
         return int(self._left[group])
 
-    def crowded(self) -> list[int]:
+    def overfull(self) -> list[int]:
         """The nodes that lack anything."""
-        return sorted(self._crowded)
+        return sorted(self._overfull)
 
     def place(self, changes: t.Iterable[Change]) -> None:
         """Carry out changes of whatever is asked for, unchecked."""
         for group, node, number in changes:
             self._assignment.place(group, node, number)
             self._left[group] -= number
-            is_crowded = bool((self._room(node) < 0).any())
-            (self._crowded.add if is_crowded else self._crowded.discard)(node)
+            is_overfull = bool((self._room(node) < 0).any())
+            (self._overfull.add if is_overfull else self._overfull.discard)(node)
 
     def take_back(self, changes: t.Sequence[Change]) -> None:
         """Undo changes."""
@@ -166,11 +166,11 @@ class Crowding:
         return []
 
     def _make_heavier(self) -> None:
-        nodes = self.crowded()
+        nodes = self.overfull()
         self._weight[nodes] = self._numpy.where(
             self._room(nodes) < 0, self._weight[nodes] * _HEAVIER, self._weight[nodes]
         )
-        self._heavier |= self._crowded
+        self._heavier |= self._overfull
 
     def _rules_hold(self, changes: t.Iterable[Change]) -> bool:
         state = self._assignment.related

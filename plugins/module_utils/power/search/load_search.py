@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Walks that divide pods anew, led by the loads that the lower bound wants.
 
-Of small fleets the loads of load_bound.py nearly always can be had with whole pods. So where a walk
-towards fewer watts gets stuck, one towards these loads starts it again somewhere else.
+Of small fleets the loads of dynamic_programming_bound.py nearly always can be had with whole pods.
+So where a walk towards fewer watts gets stuck, one towards these loads starts it again somewhere
+else.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.two_node_reoptimization import (
-    Redivision,
+    TwoNodeReoptimization,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
@@ -55,7 +56,7 @@ def search_by_loads(start: Assignment, bound: float, limits: Limits) -> Found:
     loads = loads_of(problem)
     if loads is None:
         return Found(start, bound)
-    walk = Redivision(loads, start, limits)
+    walk = TwoNodeReoptimization(loads, start, limits)
     steps = _STEPS + _STEPS_FOR_A_NODE * len(problem.instance.nodes)
     best, at = start, cost_of(start)
     wanted: tuple[int, ...] = ()
@@ -77,11 +78,11 @@ def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[i
     placed = best.counts.sum(axis=1)
     if unpriced_pods(best):
         return known, ()
-    wishes = _least_preference_watts(best, placed)
-    found = load_bound(loads, placed, cost_of(best) - wishes)
+    preferred = _least_preference_watts(best, placed)
+    found = load_bound(loads, placed, cost_of(best) - preferred)
     if found is None:
         return known, ()
-    return max(known, found.watts + wishes), found.loads
+    return max(known, found.watts + preferred), found.loads
 
 
 def _least_preference_watts(best: Assignment, placed: Integers) -> float:

@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignme
     Change,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.affinity_swaps import (
-    CompanyExchanges,
+    AffinitySwaps,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
     LEAST_GAIN_WATTS,
@@ -65,12 +65,12 @@ class _Search:
         self._seed = seed
         self._related = related_groups(assignment)
         self._moves = Moves(assignment)
-        self._company = CompanyExchanges(assignment, seed)
+        self._affinity_swaps = AffinitySwaps(assignment, seed)
         self._exchanges: list[Exchanges] = []
 
     def advance(self) -> bool:
         """One round; False where nothing could be carried out."""
-        if self._carry_out(self._moves.steps()) or self._carry_out(self._company.steps()):
+        if self._carry_out(self._moves.steps()) or self._carry_out(self._affinity_swaps.steps()):
             return True
         for index, number in enumerate(_NUMBERS):
             if index == len(self._exchanges):

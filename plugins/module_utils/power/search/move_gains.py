@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
-    WishTables,
+    PreferredTermGains,
 )
 
 if t.TYPE_CHECKING:
@@ -50,8 +50,8 @@ def related_groups(assignment: Assignment) -> Booleans:
     numpy, relations = require("numpy"), assignment.problem.relations
     related = numpy.zeros(len(assignment.problem.groups), dtype=bool)
     if relations is not None:
-        for tally in relations.tallies:
-            related |= tally.members
+        for topology_count in relations.topology_counts:
+            related |= topology_count.members
         for rule in relations.rules:
             related[list(rule.groups)] = True
     return t.cast("Booleans", related)
@@ -71,11 +71,11 @@ class Moves:
         self._ruled = [group for group in related if state and not state.is_free(group)]
         self._arrival: Floats = numpy.full(assignment.counts.shape, numpy.inf)
         self._departure: Floats = numpy.full(assignment.counts.shape, numpy.inf)
-        # Groups with wishes but no rules: without these they cost what the node says.
-        self._wishing = [group for group in related if state and state.is_free(group)]
-        self._wishes = WishTables(assignment, self._wishing)
-        self._plain_arrival: Floats = self._arrival[self._wishing]
-        self._plain_departure: Floats = self._departure[self._wishing]
+        # Groups with preferred terms but no rules: without these they cost what the node says.
+        self._preferring = [group for group in related if state and state.is_free(group)]
+        self._preferred = PreferredTermGains(assignment, self._preferring)
+        self._plain_arrival: Floats = self._arrival[self._preferring]
+        self._plain_departure: Floats = self._departure[self._preferring]
         self._stale: set[int] = set(assignment.all_nodes.tolist())
 
     def forget(self, nodes: t.Iterable[int]) -> None:
@@ -131,7 +131,7 @@ class Moves:
         size = max(1, _CHUNK // max(1, len(problem.groups)))
         for start in range(0, len(nodes), size):
             self._refresh_nodes(nodes[start : start + size])
-        self._add_wishes(nodes)
+        self._add_preferred(nodes)
         for group in self._ruled:
             everywhere = assignment.all_nodes
             self._arrival[group] = numpy.where(
@@ -145,14 +145,14 @@ class Moves:
                 numpy.inf,
             )
 
-    def _add_wishes(self, nodes: Integers) -> None:
-        """Put the wishes on top of what these nodes now cost by themselves."""
-        wishes, at = self._wishes, self._numpy.ix_(self._wishing, nodes)
+    def _add_preferred(self, nodes: Integers) -> None:
+        """Put the preferred terms on top of what these nodes now cost by themselves."""
+        preferred, at = self._preferred, self._numpy.ix_(self._preferring, nodes)
         self._plain_arrival[:, nodes] = self._arrival[at]
         self._plain_departure[:, nodes] = self._departure[at]
-        wishes.refresh()
-        self._arrival[self._wishing] = self._plain_arrival + wishes.arrival
-        self._departure[self._wishing] = self._plain_departure + wishes.departure
+        preferred.refresh()
+        self._arrival[self._preferring] = self._plain_arrival + preferred.arrival
+        self._departure[self._preferring] = self._plain_departure + preferred.departure
 
     def _refresh_nodes(self, nodes: Integers) -> None:
         numpy, assignment = self._numpy, self._assignment
@@ -188,7 +188,7 @@ class Exchanges:
         shape = (len(groups), len(groups), len(assignment.all_nodes))
         self._leave: Floats = numpy.full(shape, numpy.inf, dtype=numpy.float32)
         self._enter: Floats = numpy.full(shape, numpy.inf, dtype=numpy.float32)
-        self._wishes = WishTables(assignment, groups.tolist())
+        self._preferred = PreferredTermGains(assignment, groups.tolist())
         self._stale: set[int] = set(assignment.all_nodes.tolist())
 
     def forget(self, nodes: t.Iterable[int]) -> None:
@@ -232,7 +232,7 @@ class Exchanges:
 
     def _refresh(self) -> None:
         numpy = self._numpy
-        self._stale.update(self._wishes.refresh().tolist())
+        self._stale.update(self._preferred.refresh().tolist())
         stale = numpy.array(sorted(self._stale), dtype=numpy.int64)
         size = max(1, _CHUNK // max(1, len(self._groups) ** 2))
         for start in range(0, len(stale), size):
@@ -271,9 +271,9 @@ class Exchanges:
         if problem.preference is not None:
             costs += entering * problem.preference[groups][:, at].T
             costs -= leaving * problem.preference[gone, at][:, None]
-        if self._wishes.matter:
-            costs += entering * self._wishes.arrival[:, at].T
-            costs += leaving * self._wishes.departure[rows, at][:, None]
+        if self._preferred.matter:
+            costs += entering * self._preferred.arrival[:, at].T
+            costs += leaving * self._preferred.departure[rows, at][:, None]
         table = numpy.full((len(groups), len(groups), len(nodes)), numpy.inf)
         table[rows, :, columns] = numpy.where(possible, costs, numpy.inf)
         return t.cast("Floats", table)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What one pod more or fewer changes in what soft caps cost, kept up to date.
 
-A pod on one node changes it on all nodes of a domain, but only for groups that have wishes about
-each other. So it is kept apart from what a node costs by itself.
+A pod on one node changes it on all nodes of a domain, but only for groups that have preferred terms
+about each other. So it is kept apart from what a node costs by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     Integers = NDArray[numpy.int64]
 
 
-class WishTables:
+class PreferredTermGains:
     """``arrival[k, n]`` and ``departure[k, n]`` in watts, of one pod of ``groups[k]`` at a node."""
 
     def __init__(self, assignment: Assignment, groups: t.Sequence[int]) -> None:
@@ -36,20 +36,23 @@ class WishTables:
         for position, group in enumerate(groups):
             caps = relations.caps_of(group) if relations is not None else []
             if caps:
-                self._tallies[position] = group, {each for cap in caps for each in cap.tallies}
+                self._tallies[position] = (
+                    group,
+                    {each for cap in caps for each in cap.topology_counts},
+                )
         self._seen: dict[int, Integers] = {}
 
     @property
     def matter(self) -> bool:
-        """Whether any of the groups has such wishes; else all is zero for good."""
+        """Whether any of the groups has such preferred terms; else all is zero for good."""
         return bool(self._tallies)
 
     def refresh(self) -> Integers:
         """The nodes where something has changed since the last time."""
         numpy, changed = self._numpy, self._changed_tallies()
         nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
-        for position, (group, tallies) in self._tallies.items():
-            if not tallies.isdisjoint(changed):
+        for position, (group, topology_counts) in self._tallies.items():
+            if not topology_counts.isdisjoint(changed):
                 for table, number in ((self.arrival, 1), (self.departure, -1)):
                     added = self._assignment.added_by_caps(group, number)
                     nodes |= table[position] != added
@@ -60,12 +63,20 @@ class WishTables:
         state = self._assignment.related
         if state is None:
             return set()
-        used = {tally for _group, tallies in self._tallies.values() for tally in tallies}
-        changed = {
-            tally
-            for tally in used
-            if tally not in self._seen
-            or not self._numpy.array_equal(self._seen[tally], state.tallied[tally])
+        used = {
+            topology_count
+            for _group, topology_counts in self._tallies.values()
+            for topology_count in topology_counts
         }
-        self._seen.update({tally: state.tallied[tally].copy() for tally in changed})
+        changed = {
+            topology_count
+            for topology_count in used
+            if topology_count not in self._seen
+            or not self._numpy.array_equal(
+                self._seen[topology_count], state.counted[topology_count]
+            )
+        }
+        self._seen.update(
+            {topology_count: state.counted[topology_count].copy() for topology_count in changed}
+        )
         return changed

@@ -36,7 +36,7 @@ _EQUAL_WATTS = 1e-9
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 
 
-class Redivision:
+class TwoNodeReoptimization:
     """A walk over the divisions of an assignment's movable pods; the others stay where they are.
 
     Pods move freely where only resources and the node itself say whether they may.

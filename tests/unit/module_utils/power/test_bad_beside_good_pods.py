@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One odd pod beside good ones: the good ones get what they get without it.
 
-A running pod takes room in any case, so there the oracle is a valid pod of the size that counts.
+A running pod takes room in any case, so there the feasibility check is a valid pod of the size that
+counts.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import filled
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.two_node_reoptimization import (
-    Redivision,
+    TwoNodeReoptimization,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
@@ -89,7 +89,7 @@ def test_a_walk_moves_pods_and_never_adds_watts(pattern: Pattern) -> None:
     problem = problem_of(placement_task(2, Size(10, 60, pattern=pattern)))
     start, loads = spread(problem), loads_of(problem)
     assert loads is not None
-    walk = Redivision(loads, start, Limits(10.0))
+    walk = TwoNodeReoptimization(loads, start, Limits(10.0))
     walk.save(300, 1e6)
     found = Assignment(problem, walk.counts())
     assert found.is_feasible()

@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_b
     LowerBounds,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
-    find_clusters,
+    find_node_classes,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
     Relaxation,
@@ -102,8 +102,8 @@ def random_prices(problem: Problem, source: numpy.random.Generator) -> Prices:
 
 def relaxed(problem: Problem, wanted: int) -> Relaxation:
     functions = LowerBounds(problem).functions
-    clusters = find_clusters(problem, functions, wanted)
-    relaxation = relax(problem, clusters, problem.count, Limits(10.0))
+    node_classes = find_node_classes(problem, functions, wanted)
+    relaxation = relax(problem, node_classes, problem.count, Limits(10.0))
     assert relaxation is not None
     return relaxation
 
@@ -153,8 +153,8 @@ def test_without_time_the_relaxation_says_so() -> None:
     clock = iter(range(100))
     limits = Limits(0.5, processor=lambda: float(next(clock)))
     assert limits.expired() and limits.left() == 0.0
-    clusters = find_clusters(problem, LowerBounds(problem).functions, 20)
-    assert relax(problem, clusters, problem.count, limits) is None
+    node_classes = find_node_classes(problem, LowerBounds(problem).functions, 20)
+    assert relax(problem, node_classes, problem.count, limits) is None
 
 
 def test_a_curve_is_cut_where_it_stops_being_convex() -> None:

@@ -190,8 +190,8 @@ def holds_in_the_end(assignment: Assignment) -> bool:
     """Whether all rules hold, as far as that can be told without an order of binding."""
     relations = assignment.problem.relations
     assert relations is not None
-    tallied = relations.count(assignment.counts)
-    return all(rule.holds(tallied) is not False for rule in relations.rules)
+    counted = relations.count(assignment.counts)
+    return all(rule.holds(counted) is not False for rule in relations.rules)
 
 
 def check_models(first: int, number: int) -> None:

@@ -22,11 +22,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search import local_search
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.affinity_swaps import (
-    CompanyExchanges,
+    AffinitySwaps,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import Exchanges
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
-    WishTables,
+    PreferredTermGains,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
@@ -186,14 +186,14 @@ def test_tables_of_wishes_follow_the_pods_and_tell_where_they_changed() -> None:
         problem = build_problem(random_instance(seed))
         assignment, source = Assignment(problem), random.Random(seed)
         groups = list(range(len(problem.groups)))
-        kept = WishTables(assignment, groups)
+        kept = PreferredTermGains(assignment, groups)
         for _pod in range(6):
             kept.refresh()
             before = kept.arrival.copy(), kept.departure.copy()
             node = source.randrange(len(problem.instance.nodes))
             assignment.place(source.choice(groups), node)
             changed = kept.refresh().tolist()
-            fresh = WishTables(assignment, groups)
+            fresh = PreferredTermGains(assignment, groups)
             fresh.refresh()
             assert kept.arrival.tolist() == fresh.arrival.tolist()
             assert kept.departure.tolist() == fresh.departure.tolist()
@@ -203,9 +203,9 @@ def test_tables_of_wishes_follow_the_pods_and_tell_where_they_changed() -> None:
     assert changes > 100
 
 
-@pytest.mark.parametrize("unused", [Exchanges, CompanyExchanges])
+@pytest.mark.parametrize("unused", [Exchanges, AffinitySwaps])
 def test_pods_change_places_for_the_sake_of_company(
-    unused: type[Exchanges | CompanyExchanges], monkeypatch: pytest.MonkeyPatch
+    unused: type[Exchanges | AffinitySwaps], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes are full, so no pod can move alone. Each way to find an exchange is enough."""
     monkeypatch.setattr(unused, "steps", lambda _exchanges: [])

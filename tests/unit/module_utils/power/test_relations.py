@@ -125,16 +125,16 @@ def test_counts_that_are_kept_up_to_date_are_those_from_scratch(seed: int, steps
     problem = build_problem(random_instance(seed))
     assignment = random_walk(problem, seed, steps)
     anew = Assignment(problem, assignment.counts)
-    for kept, fresh in zip(tallies(assignment), tallies(anew), strict=True):
+    for kept, fresh in zip(topology_counts(assignment), topology_counts(anew), strict=True):
         assert kept == fresh
     assert assignment.free.tolist() == anew.free.tolist()
     assert assignment.rank()[:2] == anew.rank()[:2]
     assert assignment.rank()[2] == pytest.approx(anew.rank()[2])
 
 
-def tallies(assignment: Assignment) -> list[list[int]]:
+def topology_counts(assignment: Assignment) -> list[list[int]]:
     related = assignment.related
-    return [] if related is None else [counts.tolist() for counts in related.tallied]
+    return [] if related is None else [counts.tolist() for counts in related.counted]
 
 
 @given(seed=st.integers(min_value=0), data=st.data())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is packed cell by cell keeps the rules, and no answer is better than the bounds say."""
+"""Column generation keeps the rules, and no answer is better than its bounds say."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def pairs(values: t.Sequence[int], constraint: tuple[Constraint, ...]) -> Instan
 
 def test_devices_with_one_value_in_common_are_a_cell() -> None:
     near = Constraint("match", NUMA, frozenset({(0, 0)}))
-    for constraint, sizes, cells in ((near, [2, 2], 6), ((), [4], 3)):
+    for constraint, sizes, components in ((near, [2, 2], 6), ((), [4], 3)):
         instance = pairs([0, 0, 1, 1], (constraint,) if constraint else ())
         kinds = kinds_of(instance, Objective(instance), groups_of(instance))
         assert kinds is not None
-        # However the values are called, cells with the same pattern of them are alike.
+        # However the values are called, components with the same pattern of them are alike.
         [kind] = kinds
-        assert len(kind.cells) == cells
-        assert len(kind.cells[0].devices) == sizes[0]
+        assert len(kind.components) == components
+        assert len(kind.components[0].devices) == sizes[0]
 
 
 def test_a_device_of_two_nodes_is_in_no_cell() -> None:
