@@ -158,7 +158,7 @@ class Stage:
         return self.command(command, folder, variables)
 
     def call(self, function: str, parameters: Json, libraries: Sequence[str] = ()) -> Call:
-        """Call `module:function`, the module below plugins/module_utils, with the parameters.
+        """Call `module:function`, the module below plugins/module_utils or of the benches.
 
         `libraries` are imported before the call, because ours imports them only within it.
         """
@@ -177,6 +177,8 @@ class Stage:
         given = {"common": parameters, "variants": variants}
         (folder / "parameters.json").write_text(json.dumps(given), encoding="utf-8")
         target = f"ansible_collections.wattwise.kube.plugins.module_utils.{function}"
+        if function.startswith("bench."):
+            target = function
         files = (str(folder / "parameters.json"), str(folder / "report.json"))
         command = [sys.executable, "-m", "bench.kit.call", target, *files, *libraries]
         self.command(command, folder)

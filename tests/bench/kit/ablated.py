@@ -1,0 +1,151 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Placement with one stage of its solver switched off, in a process that ends after the call.
+
+The library has no switches: a stage is off because the name that calls it means something else in
+this process. A name that is gone is an error, so the list cannot outlive the library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Json = dict[str, t.Any]
+
+LIBRARY = "ansible_collections.wattwise.kube.plugins.module_utils"
+OPTIMAL = "power.optimal"
+
+
+@dataclass(frozen=True)
+class SolverStage:
+    """What a bench switches off: `module.name` becomes `value`; `files` are the stage's own."""
+
+    module: str
+    name: str
+    value: object
+    files: Sequence[str] = ()
+
+    def switch_off(self) -> None:
+        owner: t.Any = importlib.import_module(f"{LIBRARY}.{self.module}")
+        *path, name = self.name.split(".")
+        for each in path:
+            owner = getattr(owner, each)
+        getattr(owner, name)
+        setattr(owner, name, self.value)
+
+    def lines(self, library: Path) -> int:
+        """The lines that would go with the stage; 0 where it shares its files."""
+        return sum(len((library / name).read_text("utf-8").splitlines()) for name in self.files)
+
+
+class _NoSteps:
+    """In place of a table of moves or exchanges."""
+
+    def __init__(self, *_arguments: object) -> None:
+        pass
+
+    def steps(self) -> list[t.Any]:
+        return []
+
+    def forget(self, _nodes: object) -> None:
+        pass
+
+
+def _first(value: t.Any, *_others: object) -> t.Any:
+    return value
+
+
+def _first_two(first: t.Any, second: t.Any, *_others: object) -> tuple[t.Any, t.Any]:
+    return first, second
+
+
+def _second(_owner: object, value: t.Any, *_others: object) -> t.Any:
+    return value
+
+
+def _none(*_arguments: object) -> None:
+    return None
+
+
+def _zero(*_arguments: object) -> int:
+    return 0
+
+
+LOCAL_SEARCH = "power.search.local_search"
+
+STAGES: dict[str, SolverStage] = {
+    "linear relaxation": SolverStage(
+        OPTIMAL,
+        "_relaxed",
+        _none,
+        (
+            "power/bounds/relaxation.py",
+            "power/bounds/node_classes.py",
+            "power/search/construction.py",
+        ),
+    ),
+    "starts from other node classes": SolverStage(OPTIMAL, "_restarts", _zero),
+    "starts pod by pod": SolverStage(OPTIMAL, "_MOST_PODS_ONE_BY_ONE", -1),
+    "moves": SolverStage(LOCAL_SEARCH, "Moves", _NoSteps),
+    "exchanges": SolverStage(LOCAL_SEARCH, "Exchanges", _NoSteps),
+    "exchanges of one for several": SolverStage(LOCAL_SEARCH, "_NUMBERS", (1,)),
+    "ejection chain": SolverStage(
+        OPTIMAL,
+        "eject",
+        _first,
+        (
+            "power/search/ejection_chain.py",
+            "power/search/infeasible_space_tabu_search.py",
+        ),
+    ),
+    "two-node re-optimisation and its bound": SolverStage(
+        OPTIMAL,
+        "search_by_loads",
+        _first_two,
+        (
+            "power/bounds/dynamic_programming_bound.py",
+            "power/bounds/loads.py",
+            "power/bounds/subset_sums.py",
+            "power/search/load_search.py",
+            "power/search/two_node_reoptimization.py",
+        ),
+    ),
+    "dynamic-programming bound": SolverStage(
+        "power.search.load_search",
+        "load_bound",
+        _none,
+        ("power/bounds/dynamic_programming_bound.py",),
+    ),
+    "prices of resources": SolverStage("power.bounds.lower_bound", "LowerBounds.tighten", _second),
+    "variable fixing": SolverStage(
+        OPTIMAL, "fix_variables", _none, ("power/exact/variable_fixing.py",)
+    ),
+    "mixed-integer model": SolverStage(
+        OPTIMAL,
+        "_whole_model",
+        _none,
+        (
+            "power/exact/mixed_integer_model.py",
+            "power/exact/relation_rows.py",
+            "power/exact/loop_formulas.py",
+            "power/exact/no_good_cuts.py",
+            "power/exact/variable_fixing.py",
+        ),
+    ),
+}
+
+
+def place(parameters: Json) -> Json:
+    """As power_placement; `without` names the stage that is off, and is empty for none."""
+    placing: Callable[[Json], Json] = importlib.import_module(f"{LIBRARY}.power.placement").place
+    given = dict(parameters)
+    without = given.pop("without")
+    if without:
+        STAGES[without].switch_off()
+    result = placing(given)
+    return {key: result[key] for key in ("watts", "unplaced", "gap", "proven", "stopped_by")}
