@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How many units of each shape can have their devices together: exact, for few shapes.
 
-Of each kind of cells all numbers of units are found that fit into one. Sums of these over all cells
+Of each kind of components all numbers of units are found that fit into one. Sums of these over all components
 are what fits into all. So a proof that one unit is too many takes no search over devices, and once
 the sums are known, any smaller number is looked up.
 """
@@ -35,7 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
-# Numbers of units that are tried in one cell, and sums of these over cells.
+# Numbers of units that are tried in one component, and sums of these over components.
 _MOST_OF_A_CELL = 500
 _MOST_SUMS = 2_000_000
 
@@ -88,7 +88,7 @@ class Capacity:
         sums = 0
         for kind in kinds:
             largest = _Cell(self._instance, self._groups, kind, limits).largest()
-            for _cell in kind.cells:
+            for _cell in kind.components:
                 sums += len(found) * len(largest)
                 if sums > _MOST_SUMS:
                     raise TooMany
@@ -103,7 +103,7 @@ class Capacity:
 
 
 class _Cell:
-    """What one cell can hold."""
+    """What one component can hold."""
 
     def __init__(
         self, instance: Instance, groups: t.Sequence[Group], kind: Kind, limits: Limits

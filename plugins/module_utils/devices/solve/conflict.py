@@ -49,7 +49,7 @@ def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Co
 def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflicting, ...]:
     """Requests of several units that all nodes cannot satisfy together, and not one too many.
 
-    Empty also where counting what cells can hold does not prove it.
+    Empty also where counting what components can hold does not prove it.
     """
     claims = tuple(claim for unit in instance.units for claim in unit.claims)
     return _FilterBetween(instance, Unit("", claims), limits).run()
