@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How many units of each shape can have their devices together: exact, for few shapes.
 
-Of each kind of components all numbers of units are found that fit into one. Sums of these over all components
-are what fits into all. So a proof that one unit is too many takes no search over devices, and once
-the sums are known, any smaller number is looked up.
+Of each kind of components all numbers of units are found that fit into one. Sums of these over all
+components are what fits into all. So a proof that one unit is too many takes no search over
+devices, and once the sums are known, any smaller number is looked up.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Capacity:
         sums = 0
         for kind in kinds:
             largest = _Cell(self._instance, self._groups, kind, limits).largest()
-            for _cell in kind.components:
+            for _component in kind.components:
                 sums += len(found) * len(largest)
                 if sums > _MOST_SUMS:
                     raise TooMany

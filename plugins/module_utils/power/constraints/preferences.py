@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
-    PeerWish,
+    PreferredPodTerm,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     meets,
@@ -38,7 +38,7 @@ _FULL_WEIGHT = 100.0
 
 
 def preferences(
-    instance: Instance, shapes: t.Sequence[Shape], wishes: t.Iterable[PeerWish] = ()
+    instance: Instance, shapes: t.Sequence[Shape], preferred: t.Iterable[PreferredPodTerm] = ()
 ) -> Floats | None:
     """Watts by group and node; None where nothing is ever unmet."""
     numpy = require("numpy")
@@ -57,15 +57,19 @@ def preferences(
                 known[key] = _unmet_of_nodes(shape, instance.nodes)
             table[group] = known[key]
     table *= watts / _FULL_WEIGHT
-    for wish in wishes:
-        table[wish.holders] += wish.watts * wish.unmet
+    for preferred_term in preferred:
+        table[preferred_term.holders] += preferred_term.watts * preferred_term.unmet
     return table if table.any() else None
 
 
 def _unmet_of_nodes(shape: Shape, nodes: t.Sequence[Node]) -> list[float]:
-    wishes, tolerations = shape.preferences, shape.constraints.tolerations
+    preferred, tolerations = shape.preferences, shape.constraints.tolerations
     return [
-        sum(wish.weight for wish in wishes if not meets(node, wish.term))
+        sum(
+            preferred_term.weight
+            for preferred_term in preferred
+            if not meets(node, preferred_term.term)
+        )
         + _FULL_WEIGHT * _disliked_taints(node, tolerations)
         for node in nodes
     ]

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Preferred affinity and anti-affinity: where running pods decide them, and where waiting ones do.
 
-A wish to be near is unmet for a pod without another pod of the peers in its domain, and where the
-node is in no domain. A wish to be away is unmet for a pod with such a pod in its domain; of several
-that keep each other away the first is not disturbed. Source:
+A preferred term to be near is unmet for a pod without another pod of the peers in its domain, and
+where the node is in no domain. A preferred term to be away is unmet for a pod with such a pod in
+its domain; of several that keep each other away the first is not disturbed. Source:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 """
 
@@ -41,8 +41,8 @@ _WEIGHT_POINTS = 100.0
 
 
 @dataclass(frozen=True)
-class PeerWish:
-    """A wish of the groups ``holders[g]`` regarding ``members[g]``: all holders are such or none.
+class PreferredPodTerm:
+    """A preferred term of the groups ``holders[g]`` about ``members[g]``: all holders are such or none.
 
     It costs ``watts`` for each pod on the nodes ``unmet[n]``, whatever else is placed. In the
     domains ``undecided[d]`` other waiting pods decide. Elsewhere it is met.
@@ -83,28 +83,28 @@ def _company(holders: Booleans, members: Booleans) -> int:
     return 1 + int((holders & members).any())
 
 
-def peer_wishes(
+def preferred_pod_terms(
     instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
-) -> tuple[PeerWish, ...]:
-    """The wishes of these shapes, ``count[g]`` pods of each; ``allowed[g, n]`` are open nodes."""
+) -> tuple[PreferredPodTerm, ...]:
+    """Those of these shapes, ``count[g]`` pods of each; ``allowed[g, n]`` are open nodes."""
     if instance.rules.preference_watts <= 0:
         return ()
     judge = _Judge(instance, shapes, count, allowed)
     return tuple(
-        judge.wish(wish, part)
-        for wish, groups in _holders(shapes).items()
-        for part in judge.alike(wish, groups)
+        judge.preferred_term(preferred_term, part)
+        for preferred_term, groups in _holders(shapes).items()
+        for part in judge.alike(preferred_term, groups)
     )
 
 
 def _holders(shapes: t.Sequence[Shape]) -> dict[PeerPreference, list[int]]:
-    """Groups by wish; what one pod wishes several times counts with the sum of its weights."""
+    """Groups by preferred term; equal terms of one pod count with the sum of their weights."""
     found: dict[PeerPreference, list[int]] = {}
     for group, shape in enumerate(shapes):
         weights: dict[PeerPreference, int] = {}
-        for wish in shape.relations.peer_preferences:
-            kind = wish._replace(weight=0)
-            weights[kind] = weights.get(kind, 0) + wish.weight
+        for preferred_term in shape.relations.peer_preferences:
+            kind = preferred_term._replace(weight=0)
+            weights[kind] = weights.get(kind, 0) + preferred_term.weight
         for kind, weight in weights.items():
             found.setdefault(kind._replace(weight=weight), []).append(group)
     return found
@@ -125,29 +125,29 @@ class _Judge:
         belongs = [peers in shape.relations.member_of for shape in self._shapes]
         return t.cast("Booleans", self._numpy.array(belongs, dtype=bool))
 
-    def alike(self, wish: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
+    def alike(self, preferred_term: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
         """The holders that are members themselves, and those that are not."""
         holders = self._numpy.zeros(len(self._shapes), dtype=bool)
         holders[groups] = True
-        members = self._members(wish.peers)
+        members = self._members(preferred_term.peers)
         yield from (part for part in (holders & members, holders & ~members) if part.any())
 
-    def wish(self, wish: PeerPreference, holders: Booleans) -> PeerWish:
+    def preferred_term(self, preferred_term: PeerPreference, holders: Booleans) -> PreferredPodTerm:
         numpy = self._numpy
-        topology = self._book.topology(wish.topology_key)
-        members = self._members(wish.peers)
+        topology = self._book.topology(preferred_term.topology_key)
+        members = self._members(preferred_term.peers)
         least = _company(holders, members)
-        runs = self._in_domains(topology, self._book.running(wish.peers)) > 0
+        runs = self._in_domains(topology, self._book.running(preferred_term.peers)) > 0
         undecided = ~runs & (self._possible(members, topology) >= least)
-        unmet = ~runs & ~undecided if wish.near else runs
-        return PeerWish(
-            near=wish.near,
-            watts=self._rules.preference_watts * wish.weight / _WEIGHT_POINTS,
+        unmet = ~runs & ~undecided if preferred_term.near else runs
+        return PreferredPodTerm(
+            near=preferred_term.near,
+            watts=self._rules.preference_watts * preferred_term.weight / _WEIGHT_POINTS,
             topology=topology,
             holders=holders,
             members=members,
             # The last place is of nodes without a domain.
-            unmet=numpy.append(unmet, wish.near)[topology.domain_of],
+            unmet=numpy.append(unmet, preferred_term.near)[topology.domain_of],
             undecided=undecided,
         )
 

@@ -28,7 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.no
     OneNodeRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
-    PeerWish,
+    PreferredPodTerm,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
     AttractionRule,
@@ -80,7 +80,7 @@ def build_relations(
     shapes: t.Sequence[Shape],
     count: Integers,
     allowed: Booleans,
-    wishes: t.Iterable[PeerWish] = (),
+    preferred: t.Iterable[PreferredPodTerm] = (),
 ) -> Relations | None:
     """The rules between pods of these shapes, ``count[g]`` of each; None where there are none.
 
@@ -103,7 +103,7 @@ def build_relations(
     together = [check.shared for check in devices] + [fleet.shared for fleet in fleets]
     for groups in (groups for units in together for groups in units):
         builder.add_one_node(groups)
-    builder.add_caps(wishes)
+    builder.add_caps(preferred)
     relations = Relations(
         tuple(builder.book.topology_counts),
         tuple(builder.rules),
@@ -152,12 +152,12 @@ class _Builder:
     def _members(self, peers: int) -> Booleans:
         return self._mask(self._groups_of.get(peers, []))
 
-    def _with(self, wishes: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
+    def _with(self, preferred: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
         """Groups by each thing that they wish for."""
         found: dict[t.Any, list[int]] = {}
         for group, shape in enumerate(self._shapes):
-            for wish in dict.fromkeys(wishes(shape)):
-                found.setdefault(wish, []).append(group)
+            for preferred_term in dict.fromkeys(preferred(shape)):
+                found.setdefault(preferred_term, []).append(group)
         return found
 
     def add_rules(self) -> None:
@@ -223,11 +223,11 @@ class _Builder:
         self.rules.append(AttractionRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
-        self, wishes: t.Callable[[Shape], t.Iterable[Spreading]]
+        self, preferred: t.Callable[[Shape], t.Iterable[Spreading]]
     ) -> dict[_Spread, list[int]]:
         found: dict[_Spread, list[int]] = {}
         for group, shape in enumerate(self._shapes):
-            for spreading in dict.fromkeys(wishes(shape)):
+            for spreading in dict.fromkeys(preferred(shape)):
                 counted = self._counted_nodes(spreading, shape.constraints)
                 found.setdefault(_Spread(spreading, counted.tobytes()), []).append(group)
         return found
@@ -321,14 +321,18 @@ class _Builder:
                 possible &= rule.most(group) > 0
         return t.cast("Booleans", possible)
 
-    def add_caps(self, wishes: t.Iterable[PeerWish]) -> None:
+    def add_caps(self, preferred: t.Iterable[PreferredPodTerm]) -> None:
         """Preferences that depend on other waiting pods."""
         watts = self._instance.rules.preference_watts
         for spread, groups in self._spreads(
             lambda shape: shape.relations.wished_spreadings
         ).items():
             self._cap_spread(spread, self._mask(groups), watts)
-        self.caps += [wish.soft_cap(self.book) for wish in wishes if wish.undecided.any()]
+        self.caps += [
+            preferred_term.soft_cap(self.book)
+            for preferred_term in preferred
+            if preferred_term.undecided.any()
+        ]
 
     def _cap_spread(self, spread: _Spread, dependants: Booleans, watts: float) -> None:
         numpy, spreading = self._numpy, spread.spreading

@@ -281,10 +281,12 @@ class _PodReader:
     def preferences(self, terms: t.Any, *, near: bool) -> t.Iterator[PeerPreference]:
         part = "podAffinity" if near else "podAntiAffinity"
         path = f"spec.affinity.{part}.{_PREFERRED}"
-        for index, wish in enumerate(mappings(terms, path)):
+        for index, preferred_term in enumerate(mappings(terms, path)):
             place = f"{path}[{index}]"
-            weight = whole_number(wish.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
-            term = mapping(wish.get("podAffinityTerm"), f"{place}.podAffinityTerm")
+            weight = whole_number(
+                preferred_term.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT
+            )
+            term = mapping(preferred_term.get("podAffinityTerm"), f"{place}.podAffinityTerm")
             found = self._selection(term, part, f"{place}.podAffinityTerm")
             if found is not None:
                 yield PeerPreference(weight, self._index(PeerSet((found[0],))), found[1], near)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Preferences between pods that are placed at the same time, as pods too many in a domain.
 
-A wish for an even spread caps the pods of a domain. One to be near others caps them at none until
-the others are there, and one to be away from others does so once they are.
+A preferred term for an even spread caps the pods of a domain. One to be near others caps them at
+none until the others are there, and one to be away from others does so once they are.
 """
 
 from __future__ import annotations

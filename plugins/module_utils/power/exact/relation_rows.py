@@ -60,7 +60,7 @@ class RelationRows:
             self._add_gang(gang, count)
 
     def add_caps(self) -> None:
-        """What unmet wishes cost that depend on other waiting pods, as part of the objective."""
+        """What unmet preferred terms about other waiting pods cost, as part of the objective."""
         for cap in self._relations.caps:
             self._add_cap(cap)
 

@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.pr
     preferences,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
-    peer_wishes,
+    preferred_pod_terms,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_builder import (
     build_relations,
@@ -111,8 +111,8 @@ def build_problem(instance: Instance) -> Problem:
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
     allowed = _allowed(numpy, instance, groups)
     shapes = [group.shape for group in groups]
-    wishes = peer_wishes(instance, shapes, count, allowed)
-    relations = build_relations(instance, shapes, count, allowed, wishes)
+    preferred = preferred_pod_terms(instance, shapes, count, allowed)
+    relations = build_relations(instance, shapes, count, allowed, preferred)
     for index, total in enumerate(_sums(relations)):
         names.append(f"contents {index}")
         needed = [total.needed.get(group, 0) for group in range(len(groups))]
@@ -132,7 +132,7 @@ def build_problem(instance: Instance) -> Problem:
         limit=limit,
         costs=NodeCosts(instance.nodes, instance.rules),
         relations=relations,
-        preference=_with_floors(preferences(instance, shapes, wishes), relations, limit),
+        preference=_with_floors(preferences(instance, shapes, preferred), relations, limit),
     )
 
 
@@ -196,12 +196,12 @@ def _sums(relations: Relations | None) -> list[Sum]:
 
 
 def _with_floors(
-    wishes: Floats | None, relations: Relations | None, limit: Integers
+    preferred: Floats | None, relations: Relations | None, limit: Integers
 ) -> Floats | None:
     """Unmet preferences, and the watts that the pods' devices draw at the least."""
     if relations is None or not relations.drawing:
-        return wishes
-    total = require("numpy").zeros(limit.shape) if wishes is None else wishes.copy()
+        return preferred
+    total = require("numpy").zeros(limit.shape) if preferred is None else preferred.copy()
     for rule in relations.drawing:
         total[list(rule.check.groups)] += rule.floor
     return t.cast("Floats", total)

@@ -223,7 +223,7 @@ def test_a_move_that_is_worth_less_than_the_least_gain_is_not_carried_along() ->
 
 
 def test_a_wish_can_only_speak_against_a_move() -> None:
-    wish = {
+    preferred_term = {
         "node_affinity": {
             "preferred_during_scheduling_ignored_during_execution": [
                 {
@@ -235,7 +235,7 @@ def test_a_wish_can_only_speak_against_a_move() -> None:
             ]
         }
     }
-    wishing = running("web", "dear", affinity=wish)
+    wishing = running("web", "dear", affinity=preferred_term)
     assert moves(wishing, preference_watts=2) == [("web", "dear", "cheap", 8.0)]
     assert moves(wishing, preference_watts=4) == []
     assert moves({**wishing, "node_name": "cheap"}, preference_watts=100) == []

@@ -317,8 +317,8 @@ class TestGangs:
 class TestPreferences:
     def test_a_preferred_node_is_worth_some_watts(self) -> None:
         expression = {"key": "zone", "operator": "In", "values": ["b"]}
-        wish = {"weight": 100, "preference": {"match_expressions": [expression]}}
-        web = pod("web", affinity={"node_affinity": {PREFERRED: [wish]}})
+        preferred_term = {"weight": 100, "preference": {"match_expressions": [expression]}}
+        web = pod("web", affinity={"node_affinity": {PREFERRED: [preferred_term]}})
         # On n1 the pod needs 5 W more: 0.4 cores at 12.5 W each.
         for worth, chosen in ((4.9, "n0"), (5.1, "n1")):
             result = place({"nodes": zones("a", "b"), "pods": [web], "preference_watts": worth})
@@ -335,16 +335,16 @@ class TestPreferences:
 
     def test_a_wish_for_a_running_neighbour(self) -> None:
         for kind, chosen in (("pod_affinity", "n1"), ("pod_anti_affinity", "n0")):
-            wish = {"weight": 50, "pod_affinity_term": term("zone", "db")}
-            web = pod("web", affinity={kind: {PREFERRED: [wish]}})
+            preferred_term = {"weight": 50, "pod_affinity_term": term("zone", "db")}
+            web = pod("web", affinity={kind: {PREFERRED: [preferred_term]}})
             old = [running("db", "n1", app="db")]
             assert per_node(zones("a", "b"), [web], running=old, preference_watts=12.0) == {
                 chosen: 1
             }
 
     def test_a_wish_to_keep_apart_from_ones_own_kind(self) -> None:
-        wish = {"weight": 100, "pod_affinity_term": term("kubernetes.io/hostname")}
-        web = pod("web", count=2, affinity={"pod_anti_affinity": {PREFERRED: [wish]}})
+        preferred_term = {"weight": 100, "pod_affinity_term": term("kubernetes.io/hostname")}
+        web = pod("web", count=2, affinity={"pod_anti_affinity": {PREFERRED: [preferred_term]}})
         assert per_node(zones("a", "b"), [web], preference_watts=6.0) == {"n0": 1, "n1": 1}
         assert per_node(zones("a", "b"), [web], preference_watts=4.0) == {"n0": 2}
 

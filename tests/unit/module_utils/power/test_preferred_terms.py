@@ -52,12 +52,22 @@ def nodes(*zones: str, cores: int = 4) -> list[Json]:
     ]
 
 
-def pod(app: str, *wishes: Json, **fields: t.Any) -> Json:
+def pod(app: str, *preferred: Json, **fields: t.Any) -> Json:
     return {
         "name": app,
         "requests": {"cpu": "500m"},
         "labels": {"app": app},
-        **({"affinity": {kind: wish[kind] for wish in wishes for kind in wish}} if wishes else {}),
+        **(
+            {
+                "affinity": {
+                    kind: preferred_term[kind]
+                    for preferred_term in preferred
+                    for kind in preferred_term
+                }
+            }
+            if preferred
+            else {}
+        ),
         **fields,
     }
 
@@ -255,9 +265,9 @@ def test_with_wishes_a_large_fleet_costs_no_more_than_if_they_were_ignored(key: 
     for node in task["nodes"]:
         node["labels"][HOSTNAME] = node["name"]
     for index, each in enumerate(task["pods"]):
-        wish = near if index % 3 else away
+        preferred_term = near if index % 3 else away
         each["labels"] = {"app": f"app-{index}"}
-        each |= {"affinity": wish(f"app-{index - index % 2}", key)} if index % 4 else {}
+        each |= {"affinity": preferred_term(f"app-{index - index % 2}", key)} if index % 4 else {}
     ignoring = place({**task, "preference_watts": 0.0})
     task["preference_watts"] = 2.0
     result = place(task)
