@@ -42,7 +42,7 @@ _WEIGHT_POINTS = 100.0
 
 @dataclass(frozen=True)
 class PreferredPodTerm:
-    """A preferred term of the groups ``holders[g]`` about ``members[g]``: all holders are such or none.
+    """A preferred term of groups ``holders[g]`` about ``members[g]``: all holders are such or none.
 
     It costs ``watts`` for each pod on the nodes ``unmet[n]``, whatever else is placed. In the
     domains ``undecided[d]`` other waiting pods decide. Elsewhere it is met.
