@@ -33,7 +33,7 @@ from support.placement_instances import Feature, Json, nodes, parameters
 PROOF_WATTS = 1e-3
 TOLERANCE_WATTS = 1e-5
 # Of each kind in every run; `make test-deep` tries many times as many.
-EXAMPLES = 24
+EXAMPLES = 40
 KINDS: dict[str, frozenset[Feature]] = {
     "resources": frozenset(),
     "node rules": frozenset({"node rules", "running"}),
