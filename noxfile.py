@@ -288,14 +288,17 @@ def galaxy_importer(session: nox.Session) -> None:
     [archive] = folder.glob("*.tar.gz")
     session.chdir(folder)
     log = folder / "importer.log"
-    with log.open("w") as output:
-        session.run(
-            *(str(tools / "python"), "-m", "galaxy_importer.main", str(archive)),
-            env={**environment(), **variables},
-            external=True,
-            stdout=output,
-            stderr=output,
-        )
+    try:
+        with log.open("w") as output:
+            session.run(
+                *(str(tools / "python"), "-m", "galaxy_importer.main", str(archive)),
+                env={**environment(), **variables},
+                external=True,
+                stdout=output,
+                stderr=output,
+            )
+    except nox.command.CommandFailed:
+        session.error(log.read_text())
     complaints = [
         line for line in log.read_text().splitlines() if line.startswith(("WARNING", "ERROR"))
     ]

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 from xml.etree import ElementTree
 
 from scripts.collection_tree import synchronize
@@ -251,8 +252,15 @@ def session_command(name: str) -> list[str]:
     return [*_NOX, "--report", str(REPORTS / f"{name}.json"), "--sessions", name]
 
 
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def main(tags: list[str]) -> int:
     """0 where all gates of the tags passed or had to be skipped, and there was one."""
+    # SIGINT as well: a shell starts what runs in the background, and all it starts, without it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     REPORTS.mkdir(parents=True, exist_ok=True)
     for stale in (path for kind in ("json", "log", "xml") for path in REPORTS.glob(f"*.{kind}")):
         stale.unlink()
@@ -265,7 +273,11 @@ def main(tags: list[str]) -> int:
         processors=len(os.sched_getaffinity(0)),
         stops_at_failure=not os.environ.get("CI"),
     )
-    outcomes = runner.run(gates)
+    try:
+        outcomes = runner.run(gates)
+    except KeyboardInterrupt:
+        print("interrupted; the gates that ran were ended", file=sys.stderr)
+        return 130
     print("\n" + summary(outcomes, REPORTS), flush=True)
     return 0 if outcomes and all(outcome.is_good for outcome in outcomes) else 1
 
