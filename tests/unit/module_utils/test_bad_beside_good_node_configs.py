@@ -9,8 +9,6 @@ import copy
 import random
 import typing as t
 
-import pytest
-
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
@@ -22,7 +20,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
     resolve,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value, spoilt
 from support.snapshots import write_snapshot
 from support.wao import Object, node, node_config
 
@@ -101,7 +100,7 @@ def others(readings: Object) -> Object:
     }
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_all_other_node_configs_count_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     odd = bad(seed)
     without = nodeconfig.effective(GOOD)
@@ -120,7 +119,7 @@ def test_all_other_node_configs_count_as_without_the_bad_one(seed: int, tmp_path
             )
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_all_other_nodes_are_observed_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     odd = bad(seed)
     with bounded():
@@ -131,7 +130,7 @@ def test_all_other_nodes_are_observed_as_without_the_bad_one(seed: int, tmp_path
         assert beside["statuses"] - alone["statuses"] in (0, 1)
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_all_other_machines_are_resolved_as_without_the_bad_node(
     seed: int, tmp_path: t.Any
 ) -> None:

@@ -27,8 +27,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction
     predict_power,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
+from support.examples import generated, seeds
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
-from support.odd_values import bounded, seeds
+from support.odd_values import bounded
 from support.redfish_trees import ROOT, collection
 from support.snapshots import with_targets
 from support.wao import Object, node, node_config
@@ -247,12 +248,13 @@ def told(example: Example) -> Granted:
     }
 
 
+@generated
 @pytest.mark.parametrize("part", range(4))
 def test_a_password_reaches_only_servers_that_may_have_it(
     servers: list[HttpsServer], tmp_path: Path, part: int
 ) -> None:
-    arrived = 0
-    for seed in seeds(80)[part::4]:
+    arrived, tried = 0, seeds(40)[part::4]
+    for seed in tried:
         source = random.Random(seed)
         for server in servers:
             server.documents = tree(source, servers)
@@ -271,4 +273,4 @@ def test_a_password_reaches_only_servers_that_may_have_it(
         arrived += len(alone["machines"]) + len(alone["models"])
         assert alone["machines"] <= received["machines"], f"seed {seed}"
         assert {name: results[name] for name in good} == expected, f"seed {seed}"
-    assert arrived > 10
+    assert arrived > len(tried) // 2

@@ -18,9 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Budget
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
+from support.examples import each_seed
 from support.https_server import Document, HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.odd_values import bounded, odd_value, spoilt
 from support.redfish_trees import ROOT, SERVER, collection, one_server, ref, sensor, temperature
 from support.snapshots import with_targets
 
@@ -103,7 +104,7 @@ def alone(pair: Pair) -> dict[str, list[t.Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_machine_is_read_as_if_it_were_alone(
     pair: Pair, alone: dict[str, list[t.Any]], seed: int
 ) -> None:
@@ -153,7 +154,7 @@ def as_stored(value: t.Any) -> t.Any:
     return 2**63 - 1 if is_huge else value
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_status_of_anything_hinders_no_other_machine(
     pair: Pair, tmp_path: Path, seed: int
 ) -> None:

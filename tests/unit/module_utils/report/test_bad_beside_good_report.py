@@ -22,7 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.building impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value, spoilt
 from support.report_documents import Case, write
 
 CASE = Case(nodes=5, racks=2, pods=8, waiting=2, daemons=2, devices=2, steps=2)
@@ -82,7 +83,7 @@ def spoil(folder: Path, good: dict[str, str], name: str, body: t.Any) -> None:
     (folder / name).write_text(json.dumps(body))
 
 
-@pytest.mark.parametrize("seed", seeds(70))
+@each_seed(20)
 def test_a_node_that_is_odd_leaves_all_others_as_they_are(
     seed: int, folder: Path, good: dict[str, str]
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_node_that_is_odd_leaves_all_others_as_they_are(
         assert rows[0] == rows[1]
 
 
-@pytest.mark.parametrize("seed", seeds(120))
+@each_seed(30)
 def test_a_document_that_is_odd_never_loses_the_report(
     seed: int, folder: Path, good: dict[str, str]
 ) -> None:
@@ -137,7 +138,7 @@ def report(folder: Path, good: dict[str, str]) -> dict[str, t.Any]:
     return build_from(str(folder))
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_section_that_is_odd_is_a_sentence_and_the_rest_stands(
     seed: int, report: dict[str, t.Any]
 ) -> None:
