@@ -304,16 +304,17 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def take(parameters: Parameters, context: Context = Context()) -> Result:
+def take(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
     """Read the cluster; write the snapshot to ``path`` or return it.
 
-    ``selectors`` maps a part to a label selector. Raises ApiError: a list that could not be read
+    ``selectors`` maps a part to a label selector, and ``kube`` is the connection of a caller that
+    has one. Raises ApiError: a list that could not be read
     whole is no list.
     """
     options = SPEC.complete(parameters)
     if options["path"] and options["run_process"]:
         run_owner.claim(options["path"], options["run_process"], context.now())
-    kube = Kube.connect(options)
+    kube = kube or Kube.connect(options)
     names = list(dict.fromkeys(["nodes", *options["include"]]))
     _check_selectors(options["selectors"], names)
     done: list[str] = []
@@ -321,7 +322,7 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     counting = threading.Lock()
 
     def read(name: str) -> list[Object]:
-        items, left_out = _read_part(kube, SOURCES[name], options["selectors"].get(name))
+        items, left_out = read_part(kube, SOURCES[name], options["selectors"].get(name))
         with counting:
             findings.extend(left_out)
             done.append(name)
@@ -365,7 +366,7 @@ def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -
         )
 
 
-def _read_part(
+def read_part(
     kube: Kube, source: Source, selector: str | None
 ) -> tuple[list[Object], list[Finding]]:
     """The objects of one part, and the findings of those that are left out."""

@@ -1,0 +1,64 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Results of several steps of one task as one result."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+
+
+class Applying:
+    """One connection for all steps, and what they did so far.
+
+    ``result`` has ``changed``, ``diff``, ``results`` and ``pruned`` of all steps, in their order.
+    A step that fails raises its error with those of the steps before it.
+    """
+
+    def __init__(self, kube: Kube, context: Context, assume: t.Sequence[t.Any]) -> None:
+        self.kube = kube
+        self._context = context
+        self._assume = assume
+        self.result: Result = {"changed": False, "diff": [], "results": [], "pruned": []}
+
+    def apply(self, parameters: Parameters) -> bool:
+        """One call of ``kube_apply``; whether it changed anything."""
+        given = {**parameters, "assume": list(self._assume)}
+        try:
+            result = work.apply(given, self._context, self.kube)
+        except WattwiseError as error:
+            self.add(error.fields)
+            error.fields.update(self.result)
+            raise
+        self.add(result)
+        return bool(result["changed"])
+
+    def add(self, result: Parameters) -> None:
+        """Join the result of a step."""
+        self.result["changed"] = self.result["changed"] or bool(result.get("changed"))
+        for name in ("diff", "results", "pruned"):
+            self.result[name] += result.get(name) or []
+
+
+def refuse_rivals(
+    images: t.Sequence[str], rival: str, image: str, objects: str, option: str
+) -> None:
+    """Raise InvalidInput where a controller runs that writes the same objects."""
+    found = [text for text in images if image in text]
+    if found:
+        raise InvalidInput(
+            f"{rival} runs in this cluster ({', '.join(found)}) and writes the same {objects}; "
+            f"scale it to zero, or set {option} to true."
+        )
