@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -52,13 +53,17 @@ class Applying:
             self.result[name] += result.get(name) or []
 
 
-def refuse_rivals(
-    images: t.Sequence[str], rival: str, image: str, objects: str, option: str
-) -> None:
-    """Raise InvalidInput where a controller runs that writes the same objects."""
-    found = [text for text in images if image in text]
-    if found:
+def running(images: t.Sequence[str], part: str) -> str:
+    """The images of controllers with this text in their name; empty where there is none."""
+    return ", ".join(image for image in images if part in image)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for the user alone. Raises InvalidInput."""
+    try:
+        for each in reversed([folder, *folder.parents]):
+            each.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
         raise InvalidInput(
-            f"{rival} runs in this cluster ({', '.join(found)}) and writes the same {objects}; "
-            f"scale it to zero, or set {option} to true."
-        )
+            f"Cannot make the folder {folder} ({error.strerror}); choose another one"
+        ) from error

@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     Result,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
@@ -27,7 +28,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
     Applying,
-    refuse_rivals,
+    make_folder,
+    running,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
     SOURCES,
@@ -89,9 +91,11 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(options)
     parts = ["controllers", "node_configs", "node_config_templates"]
     taken = take({"include": parts}, context, kube)
-    if not options["force"]:
-        refuse_rivals(
-            taken["controllers"], "wao-core", "wao-controller", "NodeConfigs", "node_configs_force"
+    rivals = running(taken["controllers"], "wao-controller")
+    if rivals and not options["force"]:
+        raise InvalidInput(
+            f"wao-core runs in this cluster ({rivals}) and writes the same NodeConfigs; scale it "
+            "to zero, or set node_configs_force to true."
         )
     namespace = _namespace(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
@@ -116,7 +120,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 def _render(options: Parameters, snapshot: Result, context: Context) -> Result:
     path = options["path"]
     if path:
-        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(Path(path).parent)
     given = {
         "templates": _templates(options),
         "tls_fingerprints": options["tls_fingerprints"],

@@ -20,12 +20,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
     Applying,
-    refuse_rivals,
+    make_folder,
+    running,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import take
@@ -70,14 +74,16 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
     folder = Path(options["run_dir"])
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     snapshot, document = str(folder / "rmd-snapshot.json"), str(folder / "rmd.json")
     selectors = {"rmd_pods": options["pod_selector"], "controllers": _ALL_CONTROLLERS}
     include = [*_PARTS, "controllers"]
     taken = take({"include": include, "selectors": selectors, "path": snapshot}, context, kube)
-    if not options["force"]:
-        refuse_rivals(
-            taken["controllers"], "rmd-operator", "rmd-operator", "workloads", "rmd_workloads_force"
+    rivals = running(taken["controllers"], "rmd-operator")
+    if rivals and not options["force"]:
+        raise InvalidInput(
+            f"rmd-operator runs in this cluster ({rivals}) and writes the same workloads; scale it "
+            "to zero, or set rmd_workloads_force to true."
         )
     counts = taken["counts"]
     if not options["endpoints"] and not any(counts[part] for part in _PARTS):
@@ -86,13 +92,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     namespace = _namespace(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
     applying.apply({"manifests": namespace, "field_manager": _FIELD_MANAGER})
-    failure: WattwiseError | None = None
-    try:
-        found = reconciliation.reconcile(_of_daemons(options, snapshot, document), context)
-    except WattwiseError as error:
-        if "path" not in error.fields:  # it ended before it knew anything of the daemons
-            raise
-        failure, found = error, error.fields
+    found, failure = _reconciled(_of_daemons(options, snapshot, document), context)
     applying.add({"changed": found.get("changed"), "diff": found.get("diff")})
     _write(applying, options, document, context)
     objects = applying.result
@@ -101,6 +101,16 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         failure.fields.update(result)
         raise failure
     return result
+
+
+def _reconciled(parameters: Parameters, context: Context) -> tuple[Result, WattwiseError | None]:
+    """What came of the daemons, and the error where too few of them answered."""
+    try:
+        return reconciliation.reconcile(parameters, context), None
+    except WattwiseError as error:
+        if "path" not in error.fields:  # it ended before it knew anything of the daemons
+            raise
+        return error.fields, error
 
 
 def _namespace(options: Parameters) -> list[Manifest]:
