@@ -40,7 +40,6 @@ REASONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("selectors", "node_configs"), "the role knows what it reads"),
         "run_process": "the action plugin fills it in",
     },
-    "node_config_template": {"nodes": DOCUMENT},
     "redfish_thermal_info": {
         "targets": DOCUMENT,
         "authentication": "the NodeConfigs have what former runs found",
@@ -85,7 +84,6 @@ REASONS: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(("renew_days", "valid_days"), "every run renews, so the default suffices"),
     },
-    "rmd_reconciliation": {"on_error": "fail is rmd_workloads_min_success: 1"},
 }
 
 

@@ -305,11 +305,11 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def take(parameters: Parameters, context: Context = Context()) -> Result:
+def take(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
     """Read the cluster; write the snapshot to ``path`` or return it.
 
-    ``selectors`` maps a part to a label selector. Raises ApiError: a list that could not be read
-    whole is no list.
+    ``selectors`` maps a part to a label selector, and ``kube`` is the connection of a caller that
+    has one. Raises ApiError: a list that could not be read whole is no list.
     """
     options = SPEC.complete(parameters)
     if options["path"] and options["run_process"]:
@@ -317,7 +317,7 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     rendered: list[Object] = []
     if options["node_configs"]:
         rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
-    body = read_cluster(Kube.connect(options), options, context, rendered)
+    body = read_cluster(kube or Kube.connect(options), options, context, rendered)
     counts = {name: len(body[name]) for name in _parts(options)}
     told = {"controllers": _images(body), "findings": body["findings"]}
     result: Result = {"changed": False, "counts": counts, **told}
@@ -347,7 +347,7 @@ def read_cluster(
     counting = threading.Lock()
 
     def read(name: str) -> list[Object]:
-        items, left_out = _read_part(kube, SOURCES[name], options["selectors"].get(name))
+        items, left_out = read_part(kube, SOURCES[name], options["selectors"].get(name))
         with counting:
             findings.extend(left_out)
             done.append(name)
@@ -389,7 +389,7 @@ def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -
         )
 
 
-def _read_part(
+def read_part(
     kube: Kube, source: Source, selector: str | None
 ) -> tuple[list[Object], list[Finding]]:
     """The objects of one part, and the findings of those that are left out."""

@@ -99,8 +99,10 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def apply(parameters: Parameters, context: Context = Context()) -> Result:
+def apply(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
     """Create, change, delete and prune objects as ``parameters`` (of SPEC) say.
+
+    ``kube`` is the connection of a caller that has one.
 
     Returns ``changed``, ``diff``, ``results`` in the order of the input and ``pruned``. Raises
     WattwiseError, with the same fields, where one object or more failed, or with
@@ -111,7 +113,7 @@ def apply(parameters: Parameters, context: Context = Context()) -> Result:
     manifests += read_manifests(options["secret_manifests"], "secret_manifests")
     for path in options["src"]:
         manifests += read_file(path, options["src_key"])
-    kube = Kube.connect(options)
+    kube = kube or Kube.connect(options)
     run = _prepare(kube, options, context, manifests)
     phases = in_phases(manifests)
     for phase in reversed(phases) if options["state"] == "absent" else phases:
