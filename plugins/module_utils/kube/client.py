@@ -255,6 +255,14 @@ class Kube:
             raise UnknownKind(api_version, kind, self.host)
         return found
 
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the cluster serves a kind."""
+        try:
+            self.resource(api_version, kind)
+        except UnknownKind:
+            return False
+        return True
+
     def forget_resources(self) -> None:
         """Ask again what the cluster serves: a CustomResourceDefinition was added."""
         self._resources.clear()

@@ -195,6 +195,7 @@ def _wait_for_definitions(
     applied = [item for item, change in zip(phase, changes) if change.action != "failed"]
     if run.options["state"] == "present":
         run.wait_until_ready(applied, run.options["wait_timeout"])
+        run.wait_until_served(applied, run.options["wait_timeout"])
     run.kube.forget_resources()
 
 
