@@ -19,8 +19,8 @@ import pytest
 from lab import controlplane, process
 from lab.api import Api
 from lab.cluster import is_schedulable, list_nodes
-from lab.controlplane.programs import KUBERNETES_VERSION
 from lab.process import REPOSITORY, wait_until
+from lab.releases import asked, release_of
 from lab.state import LabState
 from support.lab import create_namespace, exists
 
@@ -116,7 +116,7 @@ def test_every_service_is_ready_and_the_versions_are_the_pinned_ones(
     services = json.loads(shown.stdout)
     assert [service["service"] for service in services] == SERVICES
     assert all(service["ready"] and service["pid"] and service["port"] for service in services)
-    assert api.request("GET", "/version")["gitVersion"] == KUBERNETES_VERSION
+    assert api.request("GET", "/version")["gitVersion"] == release_of(asked()).version
 
 
 def test_nothing_listens_beyond_loopback(state: LabState) -> None:
