@@ -21,7 +21,7 @@ def kubernetes(release: Release) -> GoTools:
     """The control plane's programs of a release."""
     major, minor = release.minor.split(".")
     variables = {
-        # Without these the API server calls itself v0.0.0-master, which clients that compare refuse.
+        # Without these the API server is v0.0.0-master, which clients that compare refuse.
         "gitVersion": release.version,
         "gitMajor": major,
         "gitMinor": minor,
