@@ -46,9 +46,10 @@ PoolKey = tuple[str, str]
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]
 
+# partitionTypeAttribute says under which attribute people count partitions, and nothing more.
 _SLICE_FIELDS = frozenset(
-    "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices "
-    "sharedCounters".split()
+    "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices sharedCounters "
+    "partitionTypeAttribute".split()
 )
 _POOL_FIELDS = frozenset("name generation resourceSliceCount".split())
 _DEVICE_FIELDS = frozenset(
