@@ -62,7 +62,7 @@ def declarations(library: t.Any, opaque: bool) -> list[t.Any]:
     scalars = (kinds.STRING, kinds.BOOL, kinds.INT, kinds.UINT, kinds.DOUBLE, kinds.MAP)
     functions: dict[str, dict[str, t.Any]] = {}
     for name, result, parameters, function in _FUNCTIONS:
-        alternatives = [(types[parameter],) for parameter in parameters.split()]
+        alternatives: list[tuple[t.Any, ...]] = [(types[one],) for one in parameters.split()]
         if name == "includes":
             # The evaluation looks for an overload of the very types of the values.
             wanted = (kinds.DYN,) if opaque else scalars
