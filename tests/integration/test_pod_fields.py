@@ -9,9 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.power import pod_fields
-from ansible_collections.wattwise.kube.plugins.module_utils.power.pod_fields import Fields
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import Fields
 from lab.releases import CURRENT
 
 Json = dict[str, t.Any]

@@ -17,7 +17,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import TAINT_RULE_VERSIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    TAINT_RULE_VERSIONS,
+)
 from lab.process import wait_until
 from support import dra_checker
 from support.cluster_nodes import make_node, remove

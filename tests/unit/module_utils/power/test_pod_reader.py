@@ -16,8 +16,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     NodeTerm,
     Toleration,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.node_reader import occupancies
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import trim_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+    occupancies,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 Json = dict[str, t.Any]
 MEBIBYTE = 2**20
