@@ -64,11 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    defaults = LabSettings()
     up = add("up", _up, "start the lab and return when it is ready")
-    up.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
-    up.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
-    up.add_argument("--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)")
+    _add_size(up)
     _add_kubernetes(up)
     up.add_argument(
         "--only",
@@ -77,10 +74,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PART",
         help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
     )
-    show = add("demo", _demo, "start a lab, place pods by the default scheduler and by wattwise")
-    show.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
-    show.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
-    show.add_argument("--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)")
+    text = "start a lab, place pods by the default scheduler and by wattwise"
+    _add_size(add("demo", _demo, text))
     add("down", _down, "stop the lab and remove its folder")
     status = add("status", _status, "show the services; exit code 1 unless all are ready")
     status.add_argument("--json", action="store_true", help="a list of objects instead of a table")
@@ -92,6 +87,15 @@ def _parser() -> argparse.ArgumentParser:
     devices.add_argument("--shape", required=True, choices=device_shapes.SHAPES)
     devices.add_argument("--nodes", type=int, default=device_shapes.DEFAULT_NODES)
     return parser
+
+
+def _add_size(command: argparse.ArgumentParser) -> None:
+    defaults = LabSettings()
+    command.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
+    command.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
+    command.add_argument(
+        "--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)"
+    )
 
 
 def _add_kubernetes(command: argparse.ArgumentParser) -> None:
