@@ -27,7 +27,7 @@ import nox
 REPOSITORY = Path(__file__).resolve().parent
 sys.path.insert(0, str(REPOSITORY))
 
-from lab.releases import OLDEST, VARIABLE  # noqa: E402 - found through the line above
+from lab.releases import OLDEST  # noqa: E402 - found through the line above
 from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - the same
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
@@ -405,11 +405,10 @@ def deep(session: nox.Session) -> None:
 def oldest_kubernetes(session: nox.Session) -> None:
     """The oldest Kubernetes that we promise: the tests that show what its API server takes."""
     wait_for_lab_build(session)
-    kubernetes = {VARIABLE: OLDEST.minor}
-    run(session, "python", "-m", "lab", "build", **kubernetes)
+    run(session, "python", "-m", "lab", "build", "--kubernetes", OLDEST.minor)
     options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
     files = [f"tests/integration/test_{name}.py" for name in API_TESTS]
-    run_pytest(session, *options, *(session.posargs or files), **kubernetes)
+    run_pytest(session, *options, *(session.posargs or files), LAB_KUBERNETES=OLDEST.minor)
 
 
 @gate("test-deep")

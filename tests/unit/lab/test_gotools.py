@@ -165,7 +165,7 @@ def test_installed_programs_are_not_used_where_a_version_is_asked_for(
     found = programs.find_programs(print, "1.34")
     assert found["kwok"].parent == tmp_path / "tools"
     assert found["etcd"].is_relative_to(cache)
-    assert found["etcd"].parent == programs.build(programs.kubernetes(OLDEST), print)
+    assert found["etcd"].parent == build(programs.kubernetes(OLDEST), print)
 
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
