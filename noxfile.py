@@ -24,7 +24,8 @@ import nox
 REPOSITORY = Path(__file__).resolve().parent
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - found through the line above
+from lab.releases import OLDEST  # noqa: E402 - found through the line above
+from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - the same
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
 BUILD = REPOSITORY / "build"
@@ -36,6 +37,12 @@ FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_
 FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
 MASS = "40"
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
+# The integration tests that depend on what an API server accepts, serves and defaults.
+API_TESTS = (
+    *("lab_controlplane", "pod_fields", "kube_apply", "binding", "eviction", "rights"),
+    *("wao_crds", "device_crds", "rmd_crds", "agent_policies", "devices_policies"),
+    *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
+)
 PLUGINS_PACKAGE = "ansible_collections.wattwise.kube.plugins"
 
 os.environ["PATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PATH", os.defpath)])
@@ -395,6 +402,15 @@ def deep(session: nox.Session) -> None:
     """The tests that take minutes each."""
     build_lab(session)
     run_pytest(session, "-m", "slow", "-o", "faulthandler_timeout=3600", "tests")
+
+
+@gate("test-deep")
+def oldest_kubernetes(session: nox.Session) -> None:
+    """The oldest Kubernetes that we promise: the tests that show what its API server takes."""
+    run(session, "python", "-m", "lab", "build", "--kubernetes", OLDEST.minor)
+    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
+    files = [f"tests/integration/test_{name}.py" for name in API_TESTS]
+    run_pytest(session, *options, *(session.posargs or files), variables={"LAB_KUBERNETES": OLDEST.minor})
 
 
 @gate("test-deep")

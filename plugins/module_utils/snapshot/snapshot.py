@@ -109,7 +109,7 @@ def trim_pod(pod: Object) -> Object:
     }
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
-        kept = _kept(status, "phase", "conditions")
+        kept = {**_kept(status, "phase", "conditions"), **_resizing(pod)}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         volumes = [_trim_volume(volume) for volume in spec.get("volumes") or []]
         return _identified(
@@ -124,8 +124,38 @@ def trim_pod(pod: Object) -> Object:
             **_kept(spec, "affinity", "topologySpreadConstraints", "tolerations", "hostNetwork"),
             **containers,
         },
-        status=_kept(status, "phase"),
+        status={**_kept(status, "phase"), **_resizing(pod)},
     )
+
+
+def _resizing(pod: Object) -> Object:
+    """What the kubelet has allocated and put in force, where that is not what the spec asks for."""
+    spec, status = pod.get("spec", {}), pod.get("status", {})
+    kept: Object = {}
+    for part in ("containers", "initContainers"):
+        asked = {str(one.get("name")): one.get("resources") for one in spec.get(part) or []}
+        name = f"{part[:-1]}Statuses"
+        found = [
+            {**_kept(one, "name"), **told}
+            for one in status.get(name) or []
+            if (told := _told_apart(one, asked.get(str(one.get("name")))))
+        ]
+        kept.update({name: found} if found else {})
+    # Without requests for the pod as a whole these are the sums of its containers'.
+    return {**kept, **(_told_apart(status, spec["resources"]) if spec.get("resources") else {})}
+
+
+def _told_apart(told: t.Mapping[str, t.Any], asked: t.Any) -> Object:
+    """The requests in the status of a container or pod that differ from its spec's."""
+    wanted = (asked or {}).get("requests") or {}
+    allocated = told.get("allocatedResources")
+    in_force = (told.get("resources") or {}).get("requests")
+    if all(requests is None or requests == wanted for requests in (allocated, in_force)):
+        return {}
+    return {
+        **({} if allocated is None else {"allocatedResources": allocated}),
+        **({} if in_force is None else {"resources": {"requests": in_force}}),
+    }
 
 
 def _trim_container(container: Object) -> Object:

@@ -74,7 +74,8 @@ def test_no_secret_of_a_container_is_kept(more: Json) -> None:
     pod = full_pod()
     named = {"name": "PASSWORD", "value": SECRET}
     container = {field: [SECRET, named] for field in client.V1Container.attribute_map.values()}
-    keep = {"name": "main", "resources": {}, "ports": [], "restartPolicy": "Always"}
+    keep: Json = {"name": "main", "resources": {}, "ports": [], "restartPolicy": "Always"}
+    keep["restartPolicyRules"] = [{"action": "Restart"}]
     pod["spec"].update(
         containers=[{**container, **keep}],
         initContainers=[{**container, **keep}],
