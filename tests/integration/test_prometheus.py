@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from support.promtool import Expectation, lint, promtool, samples, unmet
+from support.snapshots import with_targets
 
 Json = dict[str, t.Any]
 
@@ -77,7 +78,7 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
         ],
         "rmd_node_states": [node_state("n1", "True"), node_state("n2", "False")],
     }
-    documents.write(str(folder / "snapshot.json"), "snapshot", snapshot)
+    documents.write(str(folder / "snapshot.json"), "snapshot", with_targets(snapshot))
     curve = {"cpu": [0.0, 10.0], "watts": [200.0, 400.0]}
     documents.write(
         str(folder / "curves.json"),

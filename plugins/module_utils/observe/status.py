@@ -17,12 +17,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     number,
     objects,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import IN_STATUS
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
 
 Object = t.Mapping[str, t.Any]
 
@@ -54,15 +54,13 @@ _REWRITE_SECONDS = 300.0
 
 
 def status_of(
-    config: Object, reading: Reading, details: Object, now: datetime.datetime
+    target: NodeTarget, reading: Reading, details: Object, now: datetime.datetime
 ) -> dict[str, t.Any] | None:
     """A manifest with the status to write, or None where the stored status says the same.
 
     ``details`` has ``sensors`` and ``authentication`` as redfish_thermal_info returns them.
     """
-    # Whoever may write a status may write anything into it: no part of it may hinder the others.
-    given = config.get("status")
-    stored = given if isinstance(given, dict) else {}
+    stored = target.status
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
     readings = _readings(member(stored, "readings") or {}, reading, now)
     if readings:
@@ -75,13 +73,7 @@ def status_of(
         status["authentication"] = authentication
     if _says_the_same(stored, status):
         return None
-    metadata = config["metadata"]
-    return {
-        "apiVersion": config["apiVersion"],
-        "kind": config["kind"],
-        "metadata": same_object(metadata),
-        "status": status,
-    }
+    return {**target.manifest_head, "status": status}
 
 
 def _ready(reading: Reading) -> dict[str, str]:

@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     Answer,
     bound_with,
@@ -26,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
     LowerBounds,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import expected_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
@@ -97,6 +99,8 @@ SPEC = ArgumentSpec(
         "min_gain_watts": {"type": "float", "default": 5.0},
         "max_moves": {"type": "int", "default": 10},
         "path": {"type": "path"},
+        "textfile": {"type": "path"},
+        "textfile_labels": {"type": "dict", "default": {}},
     },
     mutually_exclusive=(
         ("snapshot", "nodes"),
@@ -141,6 +145,10 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     if parameters["path"]:
         digest = documents.write(parameters["path"], "plan", result, made_from)
         result.update(path=parameters["path"], sha256=digest)
+    if parameters["textfile"]:
+        expected = expected_watts(instance.nodes)
+        content = textfile.render_predicted(expected, parameters["textfile_labels"])
+        textfile.write(parameters["textfile"], content)
     return {"changed": False, **result}
 
 

@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import masked
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import resolve
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CONTAINER,
     POD,
@@ -313,8 +314,33 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     if options["path"] and options["run_process"]:
         run_owner.claim(options["path"], options["run_process"], context.now())
-    kube = Kube.connect(options)
-    names = list(dict.fromkeys(["nodes", *options["include"]]))
+    rendered: list[Object] = []
+    if options["node_configs"]:
+        rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
+    body = read_cluster(Kube.connect(options), options, context, rendered)
+    counts = {name: len(body[name]) for name in _parts(options)}
+    told = {"controllers": _images(body), "findings": body["findings"]}
+    result: Result = {"changed": False, "counts": counts, **told}
+    if not options["path"]:
+        moment = format_time(context.now())
+        document = {"document": documents.document_name("snapshot"), "time": moment, **body}
+        return {**result, "snapshot": document}
+    digest = documents.write(options["path"], "snapshot", body, documents.new_run())
+    return {**result, "path": options["path"], "sha256": digest}
+
+
+def read_cluster(
+    kube: Kube,
+    options: Parameters,
+    context: Context = Context(),
+    rendered: t.Sequence[Object] = (),
+) -> Object:
+    """The body of a snapshot: the parts that the options ``include``, all lists at once.
+
+    With NodeConfigs it has the ``targets`` that they name. ``rendered`` are NodeConfigs that are
+    about to be applied. Raises ApiError as ``take`` does.
+    """
+    names = _parts(options)
     _check_selectors(options["selectors"], names)
     done: list[str] = []
     findings: list[Finding] = []
@@ -329,20 +355,18 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         return items
 
     body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))
-    if options["node_configs"]:
-        rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
+    if rendered:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
+    if "node_configs" in body:
+        body["targets"] = resolve(body["nodes"], body["node_configs"]).as_dict()
     body["cluster"] = {"host": kube.host}
     body["findings"] = _told(findings, context)
-    counts = {name: len(body[name]) for name in names}
-    told = {"controllers": _images(body), "findings": body["findings"]}
-    result: Result = {"changed": False, "counts": counts, **told}
-    if not options["path"]:
-        moment = format_time(context.now())
-        document = {"document": documents.document_name("snapshot"), "time": moment, **body}
-        return {**result, "snapshot": document}
-    digest = documents.write(options["path"], "snapshot", body, documents.new_run())
-    return {**result, "path": options["path"], "sha256": digest}
+    return body
+
+
+def _parts(options: Parameters) -> list[str]:
+    """What is read; nodes always are."""
+    return list(dict.fromkeys(["nodes", *options["include"]]))
 
 
 def _images(body: Object) -> list[str]:

@@ -13,7 +13,14 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import machines
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    given_targets,
+    poll_targets,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Targets,
+    resolve,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from support.odd_values import bounded, odd_value, seeds, spoilt
 from support.snapshots import write_snapshot
@@ -101,18 +108,16 @@ def test_all_other_node_configs_count_as_without_the_bad_one(seed: int, tmp_path
     with bounded():
         found = nodeconfig.effective([GOOD[0], odd, *GOOD[1:]])
         assert {name: found.by_node.get(name) for name in without.by_node} == without.by_node
+        beside, alone = (
+            resolve(NODES, configs).nodes for configs in ([GOOD[0], odd, *GOOD[1:]], GOOD)
+        )
+        assert tuple(target for target in beside if target.name != "n3") == alone
+        path = write_snapshot(tmp_path, nodes=NODES, node_configs=[*GOOD, odd])
         for kind in nodeconfig.TERMS:
-            beside = nodeconfig.endpoints({"nodes": NODES, "node_configs": [*GOOD, odd]}, kind)
-            alone = nodeconfig.endpoints({"nodes": NODES, "node_configs": GOOD}, kind)
-            assert [item for item in beside if item.node_name != "n3"] == alone
-            snapshots = [
-                write_snapshot(tmp_path, nodes=NODES, node_configs=configs)
-                for configs in ([*GOOD, odd], GOOD)
-            ]
-            resolved = [
-                machines({**OPTIONS, "snapshot": path}, "Redfish", kind) for path in snapshots
-            ]
-            assert [item for item in resolved[0] if item.name != "n3"] == resolved[1]
+            polled = given_targets({**OPTIONS, "snapshot": path}, "Redfish", kind)
+            assert [item for item in polled if item.name != "n3"] == poll_targets(
+                Targets(alone), kind
+            )
 
 
 @pytest.mark.parametrize("seed", seeds(100))
@@ -135,7 +140,7 @@ def test_all_other_machines_are_resolved_as_without_the_bad_node(
         for selector in (None, "kubernetes.io/hostname in (n0, n2)"):
             options = {**OPTIONS, "node_selector": selector}
             beside, alone = (
-                machines(
+                given_targets(
                     {
                         **options,
                         "snapshot": write_snapshot(tmp_path, nodes=nodes, node_configs=GOOD),

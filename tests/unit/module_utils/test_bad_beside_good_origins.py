@@ -10,6 +10,7 @@ for predictions. The oracle knows for which server each URL was made, and parses
 from __future__ import annotations
 
 import base64
+import datetime
 import functools
 import random
 import typing as t
@@ -21,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
     predict_power,
 )
@@ -28,8 +30,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models impor
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.odd_values import bounded, seeds
 from support.redfish_trees import ROOT, collection
+from support.snapshots import with_targets
 from support.wao import Object, node, node_config
 
+# A clock that stands, so that results with their times can be compared.
+AT_NOON = Context(now=lambda: datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC))
 SYSTEM = f"{ROOT}/Systems/1"
 MODEL_PATH = "/v2/models/m/infer"
 ANSWER = {"outputs": [{"data": [100.0] * 21}]}
@@ -200,7 +205,8 @@ def run(example: Example, names: set[str], folder: Path) -> tuple[Object, dict[s
     configs = [item for item in example.configs if item["spec"]["nodeName"] in names]
     nodes = [item for item in example.nodes if item["metadata"]["name"] in names]
     snapshot, readings = str(folder / "snapshot.json"), str(folder / "readings.json")
-    documents.write(snapshot, "snapshot", {"cluster": {}, "nodes": nodes, "node_configs": configs})
+    body = {"cluster": {}, "nodes": nodes, "node_configs": configs}
+    documents.write(snapshot, "snapshot", with_targets(body))
     reading = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0, "power_watts": None}
     documents.write(readings, "readings", {"readings": dict.fromkeys(names, reading)})
     keys = [f"{namespace}/{secret}" for namespace in (ALLOWED, *OTHERS) for secret in SECRETS]
@@ -211,7 +217,7 @@ def run(example: Example, names: set[str], folder: Path) -> tuple[Object, dict[s
         "allow_plain_http": example.allow_plain_http,
         "timeout": 5.0,
     }
-    read = read_models({**shared, "default_credential_namespaces": [ALLOWED]})
+    read = read_models({**shared, "default_credential_namespaces": [ALLOWED]}, AT_NOON)
     told_machines = told(example)
     for server in example.servers:
         server.forget()

@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
 from support.https_server import Document, HttpsServer, Reply
+from support.snapshots import with_targets
 
 BY_NAME = "/api/sensor/by_nodename/node-1"
 SENSOR = {"pressure": 0.01, "sensorid": "101037B", "temperature": 26.02}
@@ -211,7 +212,7 @@ class TestSnapshot:
             "node_configs": configs,
         }
         path = folder / "snapshot.json"
-        path.write_text(json.dumps(body))
+        path.write_text(json.dumps(with_targets(body)))
         return str(path)
 
     def test_by_node_name_and_fake(self, tmp_path: Path) -> None:
