@@ -403,3 +403,20 @@ def test_node_configs_of_nodes_that_are_gone_are_left_out(tmp_path: Path) -> Non
     documents.write(str(tmp_path / "snapshot.json"), "snapshot", with_targets(body))
     result = observe(tmp_path, thermal=[thermal(n1=20.0)], min_success=1.0)
     assert result["summary"]["configured"] == 0
+
+
+def test_without_a_last_document_values_come_from_the_status_and_are_no_younger(
+    tmp_path: Path,
+) -> None:
+    status = {
+        "readings": {
+            "inletTemp": {"celsius": 21.0, "time": "2026-01-31T11:58:00Z"},
+            "deltaP": {"pascals": 4.0, "time": "2026-01-31T11:50:00Z"},
+        }
+    }
+    snapshot(tmp_path, node_config("n1", status=status))
+    reading = observe(tmp_path, thermal=[{"errors": [failure("n1")]}])["readings"]["n1"]
+    assert (reading["inlet_celsius"], reading["source"]) == (21.0, {"inlet_celsius": "last"})
+    assert reading["times"] == {"inlet_celsius": "2026-01-31T11:58:00Z"}
+    # Ten minutes are more than max_age allows.
+    assert reading["delta_p_pascal"] is None
