@@ -54,6 +54,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "redfish_ml_model_info": {
         "targets": DOCUMENT,
+        "max_age": "models change when somebody registers others; observe_refresh asks at once",
         "on_error": "observe_min_success decides over what all three readers got",
         "min_success": "observe_min_success decides over what all three readers got",
     },
