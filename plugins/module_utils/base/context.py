@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 
 class ProgressCallback(t.Protocol):
-    """Is told how many targets are done, of how many, and how many of those failed."""
+    """Is told how many targets are done, of how many, and how many of those failed.
 
-    def __call__(self, done: int, total: int, failed: int) -> None: ...
+    ``step`` is the name of the step of a run, "" where there is only one.
+    """
+
+    def __call__(self, done: int, total: int, failed: int, step: str = "") -> None: ...
 
 
-def ignore_progress(done: int, total: int, failed: int) -> None:
+def ignore_progress(done: int, total: int, failed: int, step: str = "") -> None:
     """The progress callback of callers that do not show any."""
 
 

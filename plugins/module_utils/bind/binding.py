@@ -32,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import record
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
@@ -97,6 +97,20 @@ class Placement:
         return {"namespace": self.namespace, "pod": self.pod, "node": self.node}
 
 
+@dataclass(frozen=True)
+class PlannedBindings:
+    """Of a plan the pods to bind, the pods to tell that they have no node, and when it was made.
+
+    ``time`` is None for literal placements, which no plan stands for.
+    """
+
+    placements: t.Sequence[Placement]
+    unplaced: t.Sequence[Unplaced]
+    time: str | None = None
+
+
+# Keeps what was bound, given the result; raises InvalidInput.
+Record = t.Callable[[Result], None]
 Fate = t.Literal["bound", "unchanged", "skipped", "failed"]
 
 
@@ -117,29 +131,32 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     made_from = documents.MadeFrom.read(options["plan"])
-    placements, unplaced = _read_plan(options)
-    kube = Kube.connect(options)
+    planned = _read_plan(options)
+    files = binding_record.Files(options["path"], options["plan"], tuple(options["keep"]))
+
+    def record(result: Result) -> None:
+        binding_record.keep(files, planned.time, result, context.now(), made_from)
+
+    return bind_planned(Kube.connect(options), planned, options, context, record)
+
+
+def bind_planned(
+    kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
+) -> Result:
+    """As ``bind``, with what is to be bound as a value; ``options`` are those of argspec.LEASE."""
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
-        outcomes = bind_all(guarded, context, placements)
-        result = _result(outcomes, *_mark_all(guarded, context, unplaced))
+        outcomes = bind_all(guarded, context, planned.placements)
+        result = _result(outcomes, *_mark_all(guarded, context, planned.unplaced))
         if not context.check_mode:
-            _record(options, result, context, made_from)
+            try:
+                record(result)
+            except InvalidInput as error:
+                raise InvalidInput(str(error), **result) from error
         return result
 
     return alone(kube, options, context, work)
-
-
-def _record(
-    options: Parameters, result: Result, context: Context, made_from: documents.MadeFrom
-) -> None:
-    """Raises InvalidInput with all that was done."""
-    try:
-        if record.is_due(options, result):
-            record.write(options, result, context.now(), made_from)
-    except InvalidInput as error:
-        raise InvalidInput(str(error), **result) from error
 
 
 def bind_all(
@@ -163,12 +180,19 @@ def bind_all(
     return [outcomes[placement] for placement in placements]
 
 
-def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
-    plan: t.Mapping[str, t.Any] = options
+def _read_plan(options: Parameters) -> PlannedBindings:
     if options["plan"]:
         plan = documents.load(options["plan"], "plan")
-    elif options["placements"] is None:
+        return planned_bindings(plan, options["mark_unplaced"], plan["time"])
+    if options["placements"] is None:
         raise InvalidInput("give plan, the file that power_placement wrote, or placements")
+    return planned_bindings(options, options["mark_unplaced"])
+
+
+def planned_bindings(
+    plan: t.Mapping[str, t.Any], mark_unplaced: bool, time: str | None = None
+) -> PlannedBindings:
+    """What ``placements`` and ``unplaced`` of a plan ask for. Raises InvalidInput."""
     placements = [
         Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
         for item in plan["placements"]
@@ -179,8 +203,8 @@ def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
         if key in seen:
             raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
         seen.add(key)
-    unplaced = plan.get("unplaced") or [] if options["mark_unplaced"] else []
-    return placements, [_read_unplaced(item) for item in unplaced]
+    unplaced = plan.get("unplaced") or [] if mark_unplaced else []
+    return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced], time)
 
 
 def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
