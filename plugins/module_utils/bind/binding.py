@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     Finding,
     Subject,
     guarded,
+    subject_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -42,6 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import object_name
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 T = t.TypeVar("T")
 
@@ -74,6 +76,8 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
+# So many pods are listed rather than read one by one.
+_LIST_FROM = 20
 NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
     "device_reconciliation gives them, and binds the pod (role devices: devices_reconcile)"
@@ -173,11 +177,39 @@ def bind_all(
     by_node: dict[str, list[Placement]] = {}
     for placement in placements:
         by_node.setdefault(placement.node, []).append(placement)
-    binder = _Binder(kube, context, len(placements), have_devices)
+    listed = _waiting(kube, placements)
+    binder = _Binder(kube, context, len(placements), have_devices, listed)
     outcomes: dict[Placement, Outcome] = {}
     for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
         outcomes.update({outcome.placement: outcome for outcome in of_one_node})
     return [outcomes[placement] for placement in placements]
+
+
+def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]:
+    """By path, the pods of many placements that wait for a node, from one list.
+
+    A Binding holds only for the version of the pod that was read. So a pod that changes after the
+    list is refused, and then read alone, as are those that the list does not have.
+    """
+    if len(placements) < _LIST_FROM:
+        return {}
+    wanted = {placement.path for placement in placements}
+
+    def trim(pod: Object) -> Object:
+        """The path and the pod; nothing where it is not wanted or cannot be read."""
+        path = guarded(subject_of(pod, "Pod"), functools.partial(_path_of, pod))
+        if isinstance(path, Finding) or path not in wanted:
+            return {}
+        trimmed = guarded(subject_of(pod, "Pod"), functools.partial(trim_pod, pod))
+        return {} if isinstance(trimmed, Finding) else {"path": path, "pod": trimmed}
+
+    found = kube.list("/api/v1/pods", {"fieldSelector": "spec.nodeName="}, trim)
+    return {entry["path"]: entry["pod"] for entry in found if entry}
+
+
+def _path_of(pod: Object) -> str:
+    metadata = pod["metadata"]
+    return Placement(metadata["namespace"], metadata["name"], "").path
 
 
 def _read_plan(options: Parameters) -> PlannedBindings:
@@ -251,6 +283,7 @@ class _Binder:
     context: Context
     total: int
     have_devices: bool
+    listed: t.Mapping[str, Object]
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -291,7 +324,8 @@ class _Binder:
         problem = ""
         try:
             for attempt in range(_ATTEMPTS):
-                pod = self.kube.find(placement.path)
+                pod = self.listed.get(placement.path) if attempt == 0 else None
+                pod = pod or self.kube.find(placement.path)
                 outcome = judge(placement, pod)
                 if outcome is None:
                     problem = self._try(placement, t.cast(Object, pod), node)
