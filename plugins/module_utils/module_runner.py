@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import traceback
@@ -34,9 +35,11 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
     """Run ``work`` with the task's parameters and leave through exit_json or fail_json."""
     module = AnsibleModule(supports_check_mode=True, **_keywords(spec))
     _hide_only_secrets(module, spec)
+    progress_file = module.params.get("progress_file")
     context = Context(
         check_mode=module.check_mode,
-        progress=_progress_callback(module.params.get("progress_file")),
+        progress=_progress_callback(progress_file),
+        progress_of=functools.partial(_progress_callback, progress_file),
         warn=module.warn,
         protect=module.no_log_values.add,
     )
@@ -118,12 +121,12 @@ def _texts(value: t.Any, keys: frozenset[str] | None = None) -> t.Iterator[str]:
         yield str(value)
 
 
-def _progress_callback(path: str | None) -> ProgressCallback:
+def _progress_callback(path: str | None, step: str = "") -> ProgressCallback:
     """A callback that appends each step to the file which the action plugin reads."""
     if path is None:
         return ignore_progress
 
-    def append(done: int, total: int, failed: int, step: str = "") -> None:
+    def append(done: int, total: int, failed: int) -> None:
         line = json.dumps({"step": step, "done": done, "total": total, "failed": failed})
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(line + "\n")

@@ -10,8 +10,8 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils import targets
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
@@ -31,6 +31,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import unschedulable
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import poll_targets
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Targets,
+    of_snapshot,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     observation,
     pressure,
@@ -44,7 +49,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run_folder 
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import StepLog, shares
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import given_of
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import bmc
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish import bmc, thermal
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 
 Object = t.Mapping[str, t.Any]
@@ -109,8 +114,8 @@ class _Run:
         return Kube.connect(self.options)
 
     @functools.cached_property
-    def targets(self) -> targets.Targets:
-        return targets.of_snapshot(self._snapshot())
+    def targets(self) -> Targets:
+        return of_snapshot(self._snapshot())
 
     def result(self) -> Result:
         return {
@@ -141,10 +146,7 @@ class _Run:
     def _read_cluster(self) -> None:
         with self.log.step("snapshot") as (step, context):
             options = of_module(snapshot.SPEC, self.options)
-            if context.check_mode:
-                # What check mode rendered is not in the cluster.
-                options["node_configs"] = self.options["node_configs"]
-            self.snapshot = snapshot.read_cluster(self.kube, options, context)
+            self.snapshot = snapshot.read_cluster(self.kube, options, context, self._rendered())
             step.errors += self.snapshot["findings"]
             step.counts = {
                 name: len(items) for name, items in self.snapshot.items() if isinstance(items, list)
@@ -152,28 +154,38 @@ class _Run:
             with self.log.documents():
                 self.folder.begin(self.snapshot, context.now())
 
+    def _rendered(self) -> t.Sequence[t.Any]:
+        """NodeConfigs that check mode rendered, and that are not in the cluster for that reason."""
+        path = self.options["node_configs"]
+        if not path or not self.context.check_mode:
+            return ()
+        return t.cast("t.Sequence[t.Any]", documents.load(path, "node_configs")["node_configs"])
+
     def _read_machines(self) -> None:
         with self.log.step("read") as (step, context):
-            self._snapshot()
+            asked = self.targets
             readings = self._last_readings
             models = (self.folder.last("models") or {}).get("models") or ()
             of_bmcs, of_servers = shares(context, 2)
+            kube = self.kube
 
             def ask_bmcs() -> None:
-                given = of_module(bmc.SPEC, self.options, "read")
-                self.answers["thermal"], self.answers["models"] = (
-                    [answer]
-                    for answer in bmc.read(
-                        self.targets, given, of_bmcs, readings, models, self.kube
-                    )
+                answer = bmc.read(
+                    asked,
+                    of_module(thermal.SPEC, self.options, "read"),
+                    of_bmcs,
+                    readings,
+                    models,
+                    kube,
+                    model_max_age=self.options["read"]["model_max_age"],
                 )
+                self.answers.update(thermal=[answer.thermal], models=[answer.models])
 
             def ask_servers() -> None:
-                given = of_module(pressure.SPEC, self.options, "read")
-                found = pressure.poll_targets(self.targets)
-                self.answers["pressure"] = [
-                    pressure.read(found, given, of_servers, readings, self.kube)
-                ]
+                found = poll_targets(asked, "delta_p")
+                options = of_module(pressure.SPEC, self.options, "read")
+                answer = pressure.read(found, options, of_servers, readings, kube)
+                self.answers["pressure"] = [answer]
 
             with concurrent.futures.ThreadPoolExecutor(2) as executor:
                 for waiting in [executor.submit(ask) for ask in (ask_bmcs, ask_servers)]:
@@ -211,13 +223,15 @@ class _Run:
                 name: value for name, value in merged.summary.items() if isinstance(value, int)
             }
             step.errors += merged.errors
+            step.errors += [finding.as_dict() for finding in merged.findings]
+            warn_of(merged.findings, context)
         # Refused logins come first: whatever fails afterwards, they must not be forgotten.
         self._attempt(self._write_statuses)
         self._attempt(self._keep_observation)
         if self.failure is not None:
             raise self.failure
         with self.log.step("merge"):
-            observation.judge(merged, given["min_success"])
+            merged.judge(given["min_success"])
 
     def _write_statuses(self) -> None:
         """Write what is new; one that the API server refuses is the failure of that object."""
@@ -241,15 +255,14 @@ class _Run:
     def _keep_observation(self) -> None:
         """The documents of the observation, and the metrics."""
         merged = t.cast("observation.Observation", self.observation)
-        with self.log.step("merge") as (step, context):
+        with self.log.step("merge"):
             self._write("node_configs", {"node_configs": [], "statuses": merged.statuses})
             self._write("readings", {"readings": merged.readings, "errors": merged.errors})
             self._write("models", {"models": merged.models})
             given = self.options["merge"]
             if given["textfile"]:
                 states = self._snapshot().get("rmd_node_states") or []
-                labels = given["textfile_labels"]
-                text = observation.metrics(merged, labels, states, context.now())
+                text = merged.metrics(given["textfile_labels"], states)
                 textfile.write(given["textfile"], text)
 
     def _predict(self) -> None:
@@ -263,7 +276,9 @@ class _Run:
             due, kept = kept_predictions.divide(subjects, last, now, keep_seconds)
             lenient = {**options, "min_success": 0.0, "on_error": "report"}
             found = prediction.predict(due, lenient, context, self.kube)
-            asked = kept_predictions.with_inputs(prediction.curves(found), due, now)
+            asked = kept_predictions.with_inputs(
+                prediction.curves_of(found["predictions"]), due, now
+            )
             self.curves = {**kept, **asked}
             step.errors += found["errors"]
             step.counts = {
@@ -350,7 +365,7 @@ class _Run:
         with self.log.step("devices") as (step, context):
             options = of_module(devices.SPEC, self.options, "devices")
             plan = self._plan_for_devices(options["plan"])
-            result = devices.give_devices(self.kube, plan, options, context)
+            result = devices.give_devices(self.kube, dict(plan), options, context)
             self.devices = {
                 name: result[name] for name in ("outcome", "changes", "pods", "errors", "conflict")
             }

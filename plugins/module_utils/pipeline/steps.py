@@ -75,7 +75,7 @@ class StepLog:
             step.warnings.append(sentence)
             self._context.warn(sentence)
 
-        progress = functools.partial(self._context.progress, step=step.name)
+        progress = self._context.progress_of(step.name)
         return replace(self._context, warn=warn, progress=progress)
 
     @property
@@ -92,7 +92,7 @@ def shares(context: Context, count: int) -> list[Context]:
     """Contexts for work that is done at the same time; their progress is told as one."""
     told: list[tuple[int, int, int]] = [(0, 0, 0)] * count
 
-    def tell(index: int, done: int, total: int, failed: int, step: str = "") -> None:
+    def tell(index: int, done: int, total: int, failed: int) -> None:
         told[index] = (done, total, failed)
         all_done, all_total, all_failed = (sum(part) for part in zip(*told))
         context.progress(done=all_done, total=all_total, failed=all_failed)
