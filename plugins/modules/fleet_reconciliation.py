@@ -184,10 +184,10 @@ options:
         default: false
       model_max_age:
         description:
-          - Seconds for which the power model that a BMC named holds. After that
-            the BMC is asked again.
+          - Seconds for which the power model that a BMC named holds, unless
+            O(read.refresh) is set. After that the BMC is asked again.
         type: float
-        default: 60.0
+        default: 600.0
   merge:
     description:
       - Options of step V(merge), as in M(wattwise.kube.fleet_readings_info).

@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.eviction import evic
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
 
 # In the order in which they are made.
 STEPS = (
@@ -44,7 +44,7 @@ def _of(spec: ArgumentSpec, *names: str) -> dict[str, t.Any]:
 GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
     "read": {
         **_of(thermal.SPEC, *_ASKING, "default_credential_namespaces", "gather", "refresh"),
-        "model_max_age": {"type": "float", "default": 60.0},
+        "model_max_age": models.SPEC.options["max_age"],
     },
     "merge": _of(observation.SPEC, "max_age", "min_success", "textfile", "textfile_labels"),
     "predict": {
