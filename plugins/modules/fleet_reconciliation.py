@@ -75,6 +75,16 @@ options:
         refused while it lives.
       - The action plugin sets it.
     type: str
+  record_namespace:
+    description:
+      - Namespace for the ConfigMap C(wattwise-last-binding), in which the
+        documents of the last binding are kept, compressed, as far as they
+        fit into 1 MiB. A run whose O(run_dir) has none brings them back from
+        there, so that the report knows what a placement saved although the
+        folder did not survive.
+      - Without this option they are kept in O(run_dir) alone. A ConfigMap
+        that cannot be read or written is a warning.
+    type: str
   node_configs:
     description:
       - Path of NodeConfigs that check mode rendered, which count as if they were

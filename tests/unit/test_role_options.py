@@ -67,7 +67,10 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "fleet_reconciliation": {
         **dict.fromkeys(
-            ("devices", "evict", "predict", "place", "bind", "lease_namespace", "lease_timeout"),
+            (
+                *("devices", "evict", "predict", "place", "bind"),
+                *("lease_namespace", "lease_timeout", "record_namespace"),
+            ),
             "role observe makes no step that these are about",
         ),
         "run_process": "the action plugin fills it in",

@@ -30,18 +30,19 @@ def keep(
     result: t.Mapping[str, t.Any],
     now: datetime.datetime,
     made_from: documents.MadeFrom,
-) -> None:
-    """Write the bindings document with the plan and the others beside it, if that is due.
+) -> bool:
+    """Write the bindings document with the plan and the others beside it; whether that was due.
 
     Pods of the plan that a run before bound are recorded too. A document that another run
     replaced meanwhile is left out. ``now`` is the moment after the last binding, ``made_from``
     stands for the plan as it was read. Raises InvalidInput.
     """
     if files.path is None or not is_due(files.path, plan_time, result):
-        return
+        return False
     kept = [*([files.plan] if files.plan else []), *files.others]
     documents.keep(kept, str(Path(files.path).parent), made_from.run)
     documents.write(files.path, "bindings", body_of(plan_time, result, now), made_from)
+    return True
 
 
 def body_of(

@@ -81,6 +81,7 @@ SPEC = KUBERNETES.merge(
             },
             "run_dir": {"type": "path"},
             "run_process": {"type": "str"},
+            "record_namespace": {"type": "str"},
             "node_configs": {"type": "path"},
             "thermal": _RESULTS,
             "pressure": _RESULTS,

@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import typing as t
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
@@ -17,7 +18,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+    WattwiseError,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import identity
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
@@ -41,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     pressure,
     textfile,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
     complete,
     of_module,
@@ -105,9 +111,23 @@ class _Run:
             "evict": self._evict,
         }
         self.folder.open(self.options["run_process"], self.context.now())
+        self._with_record(last_binding.restore)
         for name, step in steps.items():
             if name in self.options["steps"]:
                 step()
+
+    def _with_record(self, work: t.Callable[[Kube, str, Path], t.Any]) -> None:
+        """Bring back or keep the last binding; a run is as good without, so a failure is told."""
+        namespace, path = self.options["record_namespace"], self.folder.path
+        if not namespace or path is None:
+            return
+        try:
+            work(self.kube, namespace, path)
+        except (ApiError, InvalidInput) as error:
+            self.context.warn(
+                f"The record of the last binding in namespace {namespace} could not be used, so a "
+                f"later report may lack what was saved: {error}"
+            )
 
     @functools.cached_property
     def kube(self) -> Kube:
@@ -359,7 +379,9 @@ class _Run:
         files = record.Files(path, self.folder.file("plan"), others)
         plan_time, now = self._planned()["time"], self.context.now()
         with self.log.documents():
-            record.keep(files, plan_time, result, now, self.folder.made_from)
+            written = record.keep(files, plan_time, result, now, self.folder.made_from)
+            if written:
+                self._with_record(last_binding.keep)
 
     def _give_devices(self) -> None:
         with self.log.step("devices") as (step, context):

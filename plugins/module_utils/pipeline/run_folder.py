@@ -46,6 +46,10 @@ class RunFolder:
         return str((self._path or Path()) / f"{_FILES.get(kind, kind)}.json")
 
     @property
+    def path(self) -> Path | None:
+        return self._path
+
+    @property
     def bindings(self) -> str | None:
         """The path of the bindings document, beside which the others of its run are kept."""
         return None if self._path is None else str(self._path / "bound" / "bindings.json")

@@ -23,11 +23,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options imp
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
-from support.binding_api import Cluster, Json, node, pod
+from ansible_collections.wattwise.kube.plugins.module_utils.report import building
+from support.binding_api import Cluster, Json, found, node, pod
 from support.scripted_api import Asked, Reply, status_reply
 from support.wao import fake, node_config
 
 CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1"
+RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 READING = ["snapshot", "read", "merge", "statuses"]
 
 
@@ -39,6 +41,7 @@ class Fleet:
         self.configs = {name: self._config(name) for name in ("n1", "n2")}
         self.lists: Counter[str] = Counter()
         self.refuses_statuses = False
+        self.record: Json | None = None
 
     def _config(self, name: str) -> Json:
         config = node_config(f"c-{name}", name, uid=f"uid-{name}")
@@ -51,6 +54,9 @@ class Fleet:
             self.lists[url.path] += 1
         if asked.method == "PATCH" and url.path.startswith(CONFIGS):
             return self._status(asked, url.path)
+        if url.path == RECORD:
+            self.record = asked.body if asked.method == "PATCH" else self.record
+            return found(self.record)
         if url.path == CONFIGS:
             kind = {"name": "nodeconfigs", "kind": "NodeConfig", "namespaced": True}
             return Reply({"resources": [kind]})
@@ -239,6 +245,40 @@ def test_results_of_gateways_take_the_place_of_reading(tmp_path: Path) -> None:
     assert readings["readings"]["n1"]["inlet_celsius"] == 31.5
     assert "no route" in readings["errors"][0]["detail"]
     assert result["summary"]["fresh"] == 0
+
+
+def test_a_folder_that_did_not_survive_gets_the_last_binding_back(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    run(fleet, run_dir=str(tmp_path / "one"), record_namespace="kube-system")
+    assert fleet.record is not None
+    result = run(fleet, run_dir=str(tmp_path / "two"), record_namespace="kube-system")
+    assert not result["changed"]
+    for name in ("bindings", "plan", "readings", "curves"):
+        before, after = (
+            json.loads((tmp_path / folder / "bound" / f"{name}.json").read_text())
+            for folder in ("one", "two")
+        )
+        assert {**before, "unplaced": [], "allocations": [], "findings": []} == {
+            **after,
+            "unplaced": [],
+            "allocations": [],
+            "findings": [],
+        }
+    report = building.write({"run_dir": str(tmp_path / "two")})
+    assert "1 pod" in report["lines"][0]
+
+
+def test_a_record_that_is_odd_is_a_warning_and_hinders_no_run(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.record = {"binaryData": {"bound.bindings.json.gz": "bm8="}}
+    fleet.cluster.add(pod("a"))
+    told: list[str] = []
+    context = Context(warn=told.append)
+    result = run(fleet, context, run_dir=str(tmp_path), record_namespace="kube-system")
+    assert "holds no document bound/bindings.json" in told[0]
+    assert result["summary"]["bound"] == 1
+    assert fleet.record.keys() > {"binaryData"}
 
 
 @pytest.mark.parametrize(
