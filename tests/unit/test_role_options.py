@@ -30,7 +30,7 @@ OWN_OBJECTS = "the role knows which objects it applies, and the default suits th
 REASONS: dict[str, dict[str, str]] = {
     "kube_apply": dict.fromkeys(
         (
-            *("assume", "concurrency", "field_manager", "force_conflicts", "foreign", "manifests"),
+            *("assume", "concurrency", "field_manager", "force_conflicts", "foreign"),
             "on_error",
             *("owner", "prune", "prune_kinds", "prune_max", "prune_owner_kinds", "recreate"),
             *("secret_manifests", "src", "src_key", "state", "status", "wait", "wait_timeout"),

@@ -18,13 +18,9 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    APPLY_CONTENT_TYPE,
-    Kube,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
 NAME = "wattwise-last-binding"
-_FIELD_MANAGER = "wattwise-placement"
 _MOST_BYTES = 1_000_000
 # Of one document: what unpacks to more was not packed here.
 _LONGEST = 100_000_000
@@ -66,8 +62,11 @@ def keep(kube: Kube, namespace: str, folder: Path) -> list[str]:
         "metadata": {"name": NAME, "namespace": namespace},
         "binaryData": data,
     }
-    query: dict[str, str | int] = {"fieldManager": _FIELD_MANAGER, "force": "true"}
-    kube.request("PATCH", _path(namespace), manifest, APPLY_CONTENT_TYPE, query)
+    path = _path(namespace)
+    if kube.find(path) is None:
+        kube.request("POST", path.rpartition("/")[0], manifest)
+    else:
+        kube.request("PUT", path, manifest)
     return left_out
 
 

@@ -54,8 +54,8 @@ class Fleet:
             self.lists[url.path] += 1
         if asked.method == "PATCH" and url.path.startswith(CONFIGS):
             return self._status(asked, url.path)
-        if url.path == RECORD:
-            self.record = asked.body if asked.method == "PATCH" else self.record
+        if url.path in (RECORD, RECORD.rpartition("/")[0]):
+            self.record = asked.body if asked.method != "GET" else self.record
             return found(self.record)
         if url.path == CONFIGS:
             kind = {"name": "nodeconfigs", "kind": "NodeConfig", "namespaced": True}
