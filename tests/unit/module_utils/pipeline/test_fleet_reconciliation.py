@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    ProgressCallback,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
@@ -305,8 +308,11 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_asked(
 def test_progress_is_told_by_step() -> None:
     told: list[tuple[str, int, int]] = []
 
-    def progress_of(step: str) -> t.Callable[[int, int, int], None]:
-        return lambda done, total, failed: told.append((step, done, total))
+    def progress_of(step: str) -> ProgressCallback:
+        def progress(done: int, total: int, failed: int) -> None:
+            told.append((step, done, total))
+
+        return progress
 
     run(Fleet(), Context(progress_of=progress_of))
     assert {step for step, _done, _total in told} <= {*STEPS}
