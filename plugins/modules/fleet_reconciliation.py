@@ -13,7 +13,8 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes the steps that M(wattwise.kube.fleet_snapshot_info), M(wattwise.kube.redfish_thermal_info),
+  - Makes the steps that M(wattwise.kube.fleet_snapshot_info),
+    M(wattwise.kube.redfish_thermal_info),
     M(wattwise.kube.differential_pressure_info), M(wattwise.kube.redfish_ml_model_info),
     M(wattwise.kube.fleet_readings_info), M(wattwise.kube.kube_apply) for statuses,
     M(wattwise.kube.power_prediction_info), M(wattwise.kube.power_placement),
@@ -110,8 +111,8 @@ options:
     elements: dict
   read:
     description:
-      - Options of step V(read), as in M(wattwise.kube.redfish_thermal_info), M(wattwise.kube.redfish_ml_model_info)
-        and M(wattwise.kube.differential_pressure_info).
+      - Options of step V(read), as in M(wattwise.kube.redfish_thermal_info),
+        M(wattwise.kube.redfish_ml_model_info) and M(wattwise.kube.differential_pressure_info).
     type: dict
     default: {}
     suboptions:
@@ -222,7 +223,8 @@ options:
           - Where to write the readings in Prometheus' text format.
           - The metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
             C(wattwise_predicted_power_watts), C(wattwise_reading_age_seconds),
-            C(wattwise_node_read), C(wattwise_endpoint_failing) and C(wattwise_observation_timestamp_seconds).
+            C(wattwise_node_read), C(wattwise_endpoint_failing) and
+            C(wattwise_observation_timestamp_seconds).
             If the snapshot has RmdNodeStates, there are C(wattwise_cache_free_ways)
             and C(wattwise_cache_longest_free_run_ways), too.
         type: path
@@ -336,14 +338,14 @@ options:
         description:
           - Whether a node without workload (pods of DaemonSets aside) may be put
             to sleep. It then counts with O(place.standby_watts) in place of its
-            idle watts, and RV(asleep) names it.
+            idle watts, and the plan document names it under C(asleep).
           - A node in short form with anything in C(used) stays awake.
         type: bool
         default: false
       compare:
         description:
-          - Strategies whose outcome on the same input RV(comparison) tells. Nothing
-            of theirs is placed.
+          - Strategies whose outcome on the same input the plan document has
+            as C(comparison). Nothing of theirs is placed.
           - V(optimal) takes its own O(place.time_limit) again, the others about
             a second each for 10,000 pods on 1,000 nodes.
         type: list
