@@ -3,6 +3,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A whole run in one process: composition of the library, and nothing else.
 
-``reconciliation.reconcile_fleet`` is what others may call. This room may import every other room but
-``report``; each step is one call of the function that the module of that step calls.
+Others call ``reconciliation.reconcile_fleet`` and read ``options.SPEC``. Each step is one call of
+the function that the module of that step calls. Only ``report`` lies above this room.
 """
