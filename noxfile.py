@@ -410,7 +410,9 @@ def oldest_kubernetes(session: nox.Session) -> None:
     run(session, "python", "-m", "lab", "build", "--kubernetes", OLDEST.minor)
     options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
     files = [f"tests/integration/test_{name}.py" for name in API_TESTS]
-    run_pytest(session, *options, *(session.posargs or files), variables={"LAB_KUBERNETES": OLDEST.minor})
+    run_pytest(
+        session, *options, *(session.posargs or files), variables={"LAB_KUBERNETES": OLDEST.minor}
+    )
 
 
 @gate("test-deep")

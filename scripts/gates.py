@@ -38,7 +38,14 @@ ERROR_LINES = 20
 ERROR = re.compile(r"\b(ERROR|FATAL|FAILED|Failed|fatal:|error:|Traceback)")
 # Gates that keep more than one processor busy, and the one that leaves them to the others.
 PROCESSORS = {"unit": 2, "generated": 2, "integration": 2, "generated_in_mass": 2, "lab_build": 0}
-NEED_THE_LAB = ("integration", "molecule", "oldest_core", "newest_core", "deep", "oldest_kubernetes")
+NEED_THE_LAB = (
+    "integration",
+    "molecule",
+    "oldest_core",
+    "newest_core",
+    "deep",
+    "oldest_kubernetes",
+)
 POLL_SECONDS = 0.2
 
 

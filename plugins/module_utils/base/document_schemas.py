@@ -257,7 +257,12 @@ SCHEMAS: dict[str, Schema] = {
                 {
                     "type": "object",
                     "required": ["cpu", "watts"],
-                    "properties": {"cpu": _NUMBERS, "watts": _NUMBERS},
+                    "properties": {
+                        "cpu": _NUMBERS,
+                        "watts": _NUMBERS,
+                        # What the model was asked with, and when.
+                        "inputs": {"type": "object"},
+                    },
                 }
             )
         },

@@ -74,7 +74,7 @@ def visit(
     ``work`` speaks only through the client that it is given. Whatever it raises becomes that
     target's error, and so does an answer over ``options.budget``. With ``in_turn`` targets of one
     name at one server are visited one right after the other, on one connection; where the server
-    cannot be reached for the first, it is not tried for the others. Not to be called from a running
+    answers nothing to the first, it is not tried for the others. Not to be called from a running
     event loop; several threads may each call it.
     """
     return asyncio.run(_Round(targets, work, options, progress, pace, in_turn).run())
@@ -101,8 +101,8 @@ class _Server:
     session: t.Any = None
 
 
-# Failures of the server itself: whatever else it would be asked for fails likewise.
-_OF_THE_SERVER = frozenset({"unreachable", "timeout", "tls"})
+# Failures of a server that answers nothing: whatever else it would be asked for fails likewise.
+_OF_SILENCE = frozenset({"unreachable", "timeout", "tls"})
 
 
 class _Stop(t.NamedTuple):
@@ -170,19 +170,15 @@ class _Round(t.Generic[T]):
 
     async def _attend(self, turn: t.Sequence[_Stop]) -> None:
         server = turn[0].server
-        failure: TargetError | None = None
+        silence: TargetError | None = None
         try:
             async with server.slots, self.all_slots:
-                for position, target, address, _server in turn:
-                    result: T | TargetError
-                    if failure is not None:
-                        endpoint = told_text(redacted(target.endpoint))
-                        result = replace(failure, endpoint=endpoint)
+                for stop in turn:
+                    if silence is None:
+                        silence = await self._visit(stop)
                     else:
-                        result = await self._visit(target, address, server)
-                    if isinstance(result, TargetError) and result.reason in _OF_THE_SERVER:
-                        failure = result
-                    self._conclude(position, result)
+                        endpoint = told_text(redacted(stop.target.endpoint))
+                        self._conclude(stop.position, replace(silence, endpoint=endpoint))
         finally:
             server.visitors -= len(turn)
             if server.visitors == 0:
@@ -193,15 +189,22 @@ class _Round(t.Generic[T]):
         self.failed += isinstance(result, TargetError)
         self.progress(done=len(self.results), total=len(self.targets), failed=self.failed)
 
-    async def _visit(self, target: Target, address: Address, server: _Server) -> T | TargetError:
+    async def _visit(self, stop: _Stop) -> TargetError | None:
+        """Visit one target, and return its error where the server did not answer at all."""
+        target, server = stop.target, stop.server
+        client: Client | None = None
         try:
             self._refuse_rejected_account(target, server)
             if server.session is None:
                 server.session = self._open(server)
-            client = Client(target, address, server.session, self.options, self.pace)
-            return await self._ask(client, target, server)
-        except Exception as error:  # noqa: BLE001 - the boundary around one target
-            return error_of(target.name, target.endpoint, error)
+            client = Client(target, stop.address, server.session, self.options, self.pace)
+            self._conclude(stop.position, await self._ask(client, target, server))
+        except Exception as failure:  # noqa: BLE001 - the boundary around one target
+            error = error_of(target.name, target.endpoint, failure)
+            self._conclude(stop.position, error)
+            is_silent = client is None or not client.has_answered
+            return error if is_silent and error.reason in _OF_SILENCE else None
+        return None
 
     def _refuse_rejected_account(self, target: Target, server: _Server) -> None:
         """A BMC that serves several nodes must not count each of them as a wrong password."""

@@ -102,6 +102,10 @@ class Kube:
         """The same server, for requests that come too late if they are repeated."""
         return self._altered(_timeout=timeout, _patience_seconds=0.0)
 
+    def unrepeating(self) -> Kube:
+        """The same server, for requests whose refusal is an answer: nothing is sent twice."""
+        return self._altered(_patience_seconds=0.0)
+
     def _altered(self, **attributes: t.Any) -> Kube:
         altered = copy.copy(self)
         vars(altered).update(attributes)

@@ -33,6 +33,8 @@ IN_STATUS = {
     "delta_p_pascal": ("deltaP", "pascals"),
     "power_watts": ("power", "watts"),
 }
+# By how much a quantity must move to count as another value.
+NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
 
 REFRESH = ArgumentSpec(
     {"previous": {"type": "path"}, "refresh": {"type": "bool", "default": False}}

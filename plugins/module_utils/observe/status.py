@@ -21,7 +21,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import IN_STATUS
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
+    IN_STATUS,
+    NOTABLE,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
 
 Object = t.Mapping[str, t.Any]
@@ -46,8 +49,7 @@ _LONGEST_NAME = 256
 _MOST_FAILURES = 2**31 - 1
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
-# A reading is written when it moved by this much, relative to its value for power, …
-_NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
+# A reading is written when it moved by NOTABLE, relative to its value for power, …
 _NOTABLE_SHARE = {"power_watts": 0.02}
 # … or when what is written is this old.
 _REWRITE_SECONDS = 300.0
@@ -123,7 +125,7 @@ def _is_notable(
         return True
     if before is None or not 0 <= age <= _REWRITE_SECONDS:
         return True
-    threshold = _NOTABLE.get(quantity)
+    threshold = NOTABLE.get(quantity)
     if threshold is None:
         threshold = _NOTABLE_SHARE[quantity] * abs(before)
     return abs(value - before) >= threshold

@@ -64,6 +64,8 @@ class ApplyRun:
     context: Context
     validators: list[DefinitionValidator]
     assumed_namespaces: frozenset[str]
+    # Objects as they were read a moment ago.
+    known: t.Mapping[Identity, Object] = field(default_factory=dict)
     done: int = 0
     failed: int = 0
     total: int = 0
@@ -123,6 +125,8 @@ class ApplyRun:
                 resource = self._resource(manifest)
             except UnknownKind:
                 continue
+            if identity(manifest) in self.known:
+                continue
             collection = resource.collection(manifest["metadata"].get("namespace"))
             collections.setdefault(collection, []).append(manifest)
         found: list[Object] = []
@@ -133,7 +137,7 @@ class ApplyRun:
             else:
                 single += [f"{collection}/{member['metadata']['name']}" for member in members]
         found += filter(None, self.kube.in_parallel(self._find, single))
-        return {identity(obj): obj for obj in found}
+        return {**self.known, **{identity(obj): obj for obj in found}}
 
     def _resource(self, manifest: Manifest) -> Resource:
         """The address of a manifest's kind; gives a namespaced manifest its namespace."""

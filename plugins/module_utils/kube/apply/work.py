@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
+    Identity,
     Manifest,
     identity,
     in_phases,
@@ -37,7 +38,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import Pruning, prune
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.run import ApplyRun
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    Kube,
+    Object,
+    UnknownKind,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
     DefinitionValidator,
 )
@@ -113,8 +118,19 @@ def apply(parameters: Parameters, context: Context = Context(), kube: Kube | Non
     manifests += read_manifests(options["secret_manifests"], "secret_manifests")
     for path in options["src"]:
         manifests += read_file(path, options["src_key"])
-    kube = kube or Kube.connect(options)
+    return apply_manifests(kube or Kube.connect(options), manifests, options, context)
+
+
+def apply_manifests(
+    kube: Kube,
+    manifests: list[Manifest],
+    options: Parameters,
+    context: Context,
+    known: t.Mapping[Identity, Object] | None = None,
+) -> Result:
+    """As ``apply``, with the manifests as values; objects of ``known`` are not read again."""
     run = _prepare(kube, options, context, manifests)
+    run.known = known or {}
     phases = in_phases(manifests)
     for phase in reversed(phases) if options["state"] == "absent" else phases:
         changes = run.run_phase(phase)

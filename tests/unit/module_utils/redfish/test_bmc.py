@@ -123,6 +123,15 @@ def test_a_bmc_that_cannot_be_reached_is_tried_once_and_both_readings_say_so() -
     assert [entry["name"] for entry in result["models"]["models"]] == ["n1"]
 
 
+def test_a_bmc_whose_temperature_never_comes_names_its_models_all_the_same() -> None:
+    with HttpsServer(tree()) as server:
+        found = targets(server)
+        server.documents[f"{SERVER}/Thermal"] = Reply(delay_seconds=30.0)
+        result = visit(found, timeout=1.0)
+    assert [error["reason"] for error in result["thermal"]["errors"]] == ["timeout"]
+    assert [entry["name"] for entry in result["models"]["models"]] == ["n0"]
+
+
 def test_models_of_another_server_than_the_bmc_are_read_there() -> None:
     with HttpsServer(tree()) as one, HttpsServer(tree()) as other:
         result = visit(targets(one, provider=other.endpoint))

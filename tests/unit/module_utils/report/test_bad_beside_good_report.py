@@ -15,13 +15,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
-    build_from,
-    html_from,
-    summary_from,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
+from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
 from support.examples import each_seed
 from support.odd_values import bounded, odd_value, spoilt
 from support.report_documents import Case, write
@@ -123,10 +120,9 @@ def test_a_document_that_is_odd_never_loses_the_report(
             # A document that does not follow its schema is not ours; one sentence says so.
             assert len(str(error)) < 100_000
             return
-        path = folder / "report.json"
-        path.write_text(json.dumps(report, allow_nan=False))
-        read(html_from(str(path)))
-        summary = summary_from(str(path), "/tmp/report.html")
+        json.dumps(report, allow_nan=False)
+        read(page(report))
+        summary = summarize(report, "/tmp/report.html")
         assert all(line.isprintable() for line in summary["lines"])
         json.dumps(summary, allow_nan=False)
         assert report["sections"].keys() >= {"headline", "temperatures", "freshness"}
