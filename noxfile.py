@@ -4,19 +4,16 @@
 """The gates and tests. The Makefile starts them with `--no-venv` from .venvs/development.
 
 Every session runs in the mirror (scripts/collection_tree.py says why). Reports, caches and the
-private home of ansible-test lie in build/. Sessions run in the order of this file: cheap first.
+private home of ansible-test lie in build/. scripts/gates.py starts the sessions of a tag in the
+order of this file, as many at a time as there are processors for.
 """
 
 from __future__ import annotations
 
-import atexit
-import concurrent.futures
 import functools
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -27,20 +24,32 @@ import nox
 REPOSITORY = Path(__file__).resolve().parent
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - found through the line above
+from lab.releases import OLDEST  # noqa: E402 - found through the line above
+from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - the same
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
 BUILD = REPOSITORY / "build"
 REPORTS = BUILD / "reports"
 TOOLS = Path(sys.executable).parent
 UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
+# tests/support/examples.py reads these: the number of examples, and where their seeds begin.
+FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
+FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
+MASS = "40"
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
+# The integration tests that depend on what an API server accepts, serves and defaults.
+API_TESTS = (
+    *("lab_controlplane", "pod_fields", "kube_apply", "binding", "eviction", "rights"),
+    *("wao_crds", "device_crds", "rmd_crds", "agent_policies", "devices_policies"),
+    *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
+)
 PLUGINS_PACKAGE = "ansible_collections.wattwise.kube.plugins"
 
 os.environ["PATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PATH", os.defpath)])
 if not sys.stdout.isatty():
     os.environ.setdefault("NO_COLOR", "1")
-nox.options.stop_on_first_error = not os.environ.get("CI")
+# Of a command that is interrupted: so long may it take to end what it started, such as a lab.
+INTERRUPT_SECONDS = 60
 nox.options.sessions = []
 
 
@@ -53,7 +62,9 @@ def gate(*tags: str) -> Callable[[SessionFunction], SessionFunction]:
     def decorate(function: SessionFunction) -> SessionFunction:
         def session_function(session: nox.Session) -> None:
             session.log(str(function.__doc__))
-            synchronize()
+            # All gates of one `make test` see the same files, also if one is edited meanwhile.
+            if not os.environ.get("WATTWISE_MIRROR_IS_CURRENT"):
+                synchronize()
             REPORTS.mkdir(parents=True, exist_ok=True)
             session.chdir(MIRROR)
             function(session)
@@ -79,7 +90,12 @@ def environment() -> dict[str, str | None]:
 
 def run(session: nox.Session, *command: str, **variables: str) -> None:
     """Run a tool of the development environment."""
-    session.run(*command, env={**environment(), **variables}, external=True)
+    session.run(
+        *command,
+        env={**environment(), **variables},
+        external=True,
+        interrupt_timeout=INTERRUPT_SECONDS,
+    )
 
 
 def run_each(session: nox.Session, *commands: tuple[str, ...], **variables: str) -> None:
@@ -94,80 +110,39 @@ def run_each(session: nox.Session, *commands: tuple[str, ...], **variables: str)
         raise failures[0]
 
 
-def run_side_by_side(session: nox.Session, *commands: tuple[str, ...], **variables: str) -> None:
-    """Run commands at the same time, print what each said, then fail if any of them failed."""
-    if len(commands) == 1:
-        run(session, *commands[0], **variables)
-        return
-    all_variables = {**environment(), **variables}
-
-    def run_aside(number: int) -> bool:
-        with (REPORTS / f"{session.name}-{number}.log").open("w+") as log:
-            try:
-                session.run(*commands[number], env=all_variables, external=True, stdout=log)
-            except nox.command.CommandFailed:
-                return False
-            finally:
-                log.seek(0)
-                sys.stdout.write(log.read())
-                sys.stdout.flush()
-        return True
-
-    with concurrent.futures.ThreadPoolExecutor() as executor:
-        if not all(list(executor.map(run_aside, range(len(commands))))):
-            session.error("not all of them passed; see above")
-
-
 def run_pytest(
-    session: nox.Session, *arguments: str, launcher: tuple[str, ...] = (), **variables: str
+    session: nox.Session,
+    *arguments: str,
+    launcher: tuple[str, ...] = (),
+    variables: dict[str, str] | None = None,
 ) -> None:
     """Run pytest with a report that scripts/gates.py sums up."""
     report = REPORTS / f"{session.name}.xml"
     report.unlink(missing_ok=True)
     options = ("-q", "-p", "no:cacheprovider", f"--junit-xml={report}")
-    run(session, "python", "-m", *launcher, "pytest", *options, *arguments, **variables)
+    command = ("python", "-m", *launcher, "pytest", *options, *arguments)
+    run(session, *command, **(variables or {}))
 
 
-@functools.cache
-def start_lab_build() -> subprocess.Popen[bytes]:
-    """Start to compile the lab's control plane: minutes with an empty cache, seconds after that."""
-    with (REPORTS / "lab-build.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["nice", str(TOOLS / "python"), "-m", "lab", "build"],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    atexit.register(stop, process)
-    return process
+def as_version(text: str) -> tuple[int, ...]:
+    """3.10 is newer than 3.9."""
+    return tuple(map(int, text.split(".")))
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started, if it still runs."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGTERM)
-
-
-def wait_for_lab_build(session: nox.Session) -> None:
-    """Return when the control plane is built; show the compiler's words where it is not."""
-    if start_lab_build().wait() != 0:
-        session.error((REPORTS / "lab-build.log").read_text())
+def build_lab(session: nox.Session) -> None:
+    """Compile the lab's control plane: minutes with an empty cache, no time after that."""
+    run(session, "nice", "python", "-m", "lab", "build")
 
 
 def run_sanity(
-    session: nox.Session, tools: Path, interpreters: dict[str, Path], *lanes: tuple[str, ...]
+    session: nox.Session, tools: Path, interpreters: dict[str, Path], *runs: tuple[str, ...]
 ) -> None:
-    """Run the sanity tests of the ansible-core whose commands are in `tools`.
-
-    Each lane is the options of one run of ansible-test; lanes run at the same time.
-    """
+    """Run sanity tests of the ansible-core whose commands are in `tools`, each with its options."""
     session.log(f"interpreters found: {', '.join(interpreters)}")
     home = BUILD / "home"
     variables = ansible_test_home.prepare(home, tools, interpreters, UV_FOLDER / "python")
     command = (str(tools / "ansible-test"), "sanity", "--local", "--requirements", "--color", "no")
-    run_side_by_side(session, *((*command, *lane) for lane in lanes), **variables)
+    run_each(session, *((*command, *options) for options in runs), **variables)
 
 
 def core_environment(session: nox.Session, core: str) -> other_cores.CoreEnvironment | None:
@@ -190,24 +165,27 @@ def try_core(session: nox.Session, core: str) -> None:
     found = core_environment(session, core)
     if found is None:
         session.skip(f"there is no interpreter for ansible-core {core}")
-    tests = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
+    # validate-modules imports every module; `make test-deep` imports each file by itself.
+    tests = ("ansible-doc", "runtime-metadata", "validate-modules")
     options = [option for test in tests for option in ("--test", test)]
     interpreters = {found.version: found.tools}
     run_sanity(session, found.tools, interpreters, ("--python", found.version, *options))
-    wait_for_lab_build(session)
-    folders = (
+    build_lab(session)
+    checked = "tests/integration/test_checked_first.py"
+    files = (
         "tests/unit/plugins",
         "tests/integration/test_task_modes.py",
-        "tests/integration/test_checked_first.py",
+        f"{checked}::test_wrong_variables_are_all_told_before_anything_is_touched",
+        f"{checked}::test_the_tag_of_a_playbooks_name_is_all_of_it",
     )
-    inventory = "tests/integration/test_node_configs_inventory.py"
-    run_pytest(session, *folders, inventory, WATTWISE_TEST_PYTHON=str(found.tools / "python"))
+    variables = {"WATTWISE_TEST_PYTHON": str(found.tools / "python"), **FEW_EXAMPLES}
+    run_pytest(session, *files, variables=variables)
 
 
 @gate("test")
 def lab_build(session: nox.Session) -> None:
-    """Starts to build the lab's control plane in the background; `integration` waits for it."""
-    start_lab_build()
+    """The lab's control plane, compiled once; the gates that start a lab wait for it."""
+    build_lab(session)
 
 
 @gate("lint", "test")
@@ -258,11 +236,20 @@ def ansible_lint(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def sanity(session: nox.Session) -> None:
-    """ansible-test's sanity tests; compile and import on every interpreter that is found."""
-    # Imports on all interpreters take as long as everything else, and either keeps one core busy.
-    lanes = (("--skip-test", "import"), ("--test", "import"))
-    chosen = (tuple(session.posargs),) if session.posargs else lanes
-    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), *chosen)
+    """ansible-test's sanity tests of what users run; compile on every interpreter found."""
+    # Ruff and mypy look after the rest, and `make test-deep` runs all tests on all files.
+    excluded = (f"--exclude={path}" for path in ("lab/", "noxfile.py", "scripts/", "tests/"))
+    chosen = tuple(session.posargs) or ("--skip-test", "import", *excluded)
+    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), chosen)
+
+
+@gate("lint", "test")
+def imports(session: nox.Session) -> None:
+    """ansible-test imports each file by itself on the oldest and the newest interpreter found."""
+    interpreters = ansible_test_home.interpreter_folders()
+    ends = dict.fromkeys((min(interpreters, key=as_version), max(interpreters, key=as_version)))
+    runs = (("--test", "import", "--python", version) for version in ends)
+    run_sanity(session, TOOLS, interpreters, *runs)
 
 
 @gate("lint", "test")
@@ -308,14 +295,17 @@ def galaxy_importer(session: nox.Session) -> None:
     [archive] = folder.glob("*.tar.gz")
     session.chdir(folder)
     log = folder / "importer.log"
-    with log.open("w") as output:
-        session.run(
-            *(str(tools / "python"), "-m", "galaxy_importer.main", str(archive)),
-            env={**environment(), **variables},
-            external=True,
-            stdout=output,
-            stderr=output,
-        )
+    try:
+        with log.open("w") as output:
+            session.run(
+                *(str(tools / "python"), "-m", "galaxy_importer.main", str(archive)),
+                env={**environment(), **variables},
+                external=True,
+                stdout=output,
+                stderr=output,
+            )
+    except nox.command.CommandFailed:
+        session.error(log.read_text())
     complaints = [
         line for line in log.read_text().splitlines() if line.startswith(("WARNING", "ERROR"))
     ]
@@ -335,9 +325,29 @@ def unit(session: nox.Session) -> None:
         *("-m", "not slow"),
         *("tests/unit", "tests/conformance"),
         launcher=("coverage", "run", f"--data-file={data}", "-m"),
+        variables=FEW_EXAMPLES,
     )
     run(session, "coverage", "combine", "--quiet", f"--data-file={data}")
     run(session, "coverage", "report", f"--data-file={data}")
+
+
+def run_generated(session: nox.Session, **variables: str) -> None:
+    """The tests of generated examples, without coverage, which doubles what they take."""
+    files = [
+        str(path)
+        for path in sorted(
+            (*Path("tests/unit").rglob("*.py"), *Path("tests/conformance").glob("*.py"))
+        )
+        if any(word in path.read_text() for word in ("hypothesis", "support.examples"))
+    ]
+    options = ("--numprocesses=2", "--dist=worksteal", "-m", "generated and not slow")
+    run_pytest(session, *options, *session.posargs, *files, variables=variables)
+
+
+@gate("test")
+def generated(session: nox.Session) -> None:
+    """All examples that tests generate in every run, the same in each."""
+    run_generated(session)
 
 
 @gate("test")
@@ -351,19 +361,19 @@ def browser(session: nox.Session) -> None:
 @gate("test")
 def integration(session: nox.Session) -> None:
     """Tests on the lab: a real control plane, simulated machines."""
-    wait_for_lab_build(session)
+    build_lab(session)
     # Each worker has a lab of its own; a file's tests stay together for what they set up once.
     options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
     run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
 
 
-@gate("test")
+@gate("ci")
 def oldest_core(session: nox.Session) -> None:
     """The oldest ansible-core that we promise: documentation, imports, tasks, plugins."""
     try_core(session, min(other_cores.OTHER_CORES))
 
 
-@gate("test")
+@gate("ci")
 def newest_core(session: nox.Session) -> None:
     """The newest ansible-core that we promise: documentation, imports, tasks, plugins."""
     try_core(session, max(other_cores.OTHER_CORES))
@@ -371,10 +381,10 @@ def newest_core(session: nox.Session) -> None:
 
 @gate("test")
 def molecule(session: nox.Session) -> None:
-    """Every role's molecule scenario, on the lab."""
-    wait_for_lab_build(session)
+    """The chain of molecule: a stage for every role, on one lab."""
+    build_lab(session)
     state = BUILD / "molecule-lab"
-    # Molecule remembers there which scenarios it prepared; their lab is a new one each time.
+    # Molecule remembers there what it prepared; the lab is a new one each time.
     home = BUILD / "molecule-home"
     shutil.rmtree(home, ignore_errors=True)
     variables = {"WATTWISE_TEST_LAB_STATE": str(state), "ANSIBLE_HOME": str(home)}
@@ -390,35 +400,48 @@ def molecule(session: nox.Session) -> None:
 @gate("test-deep")
 def deep(session: nox.Session) -> None:
     """The tests that take minutes each."""
-    wait_for_lab_build(session)
+    build_lab(session)
     run_pytest(session, "-m", "slow", "-o", "faulthandler_timeout=3600", "tests")
 
 
 @gate("test-deep")
-def odd_values(session: nox.Session) -> None:
-    """Bad objects beside good ones: many times the examples, with a fresh seed that is printed."""
-    first = os.environ.get("WATTWISE_ODD_SEED") or str(secrets.randbelow(10**9))
-    session.log(f"WATTWISE_ODD_SEED={first}")
-    found = map(str, sorted(Path("tests/unit").rglob("test_bad_beside_good_*.py")))
-    options = ("--numprocesses=2", "--dist=worksteal")
-    run_pytest(session, *options, *found, WATTWISE_ODD_SEED=first, WATTWISE_ODD_FACTOR="20")
+def oldest_kubernetes(session: nox.Session) -> None:
+    """The oldest Kubernetes that we promise: the tests that show what its API server takes."""
+    run(session, "python", "-m", "lab", "build", "--kubernetes", OLDEST.minor)
+    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
+    files = [f"tests/integration/test_{name}.py" for name in API_TESTS]
+    run_pytest(
+        session, *options, *(session.posargs or files), variables={"LAB_KUBERNETES": OLDEST.minor}
+    )
+
+
+@gate("test-deep")
+def generated_in_mass(session: nox.Session) -> None:
+    """Many times the generated examples, from a fresh seed that is printed."""
+    seed = os.environ.get(SEED_VARIABLE) or str(secrets.randbelow(10**9))
+    factor = os.environ.get(FACTOR_VARIABLE) or MASS
+    session.log(f"{SEED_VARIABLE}={seed} {FACTOR_VARIABLE}={factor} repeats these examples")
+    session.posargs.append(f"--hypothesis-seed={seed}")
+    run_generated(session, **{SEED_VARIABLE: seed, FACTOR_VARIABLE: factor})
 
 
 @gate("test-deep")
 def cores(session: nox.Session) -> None:
-    """All sanity tests of the oldest and the newest ansible-core that we promise."""
+    """All sanity tests on all files, with the locked ansible-core and the two others."""
+    interpreters = ansible_test_home.interpreter_folders()
+    run_sanity(session, TOOLS, interpreters, tuple(session.posargs))
     for core in other_cores.OTHER_CORES:
         found = core_environment(session, core)
         if found is not None:
             # pep8 of 2.18 refuses what formatters write; ruff looks after style.
             options = ("--skip-test", "pep8", *session.posargs)
-            run_sanity(session, found.tools, ansible_test_home.interpreter_folders(), options)
+            run_sanity(session, found.tools, interpreters, options)
 
 
 @gate()
 def bench(session: nox.Session) -> None:
     """Measures against peers and writes docs/performance.md."""
-    wait_for_lab_build(session)
+    build_lab(session)
     run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
 
 

@@ -16,7 +16,7 @@ from types import FrameType
 
 import yaml
 
-from lab import demo, device_shapes, faults, lifecycle
+from lab import demo, device_shapes, faults, lifecycle, releases
 from lab.controlplane.programs import build_programs
 from lab.errors import LabError
 from lab.state import LabSettings, LabState
@@ -64,11 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    defaults = LabSettings()
     up = add("up", _up, "start the lab and return when it is ready")
-    up.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
-    up.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
-    up.add_argument("--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)")
+    _add_size(up)
+    _add_kubernetes(up)
     up.add_argument(
         "--only",
         action="append",
@@ -76,20 +74,39 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PART",
         help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
     )
-    show = add("demo", _demo, "start a lab, place pods by the default scheduler and by wattwise")
-    show.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
-    show.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
-    show.add_argument("--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)")
+    text = "start a lab, place pods by the default scheduler and by wattwise"
+    _add_size(add("demo", _demo, text))
     add("down", _down, "stop the lab and remove its folder")
     status = add("status", _status, "show the services; exit code 1 unless all are ready")
     status.add_argument("--json", action="store_true", help="a list of objects instead of a table")
     add("reset", _reset, "empty the cluster and take back all faults")
-    add("build", _build, "build the control plane's programs into the cache, start nothing")
+    text = "build the control plane's programs into the cache, start nothing"
+    _add_kubernetes(add("build", _build, text))
     faults.add_arguments(add("fault", _fault, "break one thing"))
     devices = add("devices", _devices, "print pools of devices in one of the prototype's shapes")
     devices.add_argument("--shape", required=True, choices=device_shapes.SHAPES)
     devices.add_argument("--nodes", type=int, default=device_shapes.DEFAULT_NODES)
     return parser
+
+
+def _add_size(command: argparse.ArgumentParser) -> None:
+    defaults = LabSettings()
+    command.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
+    command.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
+    command.add_argument(
+        "--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)"
+    )
+
+
+def _add_kubernetes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--kubernetes",
+        metavar="VERSION",
+        choices=tuple(releases.RELEASES),
+        default=releases.asked(),
+        help=f"of the control plane: {', '.join(releases.RELEASES)} (${releases.VARIABLE}, else"
+        f" an installed one, else {releases.CURRENT.minor})",
+    )
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
@@ -98,7 +115,9 @@ def _terminate(number: int, _frame: FrameType | None) -> None:
 
 def _up(chosen: argparse.Namespace) -> int:
     parts = tuple(part for part in lifecycle.PARTS if part in (chosen.only or lifecycle.PARTS))
-    asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=parts)
+    asked = LabSettings(
+        chosen.nodes, chosen.racks, chosen.seed, parts=parts, kubernetes=chosen.kubernetes
+    )
     lifecycle.up(LabState.chosen(chosen.state), asked, _Progress())
     return 0
 
@@ -121,8 +140,8 @@ def _reset(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _build(_chosen: argparse.Namespace) -> int:
-    build_programs(_Progress())
+def _build(chosen: argparse.Namespace) -> int:
+    build_programs(_Progress(), chosen.kubernetes)
     return 0
 
 

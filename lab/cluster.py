@@ -14,7 +14,6 @@ from lab.api import CONNECTIONS, Api, ApiError, JsonObject
 from lab.process import wait_until
 
 PODS_PER_NODE = 110
-KUBELET_VERSION = "v1.34.2"
 EPHEMERAL_STORAGE = "400Gi"
 OWNER = "wattwise.github.io/lab"
 READY_SECONDS, READY_SECONDS_A_NODE = 60.0, 0.2
@@ -42,14 +41,15 @@ class Machine(Protocol):
     def architecture(self) -> str: ...
 
 
-def create_nodes(api: Api, machines: Sequence[Machine], owner: str) -> None:
+def create_nodes(api: Api, machines: Sequence[Machine], owner: str, version: str) -> None:
     """Create the machines' Nodes; those that are there already stay as they are.
 
-    `owner` names the lab; `delete_nodes` knows by it what it may delete.
+    `owner` names the lab; `delete_nodes` knows by it what it may delete. `version` is that of
+    the kubelets.
     """
 
     def create(machine: Machine) -> None:
-        _unless(409, api, "POST", "/api/v1/nodes", node_object(machine, owner))
+        _unless(409, api, "POST", "/api/v1/nodes", node_object(machine, owner, version))
 
     _in_parallel(create, machines)
 
@@ -98,7 +98,7 @@ def is_schedulable(node: Mapping[str, Any]) -> bool:
     return ready and not node.get("spec", {}).get("taints")
 
 
-def node_object(machine: Machine, owner: str) -> JsonObject:
+def node_object(machine: Machine, owner: str, version: str) -> JsonObject:
     """The Node as its kubelet would register it."""
     resources = {
         "cpu": str(machine.cores),
@@ -129,19 +129,19 @@ def node_object(machine: Machine, owner: str) -> JsonObject:
                 {"type": "InternalIP", "address": machine.internal_address},
                 {"type": "Hostname", "address": machine.name},
             ],
-            "nodeInfo": _node_info(machine),
+            "nodeInfo": _node_info(machine, version),
         },
     }
 
 
-def _node_info(machine: Machine) -> JsonObject:
+def _node_info(machine: Machine, version: str) -> JsonObject:
     identifier = str(uuid.uuid5(uuid.NAMESPACE_DNS, machine.name))
     return {
         "architecture": machine.architecture,
         "operatingSystem": "linux",
         "osImage": "wattwise lab",
         "kernelVersion": "6.12.0",
-        "kubeletVersion": KUBELET_VERSION,
+        "kubeletVersion": version,
         "kubeProxyVersion": "",
         "containerRuntimeVersion": "kwok://lab",
         "machineID": identifier.replace("-", ""),

@@ -33,6 +33,11 @@ Say = Callable[[str], None]
 SCHEDULER = "wattwise"
 # Measured watts are compared, so none may be from before the pods moved.
 _REFRESH = ("-e", "observe_refresh=true")
+# The report shows what other placers would have made of it.
+_COMPARED = (
+    "-e",
+    json.dumps({"placement_compare": ["greedy", "minimize_power", "peaks", "spread"]}),
+)
 _CHANGED = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
 
@@ -73,7 +78,7 @@ def compare(state: LabState, pods: int, seed: int, say: Say) -> Comparison:
         delete_pods(api, settings)
         create_pods(api, workload, SCHEDULER)
         say(f"ansible-playbook wattwise.kube.place: place the same {pods} pods")
-        run_playbook("place", state)
+        run_playbook("place", state, *_COMPARED)
         wait_until_bound(api, pods, settings)
     say("ansible-playbook wattwise.kube.site: read the fleet again, change nothing")
     changed = run_playbook("site", state, *_REFRESH)

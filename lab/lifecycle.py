@@ -25,6 +25,7 @@ from lab.errors import LabError
 from lab.locks import file_lock
 from lab.machines import build_machines
 from lab.process import Service, free_port
+from lab.releases import release_of
 from lab.state import LabSettings, LabState
 
 CONTROL_PLANE = "controlplane"
@@ -58,6 +59,7 @@ class _ChosenPorts(dict[str, int]):
 def up(state: LabState, asked: LabSettings, say: Say) -> None:
     """Start what does not run yet of `asked.parts`; on failure stop what this call started."""
     build_machines(asked.nodes, asked.racks, asked.seed)  # refuses what cannot be built
+    release_of(asked.kubernetes)
     with _locked(state, say):
         settings = _continued(state, asked) or _afresh(state, asked)
         before = _living(state)
@@ -131,13 +133,19 @@ def _continued(state: LabState, asked: LabSettings) -> LabSettings | None:
     if not _living(state):
         return None
     found = state.read_settings()
-    if (found.nodes, found.racks, found.seed) != (asked.nodes, asked.racks, asked.seed):
+    if _size(found) != _size(asked):
         raise LabError(
-            f"A lab of {found.nodes} nodes in {found.racks} racks (seed {found.seed}) runs in"
-            f" {state.root}; take it down first, or choose another folder with --state."
+            f"A lab of {_size(found)} runs in {state.root}; take it down first, or choose another"
+            " folder with --state."
         )
     parts = tuple(part for part in PARTS if part in {*found.parts, *asked.parts})
     return dataclasses.replace(found, parts=parts, ports=_ChosenPorts(found.ports))
+
+
+def _size(settings: LabSettings) -> str:
+    """What a lab that runs cannot change, in words."""
+    version = f", Kubernetes {settings.kubernetes}" if settings.kubernetes else ""
+    return f"{settings.nodes} nodes in {settings.racks} racks (seed {settings.seed}{version})"
 
 
 def _afresh(state: LabState, asked: LabSettings) -> LabSettings:
@@ -196,7 +204,8 @@ def _make_nodes(state: LabState, settings: LabSettings, say: Say) -> None:
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     say(f"creating {len(machines)} nodes")
     with Api(state.kubeconfig) as api:
-        create_nodes(api, machines, owner=str(state.root))
+        version = release_of(settings.kubernetes).version
+        create_nodes(api, machines, owner=str(state.root), version=version)
         wait_for_nodes(api, [machine.name for machine in machines])
 
 

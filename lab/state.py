@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab import releases
 from lab.errors import LabError
 
 DEFAULT_ROOT = Path(__file__).resolve().parent / ".state"
@@ -21,6 +22,8 @@ class LabSettings:
     """What `up` was asked, and which ports were chosen (a service's port bears its name).
 
     `parts` are those that run; `existing_cluster` says that the control plane is not the lab's.
+    `kubernetes` is the minor version that was asked for; "" means an installed control plane, or
+    else the current release.
     """
 
     nodes: int = 50
@@ -29,6 +32,7 @@ class LabSettings:
     ports: dict[str, int] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     existing_cluster: bool = False
+    kubernetes: str = field(default_factory=releases.asked)
 
 
 @dataclass(frozen=True)

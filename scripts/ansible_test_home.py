@@ -48,6 +48,12 @@ def interpreter_folders() -> dict[str, Path]:
     return folders
 
 
+def write_if_changed(path: Path, text: str) -> None:
+    """Leave a file alone that is right already: another gate may be reading it."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 def prepare(home: Path, tools: Path, folders: dict[str, Path], pip_python: Path) -> dict[str, str]:
     """Fill the home folder; return the variables with which ansible-test is to run.
 
@@ -56,12 +62,12 @@ def prepare(home: Path, tools: Path, folders: dict[str, Path], pip_python: Path)
     cache = home / ".ansible" / "test" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     for version in PIP_VERSIONS:
-        shutil.copyfile(SCRIPT, cache / f"get_pip_{version}.py")
+        write_if_changed(cache / f"get_pip_{version}.py", SCRIPT.read_text())
     configuration = home / ".config" / "pip" / "pip.conf"
     configuration.parent.mkdir(parents=True, exist_ok=True)
     configuration.touch(mode=0o600)
     settings = {**read_pip_settings(str(pip_python), os.environ), "quiet": "1"}
-    configuration.write_text(pip_configuration(settings))
+    write_if_changed(configuration, pip_configuration(settings))
     path = [str(tools), *map(str, folders.values())]
     path += [item for item in os.environ.get("PATH", "").split(os.pathsep) if "shims" not in item]
     return {"HOME": str(home), "PATH": os.pathsep.join(dict.fromkeys(path))}

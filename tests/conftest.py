@@ -6,11 +6,18 @@ from __future__ import annotations
 
 import signal
 
-from hypothesis import settings
+import pytest
 
-# Equal runs on every machine, however slow; `--hypothesis-profile=default` searches at random.
-settings.register_profile("wattwise", deadline=None, derandomize=True, database=None)
-settings.load_profile("wattwise")
+from support.examples import generated, register_profile
+
+register_profile()
 
 # A shell starts what runs in the background with SIGINT ignored; tests send it all the same.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(generated)

@@ -23,7 +23,7 @@ def prepare(state: LabState, settings: LabSettings, say: Say) -> None:
     """Find or build the programs, and write certificates and kubeconfigs."""
     links = components.program_folder(state)
     links.mkdir(exist_ok=True)
-    for name, path in find_programs(say).items():
+    for name, path in find_programs(say, settings.kubernetes).items():
         (links / name).unlink(missing_ok=True)
         (links / name).symlink_to(path)
     components.write_kwok_configuration(state)

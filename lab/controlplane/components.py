@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lab.controlplane.credentials import folder, kubeconfig_of
 from lab.process import Service
+from lab.releases import release_of
 from lab.state import LabSettings, LabState
 
 ADDRESS = "127.0.0.1"
@@ -25,14 +26,6 @@ CLIENT_LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
 NODE_LEASE_SECONDS = 240
 NODE_GRACE_SECONDS = 300
 KWOK_PARALLELISM = 16
-# What Kubernetes 1.34 has of dynamic resource allocation behind gates that are shut by default.
-FEATURES = (
-    "DRAConsumableCapacity",
-    "DRADeviceBindingConditions",
-    "DRADeviceTaints",
-    "DRAPartitionableDevices",
-)
-FEATURE_GATES = "--feature-gates=" + ",".join(f"{name}=true" for name in FEATURES)
 
 
 def etcd(state: LabState, settings: LabSettings) -> Service:
@@ -55,9 +48,9 @@ def kube_apiserver(state: LabState, settings: LabSettings) -> Service:
     proxy = files / "front-proxy"
     url = f"https://{ADDRESS}:{settings.ports['kube-apiserver']}/readyz"
     command = (
-        *(_program(state, "kube-apiserver"), "--v=1", "--profiling=false", FEATURE_GATES),
-        # Where this version has DeviceTaintRules.
-        "--runtime-config=resource.k8s.io/v1alpha3=true",
+        *(_program(state, "kube-apiserver"), "--v=1", "--profiling=false"),
+        *_feature_gates(settings),
+        *_served_on_request(settings),
         f"--etcd-servers=http://{ADDRESS}:{settings.ports['etcd']}",
         *(f"--bind-address={ADDRESS}", f"--secure-port={settings.ports['kube-apiserver']}"),
         # Otherwise, told to stop, it waits up to a minute for its clients' watches to end.
@@ -85,7 +78,8 @@ def kube_controller_manager(state: LabState, settings: LabSettings) -> Service:
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     port = settings.ports["kube-controller-manager"]
     command = (
-        *(_program(state, "kube-controller-manager"), "--v=1", "--profiling=false", FEATURE_GATES),
+        *(_program(state, "kube-controller-manager"), "--v=1", "--profiling=false"),
+        *_feature_gates(settings),
         *_client_options(state, "kube-controller-manager", port),
         "--use-service-account-credentials=true",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
@@ -104,7 +98,8 @@ def kube_controller_manager(state: LabState, settings: LabSettings) -> Service:
 def kube_scheduler(state: LabState, settings: LabSettings) -> Service:
     port = settings.ports["kube-scheduler"]
     command = (
-        *(_program(state, "kube-scheduler"), "--v=1", "--profiling=false", FEATURE_GATES),
+        *(_program(state, "kube-scheduler"), "--v=1", "--profiling=false"),
+        *_feature_gates(settings),
         *_client_options(state, "kube-scheduler", port),
     )
     url = f"https://{ADDRESS}:{port}/readyz"
@@ -157,6 +152,16 @@ def _serving_certificate(state: LabState) -> tuple[str, str]:
         f"--tls-cert-file={files / 'server.pem'}",
         f"--tls-private-key-file={files / 'server-key.pem'}",
     )
+
+
+def _feature_gates(settings: LabSettings) -> tuple[str, ...]:
+    features = release_of(settings.kubernetes).features
+    return (f"--feature-gates={','.join(f'{name}=true' for name in features)}",)
+
+
+def _served_on_request(settings: LabSettings) -> tuple[str, ...]:
+    apis = release_of(settings.kubernetes).apis
+    return (f"--runtime-config={','.join(f'{name}=true' for name in apis)}",) if apis else ()
 
 
 def _client_options(state: LabState, name: str, port: int) -> tuple[str, ...]:

@@ -11,28 +11,38 @@ from pathlib import Path
 
 from lab.gotools import GoTools, Say, build
 from lab.promtool import PROMTOOL
+from lab.releases import Release, release_of
 
 LAB = Path(__file__).resolve().parent.parent
-KUBERNETES_VERSION = "v1.34.2"
 VERSION_VARIABLES = "k8s.io/component-base/version"
 
-KUBERNETES = GoTools(
-    name="controlplane",
-    module=LAB / "controlplane",
-    programs={
-        "etcd": "go.etcd.io/etcd/server/v3",
-        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-        "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-    },
-    duration="5 minutes",
-    # Without these the API server calls itself v0.0.0-master, which clients that compare refuse.
-    linker_flags="-s -w"
-    f" -X {VERSION_VARIABLES}.gitVersion={KUBERNETES_VERSION}"
-    f" -X {VERSION_VARIABLES}.gitMajor=1 -X {VERSION_VARIABLES}.gitMinor=34"
-    f" -X {VERSION_VARIABLES}.gitTreeState=clean",
-)
+
+def kubernetes(release: Release) -> GoTools:
+    """The control plane's programs of a release."""
+    major, minor = release.minor.split(".")
+    variables = {
+        # Without these the API server is v0.0.0-master, which clients that compare refuse.
+        "gitVersion": release.version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+    }
+    stamps = (f"-X {VERSION_VARIABLES}.{name}={variables[name]}" for name in variables)
+    return GoTools(
+        name="controlplane",
+        module=LAB / "controlplane" / f"v{release.minor}",
+        programs={
+            "etcd": "go.etcd.io/etcd/server/v3",
+            "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+            "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+            "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        },
+        duration="10 minutes",
+        linker_flags=" ".join(["-s -w", *stamps]),
+    )
+
+
 KWOK = GoTools(
     name="kwok",
     module=LAB / "kwok",
@@ -43,24 +53,29 @@ KWOK = GoTools(
 INSEPARABLE = ("etcd", "kube-apiserver")
 
 
-def find_programs(say: Say) -> dict[str, Path]:
-    """Every program's path; those that `$KUBEBUILDER_ASSETS` and PATH lack are built."""
-    found = _installed([*KUBERNETES.programs, *KWOK.programs])
-    if not all(name in found for name in INSEPARABLE):
+def find_programs(say: Say, minor: str = "") -> dict[str, Path]:
+    """Every program's path; those that `$KUBEBUILDER_ASSETS` and PATH lack are built.
+
+    Where a minor version of Kubernetes is asked for, its programs are the built ones: installed
+    ones may be of another version.
+    """
+    tools = kubernetes(release_of(minor))
+    found = _installed([*tools.programs, *KWOK.programs])
+    if minor or not all(name in found for name in INSEPARABLE):
         found = {name: path for name, path in found.items() if name in KWOK.programs}
     for name, path in found.items():
         say(f"using the installed {name}: {path}")
-    for tools in (KUBERNETES, KWOK):
-        missing = [name for name in tools.programs if name not in found]
+    for group in (tools, KWOK):
+        missing = [name for name in group.programs if name not in found]
         if missing:
-            folder = build(tools, say)
+            folder = build(group, say)
             found |= {name: folder / name for name in missing}
     return found
 
 
-def build_programs(say: Say) -> None:
+def build_programs(say: Say, minor: str = "") -> None:
     """Fill the cache, whatever is installed; also with what only tests use."""
-    for tools in (KUBERNETES, KWOK, PROMTOOL):
+    for tools in (kubernetes(release_of(minor)), KWOK, PROMTOOL):
         say(f"{', '.join(tools.programs)} are in {build(tools, say)}")
 
 

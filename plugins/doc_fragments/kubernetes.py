@@ -16,6 +16,9 @@ options:
       - Path of a kubeconfig file, or the content of one as a mapping.
       - Without this option and O(host), the service account of the pod in which the module runs is
         used, else the user's default kubeconfig.
+      - Kubeconfigs are read as kubectl reads them, with tokens and files of tokens, client
+        certificates, exec plugins, impersonation and proxies. Of the auth-providers only C(oidc) is
+        known, with the token that kubectl keeps in the file.
       - Can also be given by the environment variable E(K8S_AUTH_KUBECONFIG).
     type: raw
   context:
@@ -68,10 +71,11 @@ options:
     type: str
   impersonate_groups:
     description:
-      - Group to act as; one at the most.
+      - Groups to act as.
       - Can also be given by the environment variable E(K8S_AUTH_IMPERSONATE_GROUPS).
     type: list
     elements: str
 requirements:
-  - kubernetes >= 31.0
+  - urllib3 >= 2.0
+  - PyYAML >= 6.0
 """

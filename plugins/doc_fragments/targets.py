@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The option ``targets`` of modules that read machines, and what they remember of accounts.
 
-See machines.reading_spec and machines.AUTHENTICATION. A fragment cannot add a suboption to those of
+See poll.reading_spec and poll.AUTHENTICATION. A fragment cannot add a suboption to those of
 another, so those that modules share stand here once and each fragment is put together.
 """
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import traceback
@@ -14,7 +15,10 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    ArgumentSpec,
+    Options,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     ProgressCallback,
@@ -31,9 +35,11 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
     """Run ``work`` with the task's parameters and leave through exit_json or fail_json."""
     module = AnsibleModule(supports_check_mode=True, **_keywords(spec))
     _hide_only_secrets(module, spec)
+    progress_file = module.params.get("progress_file")
     context = Context(
         check_mode=module.check_mode,
-        progress=_progress_callback(module.params.get("progress_file")),
+        progress=_progress_callback(progress_file),
+        progress_of=functools.partial(_progress_callback, progress_file),
         warn=module.warn,
         protect=module.no_log_values.add,
     )
@@ -57,12 +63,22 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
 
 def _keywords(spec: ArgumentSpec) -> dict[str, t.Any]:
     keywords = spec.to_keywords()
-    for option in keywords["argument_spec"].values():
-        option.pop("secret_keys", None)
+    keywords["argument_spec"] = _as_ansible_wants_it(keywords["argument_spec"])
+    return keywords
+
+
+def _as_ansible_wants_it(options: Options) -> dict[str, dict[str, t.Any]]:
+    """Options, and their suboptions, without the members that only this file reads."""
+    wanted: dict[str, dict[str, t.Any]] = {}
+    for name, given in options.items():
+        option = {key: value for key, value in given.items() if key != "secret_keys"}
         variables = option.pop("environment", None)
         if variables:
             option["fallback"] = (env_fallback, variables)
-    return keywords
+        if "options" in option:
+            option["options"] = _as_ansible_wants_it(option["options"])
+        wanted[name] = option
+    return wanted
 
 
 def _hide_only_secrets(module: AnsibleModule, spec: ArgumentSpec) -> None:
@@ -71,13 +87,26 @@ def _hide_only_secrets(module: AnsibleModule, spec: ArgumentSpec) -> None:
     Ansible would hide every text in the option, and a user name such as ``admin`` or a kind such
     as ``Secret`` is a part of many names, which would come out as asterisks.
     """
-    for name, option in spec.options.items():
-        keys = option.get("secret_keys")
-        if keys and module.params.get(name):
-            texts = set(_texts(module.params[name]))
-            secrets = set(_texts(module.params[name], frozenset(keys)))
-            module.no_log_values.difference_update(texts - secrets)
-            module.no_log_values.update(secrets)
+    texts: set[str] = set()
+    secrets: set[str] = set()
+    for keys, value in _with_secret_keys(spec.options, module.params):
+        texts.update(_texts(value))
+        secrets.update(_texts(value, keys))
+    # Of several such options one may show what is another one's secret.
+    module.no_log_values.difference_update(texts - secrets)
+    module.no_log_values.update(secrets)
+
+
+def _with_secret_keys(
+    options: Options, given: t.Mapping[str, t.Any]
+) -> t.Iterator[tuple[frozenset[str], t.Any]]:
+    """The keys and the value of each option that has secret keys, suboptions included."""
+    for name, option in options.items():
+        value = given.get(name)
+        if value and option.get("secret_keys"):
+            yield frozenset(option["secret_keys"]), value
+        elif value and option.get("type") == "dict" and "options" in option:
+            yield from _with_secret_keys(option["options"], value)
 
 
 def _texts(value: t.Any, keys: frozenset[str] | None = None) -> t.Iterator[str]:
@@ -92,13 +121,13 @@ def _texts(value: t.Any, keys: frozenset[str] | None = None) -> t.Iterator[str]:
         yield str(value)
 
 
-def _progress_callback(path: str | None) -> ProgressCallback:
+def _progress_callback(path: str | None, step: str = "") -> ProgressCallback:
     """A callback that appends each step to the file which the action plugin reads."""
     if path is None:
         return ignore_progress
 
     def append(done: int, total: int, failed: int) -> None:
-        line = json.dumps({"done": done, "total": total, "failed": failed})
+        line = json.dumps({"step": step, "done": done, "total": total, "failed": failed})
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 

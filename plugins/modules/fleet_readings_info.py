@@ -15,16 +15,16 @@ author:
 description:
   - Merges the results of M(wattwise.kube.redfish_thermal_info) and
     M(wattwise.kube.differential_pressure_info), which may come from several gateways.
-  - A value that is missing is taken from the last readings while these are young enough, and is
-    then marked as stale; else from the annotations C(wattwise.github.io/fallback-inlet-celsius)
-    and C(wattwise.github.io/fallback-delta-p-pascal) of the NodeConfig; else it stays missing. It
-    is never taken for zero.
+  - A missing value is taken from the last readings, which stand in O(previous) and in the status
+    of the NodeConfig, up to O(max_age), and is then marked as stale; else from the annotations
+    C(wattwise.github.io/fallback-inlet-celsius) and C(wattwise.github.io/fallback-delta-p-pascal)
+    of the NodeConfig; else it stays missing. It is never taken for zero.
   - Writes the readings, the statuses of the NodeConfigs and a file for Prometheus. These are
     observations, so the task is never changed.
 options:
   snapshot:
     description:
-      - Path of the snapshot document whose NodeConfigs say which nodes are expected.
+      - Path of the snapshot document, whose targets name the nodes to expect.
     type: path
     required: true
   thermal:
@@ -73,37 +73,15 @@ options:
     description:
       - Where to write the readings in Prometheus' text format.
       - The metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
-        C(wattwise_predicted_power_watts), C(wattwise_reading_age_seconds), C(wattwise_node_read),
-        C(wattwise_endpoint_failing) and C(wattwise_observation_timestamp_seconds). If the snapshot
-        has RmdNodeStates, there are C(wattwise_cache_free_ways) and
-        C(wattwise_cache_longest_free_run_ways), too.
+        C(wattwise_reading_age_seconds), C(wattwise_node_read), C(wattwise_endpoint_failing) and
+        C(wattwise_observation_timestamp_seconds). If the snapshot has RmdNodeStates, there are
+        C(wattwise_cache_free_ways) and C(wattwise_cache_longest_free_run_ways), too.
     type: path
   textfile_labels:
     description:
       - Labels that every sample of O(textfile) bears, such as the name of the cluster.
     type: dict
     default: {}
-  curves:
-    description:
-      - Path of the curves document of the last prediction, from which O(textfile) gets the watts
-        that the models predict at the present CPU use; may be absent. Curves that are older than a
-        day are not used.
-    type: path
-  usage_source:
-    description:
-      - Where the present CPU use of nodes comes from, as in M(wattwise.kube.power_placement).
-    type: str
-    choices:
-      - auto
-      - metrics
-      - requests
-    default: auto
-  pod_usage_assumption:
-    description:
-      - Share of its CPU request that a pod is taken to use where that is not measured, from V(0.0)
-        to V(1.0).
-    type: float
-    default: 0.8
   min_success:
     description:
       - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
@@ -141,7 +119,6 @@ EXAMPLES = r"""
     snapshot: /var/lib/wattwise/run/snapshot.json
     thermal:
       - "{{ thermal }}"
-    curves: /var/lib/wattwise/run/curves.json
     textfile: /var/lib/node_exporter/textfile/hall-1.prom
     textfile_labels:
       cluster: hall-1

@@ -17,6 +17,9 @@ description:
     what the other modules read, and writes it as one JSON document.
   - A list that cannot be read whole fails the task; there is never a part of a list. Custom
     resources and metrics that the cluster does not serve count as empty.
+  - NodeConfigs are resolved to targets, which stand in the document, too. Each target is a node with
+    its endpoints, pins, names of Secrets, known sensors, last values and fallbacks. Modules that
+    read machines or predict take these.
   - Pods that have finished are left out. Pods that wait for a node keep their whole specification.
   - The document holds no Secrets.
 options:

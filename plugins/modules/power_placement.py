@@ -275,6 +275,20 @@ options:
     description:
       - Where to write the result as a plan document, also in check mode.
     type: path
+  textfile:
+    description:
+      - Where to write, in Prometheus' text format, the watts that each node's curve predicts at the
+        node's present CPU use, as C(wattwise_predicted_power_watts).
+      - A node is left out where it has no curve, its use is not known, or its use lies beyond the
+        ends of the curve.
+      - The file is another than O(wattwise.kube.fleet_readings_info#module:textfile), in the same
+        folder.
+    type: path
+  textfile_labels:
+    description:
+      - Labels that every sample of O(textfile) bears, such as the name of the cluster.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
 requirements:

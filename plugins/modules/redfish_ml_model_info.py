@@ -17,6 +17,22 @@ description:
     predicts the server's power, and the inference server that has it.
   - The first system that has the resource counts. Name, URL, type and version must all be there.
   - The model of the response time is returned only where it is complete.
+options:
+  previous:
+    description:
+      - Path of the models document of the last run; may be absent.
+      - A BMC whose models there are younger than O(max_age) is not asked. Its models are returned
+        with their own time and C(kept). Models that another endpoint named are not kept.
+    type: path
+  max_age:
+    description:
+      - Seconds for which models in O(previous) are kept.
+    type: float
+    default: 600.0
+  refresh:
+    description: Whether every BMC is asked, however young its models in O(previous) are.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - wattwise.kube.targets.bmc
   - wattwise.kube.targets.authentication
@@ -43,6 +59,7 @@ EXAMPLES = r"""
 - name: Read the models of all nodes whose NodeConfigs have an endpoint provider
   wattwise.kube.redfish_ml_model_info:
     snapshot: /var/lib/wattwise/run/snapshot.json
+    previous: /var/lib/wattwise/run/models.json
     timeout: 20
 
 - name: Read temperatures, then models, from the same BMCs
@@ -82,6 +99,19 @@ models:
         type: V2InferenceProtocol
         version: v0.1.0
         endpoint: http://10.0.0.20/v2/models/PC-PowerEdgeR650xs-2CPU/versions/v0.1.0/infer
+    bmc:
+      description: Endpoint of the BMC that named the models.
+      type: str
+      sample: https://10.0.0.101
+    time:
+      description: When the BMC named them.
+      type: str
+      sample: "2026-01-31T12:00:00Z"
+    kept:
+      description: V(true) where the models are those of O(previous) and the BMC was not asked.
+      type: bool
+      returned: when they are
+      sample: true
     response_time:
       description: The model of the response time, in the same form.
       type: dict

@@ -79,7 +79,8 @@ class ProgressReader(threading.Thread):
             step = json.loads(lines[-1])
         except (IndexError, ValueError):
             return ""
-        text = f"{self._label}: {step['done']} of {step['total']} done"
+        label = f"{self._label} {step['step']}" if step.get("step") else self._label
+        text = f"{label}: {step['done']} of {step['total']} done"
         if step["failed"]:
             text += f", {step['failed']} failed"
         return text if self._is_line else f"{text} ({time.monotonic() - self._begun_at:.0f} s)"

@@ -48,23 +48,25 @@ def test_least_allocated(
 
 
 @pytest.mark.parametrize(
-    ("requested", "allocatable", "score"),
+    ("requested", "added", "allocatable", "score"),
     [
-        ((3000, 5000), (4000, 10000), 87),
-        ((3000, 5000), (6000, 10000), 100),
-        ((6000, 5000), (10000, 20000), 82),
-        ((6000, 10000), (10000, 20000), 95),
-        ((6000, 10000), (10000, 50000), 80),
-        ((6000, 0), (6000, 10000), 50),
-        ((6000, 5000), (6000, 10000), 75),
-        ((3000, 5000), (3500, 40000), 63),
-        ((3000, 5000), (0, 10000), 100),
+        ((0, 0), (3000, 5000), (4000, 10000), 68),
+        ((0, 0), (3000, 5000), (6000, 10000), 75),
+        ((3000, 0), (3000, 5000), (10000, 20000), 73),
+        ((3000, 5000), (3000, 5000), (10000, 20000), 74),
+        ((3000, 5000), (3000, 5000), (10000, 50000), 70),
+        ((3000, 0), (0, 5000), (3000, 5000), 100),
+        ((0, 0), (0, 5000), (3000, 5000), 50),
+        ((3000, 0), (3000, 0), (6000, 10000), 62),
+        ((3000, 5000), (3000, 0), (6000, 10000), 62),
+        ((0, 0), (3000, 5000), (3500, 40000), 56),
+        ((0, 0), (3000, 5000), (0, 10000), 75),
     ],
 )
 def test_balanced_allocation(
-    requested: tuple[int, int], allocatable: tuple[int, int], score: int
+    requested: tuple[int, int], added: tuple[int, int], allocatable: tuple[int, int], score: int
 ) -> None:
-    assert balanced_score(requested, allocatable) == score
+    assert balanced_score(requested, added, allocatable) == score
 
 
 @pytest.mark.parametrize(
@@ -116,8 +118,10 @@ CONVEX = {"cpu": [0, 2, 4, 6, 8], "watts": [100, 105, 120, 160, 260]}
 CONCAVE = {"cpu": [0, 2, 4, 6, 8], "watts": [100, 200, 240, 255, 260]}
 
 
-def placed(nodes: list[Json], strategy: str, count: int = 4) -> dict[str, int]:
-    waiting = [{"name": "w", "count": count, "requests": {"cpu": "1", "memory": "4Gi"}}]
+def placed(
+    nodes: list[Json], strategy: str, count: int = 4, cpu: str = "1", memory: str = "4Gi"
+) -> dict[str, int]:
+    waiting = [{"name": "w", "count": count, "requests": {"cpu": cpu, "memory": memory}}]
     result = place({"nodes": nodes, "pods": waiting, "strategy": strategy})
     names = [entry["node"] for entry in result["placements"]]
     return {name: names.count(name) for name in sorted(set(names))}
@@ -138,5 +142,7 @@ def test_peaks_takes_a_node_beyond_its_capacity_for_the_best() -> None:
 def test_spread_is_even_and_keeps_resources_in_balance() -> None:
     nodes = [node(name, CONVEX) for name in "abcd"]
     assert placed(nodes, "spread", 8) == {"a": 2, "b": 2, "c": 2, "d": 2}
-    full_of_memory = node("a", CONVEX, used={"memory": "16Gi"})
-    assert placed([full_of_memory, node("b", CONVEX)], "spread", 3) == {"b": 3}
+    little_used = node("b", CONVEX, used={"memory": "4Gi"})
+    # Evenness would choose the empty node; CPU beside the memory of the other gives it balance.
+    assert placed([node("a", CONVEX), little_used], "spread", 1, "2", "1Gi") == {"b": 1}
+    assert placed([node("a", CONVEX), little_used], "spread", 1) == {"a": 1}

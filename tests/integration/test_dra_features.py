@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Kubernetes has behind feature gates, allocated on an API server whose gates are open.
+"""What Kubernetes has or had behind feature gates, allocated on an API server that has them open.
 
 Each write passes the API server's own validation; what the pods then have is judged by the
 checker, which knows nothing of the library.
@@ -18,13 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
+from lab.releases import asked, release_of
 from support.cluster_nodes import remove
 from support.device_objects import dra_device, exactly, manifest
 from support.dra_lab import DraLab
 from support.lab import RunningLab
 
 Json = dict[str, t.Any]
-RULES = "/apis/resource.k8s.io/v1alpha3/devicetaintrules"
 CONDITIONS = {"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
 
 
@@ -54,7 +54,7 @@ def partition(name: str, memory: str) -> Json:
 def test_partitions_of_a_device_never_take_more_than_it_has(dra: DraLab) -> None:
     shared = [{"name": "gpu", "counters": {"memory": {"value": "40Gi"}}}]
     devices = [partition("whole", "40Gi"), partition("half-0", "20Gi"), partition("half-1", "20Gi")]
-    dra.publish(1, devices, sharedCounters=shared)
+    dra.publish(1, devices, counters=shared)
     for name in "abc":
         dra.add_claim(name)
         dra.add_pod(name, name)
@@ -133,8 +133,9 @@ def test_a_tainted_device_is_for_those_that_tolerate_it(dra: DraLab) -> None:
     dra.publish(2, [dra_device("gpu")])
     selector = {"driver": dra.driver, "pool": dra.node(2)}
     spec = {"deviceSelector": selector, "taint": {"key": "repair", "effect": "NoSchedule"}}
-    rule = manifest("resource.k8s.io/v1alpha3", "DeviceTaintRule", dra.namespace, spec)
-    dra.kube.request("POST", RULES, rule)
+    version, rules = dra.taint_rules
+    rule = manifest(version, "DeviceTaintRule", dra.namespace, spec)
+    dra.kube.request("POST", rules, rule)
     try:
         dra.add_claim("strict")
         dra.add_pod("strict", "strict")
@@ -146,7 +147,7 @@ def test_a_tainted_device_is_for_those_that_tolerate_it(dra: DraLab) -> None:
         assert dra.devices("tolerant") == [(dra.node(2), "gpu")]
         assert dra.problems() == []
     finally:
-        remove(dra.kube, f"{RULES}/{dra.namespace}")
+        remove(dra.kube, f"{rules}/{dra.namespace}")
 
 
 def test_the_first_alternative_that_there_is_counts(dra: DraLab) -> None:
@@ -180,4 +181,21 @@ def test_a_claim_with_admin_access_takes_nothing_from_others(dra: DraLab) -> Non
     dra.reconcile()
     assert dra.bound() == ["looks", "uses"]
     assert dra.devices("looks") == dra.devices("uses") == [(dra.node(1), "gpu")]
+    assert dra.problems() == []
+
+
+def test_a_device_is_chosen_by_one_of_the_values_of_an_attribute(dra: DraLab) -> None:
+    if "DRAListTypeAttributes" not in release_of(asked()).features:
+        pytest.skip("attributes that are lists came with Kubernetes 1.36")
+    dra.publish(1, [dra_device("plain", attributes={"model": {"string": "a"}})])
+    dra.publish(2, [dra_device("dual", attributes={"model": {"strings": ["b", "c"]}})])
+    attribute = f"device.attributes['{dra.driver}'].model"
+    for name, model in (("first", "a"), ("second", "c"), ("third", "d")):
+        selector = {"cel": {"expression": f"{attribute}.includes('{model}')"}}
+        dra.add_claim(name, selectors=[selector])
+        dra.add_pod(name, name)
+    dra.reconcile()
+    assert dra.bound() == ["first", "second"]
+    assert dra.devices("first") == [(dra.node(1), "plain")]
+    assert dra.devices("second") == [(dra.node(2), "dual")]
     assert dra.problems() == []

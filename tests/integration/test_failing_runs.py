@@ -82,7 +82,7 @@ def test_too_few_readings_are_reported_and_no_pod_is_placed_by_them(
     run = play("place", well, tmp_path, "-e", "observe_min_success=1", as_json=True)
     assert run.returncode == 2
     [sentence] = ends(run)
-    assert sentence.startswith("Merge the readings: ")
+    assert sentence.startswith("Observe the fleet and place the waiting pods: ")
     assert "min_success" in sentence
     report = json.loads((tmp_path / CLUSTER / "report.json").read_text())
     failing = json.dumps(report["sections"]["failing_endpoints"])

@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     APPLY_CONTENT_TYPE,
     Kube,
 )
+from lab.process import wait_until
 
 CHECK = Context(check_mode=True)
 Manifest = dict[str, t.Any]
@@ -446,3 +447,36 @@ def test_a_manifest_that_is_wrong_deletes_nothing(
     with pytest.raises(WattwiseError, match="must be greater than or equal to 0"):
         apply(asked)
     assert kube.get(path)["metadata"]["uid"] == before
+
+
+def test_an_object_that_only_its_controller_wrote_to_is_unchanged(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    # The API server sorts the field managers of a policy anew once its controller wrote a status,
+    # so the next application moves the resource version and nothing else.
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": namespace},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "resources": ["configmaps"],
+                        "operations": ["CREATE"],
+                    }
+                ]
+            },
+            "validations": [{"expression": "true"}],
+        },
+    }
+    asked = {"kubeconfig": kubeconfig, "manifests": [policy]}
+    apply(asked)
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{namespace}"
+    wait_until(
+        lambda: "typeChecking" in kube.get(path).get("status", {}), 30.0, "the status of the policy"
+    )
+    assert actions(apply(asked)) == ["unchanged"]
+    assert actions(apply({**asked, "state": "absent"})) == ["deleted"]

@@ -19,8 +19,8 @@ import pytest
 from lab import controlplane, process
 from lab.api import Api
 from lab.cluster import is_schedulable, list_nodes
-from lab.controlplane.programs import KUBERNETES_VERSION
 from lab.process import REPOSITORY, wait_until
+from lab.releases import RELEASES, asked, release_of
 from lab.state import LabState
 from support.lab import create_namespace, exists
 
@@ -116,7 +116,7 @@ def test_every_service_is_ready_and_the_versions_are_the_pinned_ones(
     services = json.loads(shown.stdout)
     assert [service["service"] for service in services] == SERVICES
     assert all(service["ready"] and service["pid"] and service["port"] for service in services)
-    assert api.request("GET", "/version")["gitVersion"] == KUBERNETES_VERSION
+    assert api.request("GET", "/version")["gitVersion"] == release_of(asked()).version
 
 
 def test_nothing_listens_beyond_loopback(state: LabState) -> None:
@@ -168,7 +168,17 @@ def test_a_dead_service_is_started_again_by_up(state: LabState) -> None:
 def test_a_lab_of_another_size_is_refused(state: LabState) -> None:
     refused = run(state, "up", "--nodes", "6", "--only", "controlplane")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("lab: A lab of 5 nodes in 2 racks (seed 1) runs in")
+    version = f", Kubernetes {asked()}" if asked() else ""
+    size = f"5 nodes in 2 racks (seed 1{version})"
+    assert refused.stderr.startswith(f"lab: A lab of {size} runs in")
+
+
+def test_a_running_lab_keeps_its_version_of_kubernetes(state: LabState) -> None:
+    other = next(minor for minor in RELEASES if minor != release_of(asked()).minor)
+    refused = run(state, "up", *SIZE, "--kubernetes", other)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("lab: A lab of 5 nodes in 2 racks (seed 1")
+    assert run(state, "status").returncode == 0
 
 
 def test_a_lab_that_cannot_be_built_is_refused_before_anything_starts(tmp_path: Path) -> None:

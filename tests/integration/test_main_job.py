@@ -95,11 +95,11 @@ def test_teardown_check_and_install_from_an_empty_cluster(
     assert installed.returncode == 0, installed.output
     assert len(kube.list(NODE_CONFIGS)) == whole_lab.settings.nodes
     assert all(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
-    textfile = tmp_path / "lab.prom"
-    wanted = ("-e", f"observe_textfile={textfile}")
+    files = {"observe": tmp_path / "lab.prom", "placement": tmp_path / "lab-predicted.prom"}
+    wanted = [f"-e{role}_textfile={path}" for role, path in files.items()]
     again = play("site", whole_lab, tmp_path, *wanted, as_json=True)
     assert again.stats()[CLUSTER]["changed"] == 0
-    metrics = textfile.read_text()
+    metrics = "".join(path.read_text() for path in files.values())
     assert lint(metrics) == ""
     found = samples(metrics)
     for node in document(tmp_path, "curves")["curves"]:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What role observe gives Prometheus and Grafana, judged by Prometheus' promtool.
 
-The metrics are those of a file that fleet_readings_info wrote of three nodes, one of them failing,
-two with RMD.
+The metrics are those of the files that fleet_readings_info and power_placement wrote of three
+nodes, one of them failing, two with RMD.
 The alerts' own tests are in prometheus/rules.test.yml.
 """
 
@@ -22,7 +22,9 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from support.promtool import Expectation, lint, promtool, samples, unmet
+from support.snapshots import with_targets
 
 Json = dict[str, t.Any]
 
@@ -77,13 +79,9 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
         ],
         "rmd_node_states": [node_state("n1", "True"), node_state("n2", "False")],
     }
-    documents.write(str(folder / "snapshot.json"), "snapshot", snapshot)
+    documents.write(str(folder / "snapshot.json"), "snapshot", with_targets(snapshot))
     curve = {"cpu": [0.0, 10.0], "watts": [200.0, 400.0]}
-    documents.write(
-        str(folder / "curves.json"),
-        "curves",
-        {"curves": dict.fromkeys(names, curve), "time": "2026-01-31T11:00:00Z"},
-    )
+    documents.write(str(folder / "curves.json"), "curves", {"curves": dict.fromkeys(names, curve)})
     read = [
         {"name": name, "inlet_celsius": 20.0 + len(name), "power_watts": watts}
         for name, watts in WATTS.items()
@@ -94,13 +92,20 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
         "snapshot": str(folder / "snapshot.json"),
         "thermal": [{"readings": read, "errors": [lost]}],
         "pressure": [{"readings": pascals, "errors": []}],
-        "curves": str(folder / "curves.json"),
         "textfile": str(folder / "wattwise.prom"),
         "textfile_labels": {"cluster": "hall-1"},
-        "usage_source": "metrics",
     }
     observation.observe(parameters, Context(now=lambda: NOON))
-    return (folder / "wattwise.prom").read_text()
+    predicted = {
+        "snapshot": str(folder / "snapshot.json"),
+        "curves": str(folder / "curves.json"),
+        "textfile": str(folder / "predicted.prom"),
+        "textfile_labels": {"cluster": "hall-1"},
+        "usage_source": "metrics",
+        "strategy": "greedy",
+    }
+    place(predicted)
+    return "".join((folder / name).read_text() for name in ("wattwise.prom", "predicted.prom"))
 
 
 def on_everything(query: str) -> str:

@@ -72,16 +72,22 @@ class Rmd:
     def play(
         self, *arguments: str, playbook: str = "wattwise.kube.rmd", **given: t.Any
     ) -> PlaybookRun:
-        variables = {
+        return self.play_many({"here": given}, *arguments, playbook=playbook)
+
+    def play_many(
+        self, cases: dict[str, Object], *arguments: str, playbook: str = "wattwise.kube.rmd"
+    ) -> PlaybookRun:
+        """One run with a host for each case: as many runs would mostly start Ansible."""
+        common = {
             "wattwise_kubeconfig": self.kubeconfig,
             "wattwise_run_dir": str(self.folder / "runs"),
             "rmd_namespace": self.namespace,
             "rmd_authority_namespace": f"{self.namespace}-authority",
             "rmd_image": "registry.example/rmd:0.3",
-            **given,
         }
         inventory = self.folder / "inventory.json"
-        inventory.write_text(json.dumps({"clusters": {"hosts": {"here": variables}}}))
+        hosts = {name: {**common, **given} for name, given in cases.items()}
+        inventory.write_text(json.dumps({"clusters": {"hosts": hosts}}))
         tags = ("--tags", "rmd_daemons") if playbook == "wattwise.kube.rmd" else ()
         return run_playbook(
             playbook, self.folder, "-i", str(inventory), *tags, *arguments, as_json=True
@@ -149,11 +155,6 @@ class Rmd:
         return tomllib.loads(self.kube.get(path)["data"][name])
 
 
-def told(run: PlaybookRun) -> str:
-    """What a run printed, with its quotation marks as they are."""
-    return run.output.replace('\\"', '"')
-
-
 @pytest.fixture
 def rmd(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Rmd]:
     files = [str(ROOT / "roles" / "crds" / "files" / "intel.com_rmdconfigs.yaml")]
@@ -169,6 +170,8 @@ def test_the_default_is_one_daemon_set_with_tls_that_a_second_run_leaves_alone(r
     assert rmd.daemon_sets() == []
     assert rmd.install() > 0
     before = rmd.daemon_set()
+    client = rmd.folder / "runs" / "here" / "rmd"
+    assert sorted(path.name for path in client.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
     assert rmd.install() == 0
     assert rmd.daemon_set()["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     pod = before["spec"]["template"]["spec"]
@@ -191,12 +194,6 @@ def test_check_mode_works_before_there_is_a_namespace(rmd: Rmd) -> None:
     run = rmd.play("--check", rmd_namespace="not-there-yet", rmd_agent_image=AGENT)
     assert run.returncode == 0, run.output
     assert rmd.kube.find("/api/v1/namespaces/not-there-yet") is None
-
-
-def test_the_client_s_files_lie_in_the_run_folder(rmd: Rmd) -> None:
-    rmd.install()
-    folder = rmd.folder / "runs" / "here" / "rmd"
-    assert sorted(path.name for path in folder.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
 
 
 def test_a_new_certificate_is_a_new_pod(rmd: Rmd) -> None:
@@ -263,26 +260,6 @@ def test_every_layout_is_a_daemon_set_and_one_that_goes_takes_its_own_along(rmd:
     assert rmd.daemon_sets() == ["rmd"]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (
-            {"guaranteed_ways": 8},
-            "default: os 1 + guaranteed 8 + best effort 3 + shared 1 = 13 ways, infra 0; the cache"
-            " has 11",
-        ),
-        ({"infra_ways": 12}, "infra 12"),
-    ],
-)
-def test_pools_that_do_not_fit_are_refused_with_the_sum(
-    rmd: Rmd, change: Object, words: str
-) -> None:
-    run = rmd.play(rmd_layouts=[{**SKYLAKE, **change}])
-    assert run.returncode != 0
-    assert words in run.output
-    assert rmd.daemon_sets() == []
-
-
 def test_nodes_of_the_inventory_get_the_label_until_they_are_taken_out(rmd: Rmd) -> None:
     first, second = rmd.nodes[:2]
     given: Object = {"rmd_tls": False, "rmd_node_labels": {rmd.label: "true"}}
@@ -295,22 +272,6 @@ def test_nodes_of_the_inventory_get_the_label_until_they_are_taken_out(rmd: Rmd)
     assert (rmd.labels(first), rmd.labels(second)) == ({}, marked)
     rmd.install(**given)
     assert rmd.labels(second) == {}
-
-
-def test_a_node_that_is_none_is_refused_and_not_made(rmd: Rmd) -> None:
-    run = rmd.play(rmd_tls=False, rmd_labelled_nodes=["nowhere"])
-    assert run.returncode != 0
-    assert "the cluster has no node nowhere; correct the name" in run.output
-    assert rmd.kube.find("/api/v1/nodes/nowhere") is None
-
-
-def test_layouts_that_select_the_same_node_are_refused(rmd: Rmd) -> None:
-    node, label = rmd.nodes[0], {rmd.label: "true"}
-    layouts = [SKYLAKE, {**BROADWELL, "node_labels": {}}]
-    run = rmd.play(rmd_layouts=layouts, rmd_node_labels=label, rmd_labelled_nodes=[node])
-    assert run.returncode != 0
-    assert f"{node} would get more than one daemon" in run.output
-    assert (rmd.labels(node), rmd.daemon_sets()) == ({}, [])
 
 
 def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
@@ -354,64 +315,24 @@ def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
     rmd.kube.request("PATCH", third, {"metadata": {"labels": {rmd.label: None}}}, merge)
 
 
-def test_the_agent_may_end_pods_only_where_that_is_wanted(rmd: Rmd) -> None:
+def test_the_agent_sees_no_more_than_it_reads_and_ends_pods_only_where_that_is_wanted(
+    rmd: Rmd,
+) -> None:
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/rmd-node-agent"
-    verbs = []
-    for ends_pods in (False, True):
+    config = f"/apis/intel.com/v1alpha1/namespaces/{rmd.namespace}/rmdconfigs/rmdconfig"
+    for source, folder, ends_pods, verbs in (
+        ("cgroup", "/sys/fs/cgroup", False, ["list"]),
+        ("pod_resources", "/var/lib/kubelet/pod-resources", True, ["list", "delete"]),
+    ):
         rmd.install(
             rmd_tls=False,
             rmd_agent_image=AGENT,
+            rmd_cpuset_source=source,
             rmd_terminate_refused_pods=ends_pods,
         )
-        verbs.append(rmd.kube.get(role)["rules"][0]["verbs"])
-    assert verbs == [["list"], ["list", "delete"]]
-    assert rmd.daemon_sets() == ["rmd", "rmd-node-agent"]
-    config = f"/apis/intel.com/v1alpha1/namespaces/{rmd.namespace}/rmdconfigs/rmdconfig"
-    assert rmd.kube.get(config)["spec"]["deployNodeAgent"] is True
-
-
-@pytest.mark.parametrize(
-    "image", ["rmd", "rmd:latest", "intel/rmd:latest", "", "/rmd", "registry.example/", "a b.c/rmd"]
-)
-def test_an_image_without_a_registry_is_refused(rmd: Rmd, image: str) -> None:
-    run = rmd.play(rmd_image=image)
-    assert run.returncode != 0
-    assert f"rmd_image: {json.dumps(image)} does not name a registry" in told(run)
-    assert rmd.kube.find(f"/api/v1/namespaces/{rmd.namespace}/configmaps/wattwise-rmd") is None
-
-
-@pytest.mark.parametrize("image", ["localhost/rmd", "host:5000/rmd", "[::1]:5000/a/rmd@sha256:0"])
-def test_an_image_with_a_registry_is_taken(rmd: Rmd, image: str) -> None:
-    run = rmd.play("--check", rmd_image=image, rmd_tls=False)
-    assert run.returncode == 0, run.output
-
-
-def test_an_agent_s_image_without_a_registry_is_refused(rmd: Rmd) -> None:
-    run = rmd.play(rmd_agent_image="wattwise/agent:1")
-    assert run.returncode != 0
-    assert 'rmd_agent_image: "wattwise/agent:1" does not name a registry' in told(run)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"rmd_namespace": "default"},
-        {"rmd_authority_namespace": "default"},
-        {"rmd_namespace": "same", "rmd_authority_namespace": "same"},
-    ],
-)
-def test_privileged_pods_and_keys_get_namespaces_of_their_own(rmd: Rmd, given: Object) -> None:
-    run = rmd.play(**given)
-    assert run.returncode != 0
-    assert "Give each a namespace of its own" in told(run)
-
-
-def test_the_agent_goes_where_daemons_go_and_sees_no_more_than_it_reads(rmd: Rmd) -> None:
-    for source, folder in (
-        ("cgroup", "/sys/fs/cgroup"),
-        ("pod_resources", "/var/lib/kubelet/pod-resources"),
-    ):
-        rmd.install(rmd_tls=False, rmd_agent_image=AGENT, rmd_cpuset_source=source)
+        assert rmd.kube.get(role)["rules"][0]["verbs"] == verbs
+        assert rmd.daemon_sets() == ["rmd", "rmd-node-agent"]
+        assert rmd.kube.get(config)["spec"]["deployNodeAgent"] is True
         agent = rmd.daemon_set("rmd-node-agent")["spec"]["template"]["spec"]
         daemon = rmd.daemon_set()["spec"]["template"]["spec"]
         assert (agent["tolerations"], agent["nodeSelector"]) == (
@@ -424,6 +345,63 @@ def test_the_agent_goes_where_daemons_go_and_sees_no_more_than_it_reads(rmd: Rmd
         assert volume["hostPath"]["path"] == folder
         assert (mount["mountPath"], mount["readOnly"]) == (f"/host{folder}", True)
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+NOT_QUALIFIED = [
+    "rmd",
+    "rmd:latest",
+    "intel/rmd:latest",
+    "",
+    "/rmd",
+    "registry.example/",
+    "a b.c/rmd",
+]
+QUALIFIED = ["localhost/rmd", "host:5000/rmd", "[::1]:5000/a/rmd@sha256:0"]
+OWN_NAMESPACES = "Give each a namespace of its own"
+
+
+def test_what_a_daemon_could_not_run_with_is_refused_before_anything_is_made(rmd: Rmd) -> None:
+    node, label = rmd.nodes[0], {rmd.label: "true"}
+    twice = [SKYLAKE, {**BROADWELL, "node_labels": {}}]
+    sum_of_ways = (
+        "default: os 1 + guaranteed 8 + best effort 3 + shared 1 = 13 ways, infra 0;"
+        " the cache has 11"
+    )
+    agent = "wattwise/agent:1"
+    cases: list[tuple[Object, str]] = [
+        *(
+            ({"rmd_image": image}, f"rmd_image: {json.dumps(image)} does not name a registry")
+            for image in NOT_QUALIFIED
+        ),
+        # Images that are taken get as far as the next check.
+        *(
+            ({"rmd_image": image, "rmd_namespace": "default"}, OWN_NAMESPACES)
+            for image in QUALIFIED
+        ),
+        ({"rmd_agent_image": agent}, f'rmd_agent_image: "{agent}" does not name a registry'),
+        ({"rmd_namespace": "default"}, OWN_NAMESPACES),
+        ({"rmd_authority_namespace": "default"}, OWN_NAMESPACES),
+        ({"rmd_namespace": "same", "rmd_authority_namespace": "same"}, OWN_NAMESPACES),
+        ({"rmd_layouts": [{**SKYLAKE, "guaranteed_ways": 8}]}, sum_of_ways),
+        ({"rmd_layouts": [{**SKYLAKE, "infra_ways": 12}]}, "infra 12"),
+        (
+            {"rmd_tls": False, "rmd_labelled_nodes": ["nowhere"]},
+            "the cluster has no node nowhere; correct the name",
+        ),
+        (
+            {"rmd_layouts": twice, "rmd_node_labels": label, "rmd_labelled_nodes": [node]},
+            f"{node} would get more than one daemon",
+        ),
+    ]
+    hosts = {f"case-{number}": given for number, (given, _words) in enumerate(cases)}
+    run = rmd.play_many(hosts)
+    assert run.returncode != 0
+    refused = run.failures()
+    for name, (_given, words) in zip(hosts, cases, strict=True):
+        assert words in refused[name], name
+    assert (rmd.labels(node), rmd.daemon_sets()) == ({}, [])
+    assert rmd.kube.find("/api/v1/nodes/nowhere") is None
+    assert rmd.kube.find(f"/api/v1/namespaces/{rmd.namespace}/configmaps/wattwise-rmd") is None
 
 
 def test_teardown_takes_back_labels_keys_and_policies(rmd: Rmd) -> None:

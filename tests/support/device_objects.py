@@ -52,7 +52,7 @@ def pod(name: str, device_claims: list[Json], **spec: t.Any) -> Json:
     return manifest("v1", "Pod", name, {**spec, "deviceClaims": device_claims}, namespace="default")
 
 
-def resource_slice(name: str, devices: list[Json], **more: t.Any) -> Json:
+def resource_slice(name: str, devices: list[Json] | None, **more: t.Any) -> Json:
     """A ResourceSlice of the driver gpu.example.com: a whole pool, of the node of its name."""
     spec = {
         "driver": "gpu.example.com",

@@ -17,6 +17,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    TAINT_RULE_VERSIONS,
+)
 from lab.process import wait_until
 from support import dra_checker
 from support.cluster_nodes import make_node, remove
@@ -62,12 +65,45 @@ class DraLab:
         path = f"{ROOT}/namespaces/{self.namespace}/resourceclaimtemplates"
         self.kube.request("POST", path, template)
 
-    def publish(self, node: int, devices: list[Json], **spec: t.Any) -> None:
-        """A pool of a node, named after it; nothing where it has no devices."""
+    def publish(
+        self, node: int, devices: list[Json], counters: list[Json] | None = None, **spec: t.Any
+    ) -> None:
+        """A pool of a node, named after it, with shared counters; nothing without devices.
+
+        Since Kubernetes 1.35 counters have a slice of their own; before that, the devices' one.
+        """
+        apart = counters is not None and self.minor >= 35
+        pool = {"name": self.node(node), "generation": 1, "resourceSliceCount": 1 + apart}
+        more = {"driver": self.driver, "pool": pool, **spec}
+        shared = None if apart else counters
         if devices:
-            one = resource_slice(self.node(node), devices, driver=self.driver, **spec)
-            strict = {"fieldValidation": "Strict"}
-            self.kube.request("POST", f"{ROOT}/resourceslices", one, query=strict)
+            self._post_slice(
+                resource_slice(self.node(node), devices, sharedCounters=shared, **more)
+            )
+        if apart:
+            name = {"name": f"{self.node(node)}-counters"}
+            one = resource_slice(self.node(node), None, sharedCounters=counters, **more)
+            self._post_slice({**one, "metadata": name})
+
+    def _post_slice(self, one: Json) -> None:
+        path = f"{ROOT}/resourceslices"
+        self.kube.request("POST", path, one, query={"fieldValidation": "Strict"})
+
+    @property
+    def minor(self) -> int:
+        """Of the API server: 37 of 1.37."""
+        return int(self.kube.get("/version")["minor"])
+
+    @property
+    def taint_rules(self) -> tuple[str, str]:
+        """The newest version in which the server has DeviceTaintRules, and their path."""
+        served = {one["version"] for one in self.kube.get("/apis/resource.k8s.io")["versions"]}
+        for version in TAINT_RULE_VERSIONS:
+            path = f"/apis/resource.k8s.io/{version}"
+            kinds = self.kube.get(path)["resources"] if version in served else []
+            if any(kind["name"] == "devicetaintrules" for kind in kinds):
+                return f"resource.k8s.io/{version}", f"{path}/devicetaintrules"
+        raise AssertionError("the API server has no DeviceTaintRules")
 
     def tear_down(self) -> None:
         """Remove what is in no namespace."""

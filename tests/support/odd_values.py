@@ -3,26 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Odd values in otherwise good objects and answers, for tests of boundaries.
 
-A test makes an example from each of ``seeds(count)``: good objects with one spoilt object beside
-them. Its oracle is that all others get the same result without the spoilt one. ``bounded`` ends
-an example that takes absurd time or memory.
+A test makes an example from each seed (``support.examples``): good objects with one spoilt object
+beside them. Its oracle is that all others get the same result without the spoilt one. ``bounded``
+ends an example that takes absurd time or memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import random
 import resource
 import signal
 import typing as t
 
 Json = t.Any
-
-# A multiple of the examples, and another first seed, for `make test-deep`.
-_FACTOR = "WATTWISE_ODD_FACTOR"
-_FIRST_SEED = "WATTWISE_ODD_SEED"
 
 EXAMPLE_SECONDS = 10
 EXAMPLE_BYTES = 1 << 30
@@ -87,13 +82,6 @@ NUMBERS: list[int | float] = [
 ]
 # No API server and no document of ours carries these.
 NOT_CARRIED: list[int | float] = [10**400, float("nan"), float("inf"), float("-inf")]
-
-
-def seeds(count: int) -> list[int]:
-    """Seeds of that many examples: the same in each run, or fresh ones where a variable asks."""
-    first = int(os.environ.get(_FIRST_SEED, "0"))
-    number = count * int(os.environ.get(_FACTOR, "1"))
-    return [first + index for index in range(number)]
 
 
 def deep_json(depth: int) -> Json:

@@ -39,6 +39,17 @@ class PlaybookRun:
             for result in entry["hosts"].values()
         ]
 
+    def failures(self) -> dict[str, str]:
+        """What the failed task of each host said; only of runs with ``as_json``."""
+        body = json.loads(self.output[self.output.index("{") :])
+        return {
+            host: " ".join(str(each.get("msg")) for each in (result, *result.get("results", [])))
+            for play in body["plays"]
+            for entry in play["tasks"]
+            for host, result in entry["hosts"].items()
+            if result.get("failed")
+        }
+
     def stats(self) -> dict[str, dict[str, int]]:
         """The recap by host; only of runs with ``as_json``."""
         body = json.loads(self.output[self.output.index("{") :])

@@ -9,7 +9,15 @@ import json
 import typing as t
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import resolve
+
 Json = dict[str, t.Any]
+
+
+def with_targets(body: Json) -> Json:
+    """A snapshot's body with the targets of its NodeConfigs, as the snapshot step resolves them."""
+    targets = resolve(body["nodes"], body["node_configs"])
+    return {**body, "targets": targets.as_dict()}
 
 
 def write_snapshot(folder: Path, **parts: t.Any) -> str:
@@ -21,5 +29,7 @@ def write_snapshot(folder: Path, **parts: t.Any) -> str:
         "cluster": {},
         **parts,
     }
+    if "node_configs" in parts:
+        body = with_targets(body)
     path.write_text(json.dumps(body), encoding="ascii")
     return str(path)

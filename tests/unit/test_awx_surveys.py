@@ -52,19 +52,11 @@ def role_options(role: str) -> Json:
 
 
 def options_of(playbook: str) -> Json:
-    """The variables of the roles that a playbook runs."""
+    """The variables of the roles that a playbook checks before it begins, which are its own."""
     [play] = yaml.safe_load((ROOT / "playbooks" / f"{playbook}.yml").read_text())
-    steps = [*(play.get("roles") or []), *imported(play.get("tasks") or [])]
-    roles = [step["role"].rpartition(".")[2] for step in steps]
+    check = "wattwise.kube.validate_role_variables"
+    [roles] = [task[check]["roles"] for task in play["pre_tasks"] if check in task]
     return {name: option for role in roles for name, option in role_options(role).items()}
-
-
-def imported(tasks: list[Json]) -> t.Iterator[Json]:
-    """The roles that tasks import, those in blocks included, as a play's list of roles has them."""
-    for task in tasks:
-        yield from imported(task.get("block") or [])
-        if "ansible.builtin.import_role" in task:
-            yield {"role": task["ansible.builtin.import_role"]["name"]}
 
 
 @pytest.mark.parametrize("playbook", SURVEYS)

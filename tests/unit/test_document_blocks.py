@@ -43,6 +43,7 @@ for _block in BLOCKS:
 # Fence → what looks at such a block, so that whoever adds a kind adds its test.
 KINDS = {
     "yaml": "inventory, playbook, variables or manifests, told apart by their content, below",
+    "mermaid": "drawn from the imports, which gate `rooms` compares",
     "console": "each command is looked at below; with `lab` it is also run on the lab",
     "console lab": "the same",
     "console samples": "run below, on recorded samples",

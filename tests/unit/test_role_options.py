@@ -14,6 +14,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
 from ansible_collections.wattwise.kube.plugins.module_utils.base import argspec
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import GROUPS
 
 Json = dict[str, t.Any]
 
@@ -29,7 +30,7 @@ OWN_OBJECTS = "the role knows which objects it applies, and the default suits th
 REASONS: dict[str, dict[str, str]] = {
     "kube_apply": dict.fromkeys(
         (
-            *("assume", "concurrency", "field_manager", "force_conflicts", "foreign", "manifests"),
+            *("assume", "concurrency", "field_manager", "force_conflicts", "foreign"),
             "on_error",
             *("owner", "prune", "prune_kinds", "prune_max", "prune_owner_kinds", "recreate"),
             *("secret_manifests", "src", "src_key", "state", "status", "wait", "wait_timeout"),
@@ -40,7 +41,6 @@ REASONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("selectors", "node_configs"), "the role knows what it reads"),
         "run_process": "the action plugin fills it in",
     },
-    "node_config_template": {"nodes": DOCUMENT},
     "redfish_thermal_info": {
         "targets": DOCUMENT,
         "authentication": "the NodeConfigs have what former runs found",
@@ -54,6 +54,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "redfish_ml_model_info": {
         "targets": DOCUMENT,
+        "max_age": "models change when somebody registers others; observe_refresh asks at once",
         "on_error": "observe_min_success decides over what all three readers got",
         "min_success": "observe_min_success decides over what all three readers got",
     },
@@ -63,20 +64,16 @@ REASONS: dict[str, dict[str, str]] = {
         "on_error": "a machine that does not answer has no certificate to show",
         "min_success": "a machine that does not answer has no certificate to show",
     },
-    "power_prediction_info": {
-        "queries": DOCUMENT,
-        "node_selector": "all nodes are priced, because pods may go to all",
-        "on_error": "fail is placement_min_success: 1",
-    },
-    "power_placement": dict.fromkeys(
-        (
-            *("nodes", "pods", "running", "src", "device_objects", "namespaces", "replica_sets"),
-            *("pod_disruption_budgets", "previous_placements", "rmd_node_states"),
+    "fleet_reconciliation": {
+        **dict.fromkeys(
+            (
+                *("devices", "evict", "predict", "place", "bind"),
+                *("lease_namespace", "lease_timeout", "record_namespace"),
+            ),
+            "role observe makes no step that these are about",
         ),
-        DOCUMENT,
-    ),
-    "pod_binding": {"placements": DOCUMENT, "unplaced": DOCUMENT},
-    "pod_eviction": {"steps": DOCUMENT},
+        "run_process": "the action plugin fills it in",
+    },
     "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
     "rmd_certificate": {
         "authority_secret": "the role keeps one authority",
@@ -85,7 +82,6 @@ REASONS: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(("renew_days", "valid_days"), "every run renews, so the default suffices"),
     },
-    "rmd_reconciliation": {"on_error": "fail is rmd_workloads_min_success: 1"},
 }
 
 
@@ -145,3 +141,25 @@ def test_reasons_are_of_options_that_there_are_and_that_no_role_could_leave_out(
             if used == module
         ]
         assert reasons.keys() <= set().union(*unset), module
+
+
+# The groups of options of fleet_reconciliation, which roles keep as variables of these names.
+GROUP_VARIABLES = {
+    "read": ("observe", "observe_read_options"),
+    "merge": ("observe", "observe_merge_options"),
+    "predict": ("placement", "placement_predict_options"),
+    "place": ("placement", "placement_place_options"),
+    "bind": ("placement", "placement_bind_options"),
+    "evict": ("placement", "placement_evict_options"),
+    "devices": ("devices", "devices_options"),
+}
+GROUP_REASONS = {("read", "model_max_age"): "the default is that of the module which reads them"}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_role_passes_every_option_of_a_step_or_there_is_a_reason(group: str) -> None:
+    role, name = GROUP_VARIABLES[group]
+    variables = yaml.safe_load((ROOT / "roles" / role / "vars/main.yml").read_text())
+    reasons = {option for of_group, option in GROUP_REASONS if of_group == group}
+    assert variables[name].keys() | reasons == GROUPS[group].keys()
+    assert not variables[name].keys() & reasons

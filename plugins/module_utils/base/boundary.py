@@ -72,6 +72,12 @@ class Finding:
             "problem": self.problem,
         }
 
+    @classmethod
+    def from_dict(cls, entry: t.Mapping[str, str]) -> Finding:
+        """From the form in which modules return it."""
+        subject = Subject(entry["kind"], entry["name"], entry["namespace"])
+        return cls(subject, entry["field"], entry["problem"])
+
 
 class InvalidField(InvalidInput):
     """A field of an object does not hold a usable value; ``field`` is its path."""

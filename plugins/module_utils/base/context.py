@@ -20,6 +20,11 @@ def ignore_progress(done: int, total: int, failed: int) -> None:
     """The progress callback of callers that do not show any."""
 
 
+def _ignore_progress_of(step: str) -> ProgressCallback:
+    """The callbacks of callers that do not show any progress."""
+    return ignore_progress
+
+
 def _ignore_text(text: str) -> None:
     """Neither warn nor protect: for callers without a user."""
 
@@ -34,10 +39,12 @@ class Context:
     """Given to every library function beside its parameters; the default suits tests and scripts.
 
     ``warn`` shows a sentence to the user, ``protect`` names a text that no output may contain.
+    ``progress_of`` gives the progress callback of a step by its name, for runs of several steps.
     """
 
     check_mode: bool = False
     progress: ProgressCallback = ignore_progress
+    progress_of: t.Callable[[str], ProgressCallback] = _ignore_progress_of
     warn: t.Callable[[str], None] = _ignore_text
     protect: t.Callable[[str], None] = _ignore_text
     now: t.Callable[[], datetime.datetime] = utc_now

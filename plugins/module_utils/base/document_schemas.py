@@ -107,6 +107,70 @@ _DAEMON: Schema = {
 }
 
 
+_TEXT: Schema = {"type": "string"}
+
+_ENDPOINT: Schema = {
+    "type": "object",
+    "required": ["type", "endpoint", "fetch_interval_seconds"],
+    "additionalProperties": False,
+    "properties": {
+        "type": _TEXT,
+        "endpoint": _TEXT,
+        "secret_name": _TEXT,
+        "fetch_interval_seconds": {"type": "number", "exclusiveMinimum": 0},
+        "tls_fingerprints": {"type": "array", "items": _TEXT},
+        "problem": _TEXT,
+    },
+}
+
+# NodeConfigs resolved; see nodeconfig/targets.py. What is empty is left out.
+_TARGETS: Schema = {
+    "type": "object",
+    "required": ["nodes", "findings"],
+    "additionalProperties": False,
+    "properties": {
+        "nodes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "node_config", "namespace", "endpoints"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": _TEXT,
+                    "node_config": _TEXT,
+                    "namespace": _TEXT,
+                    "api_version": _TEXT,
+                    "uid": _TEXT,
+                    "labels": {"type": "object", "additionalProperties": _TEXT},
+                    "cpu_capacity": _TEXT,
+                    "cpu_usage_format": _TEXT,
+                    "fallbacks": {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "properties": {
+                            "inlet_celsius": {"type": "number"},
+                            "delta_p_pascal": {"type": "number"},
+                        },
+                    },
+                    "status": {"type": "object"},
+                    "endpoints": {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "properties": {
+                            "inlet_temp": _ENDPOINT,
+                            "delta_p": _ENDPOINT,
+                            "power_consumption": _ENDPOINT,
+                            "power_consumption_endpoint_provider": _ENDPOINT,
+                        },
+                    },
+                },
+            },
+        },
+        "findings": _FINDINGS,
+    },
+}
+
+
 def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -160,6 +224,7 @@ SCHEMAS: dict[str, Schema] = {
             "rmd_configs": _OBJECTS,
             "rmd_pods": _OBJECTS,
             "device_objects": _OBJECTS,
+            "targets": _TARGETS,
             "findings": _FINDINGS,
         },
     ),
@@ -192,7 +257,12 @@ SCHEMAS: dict[str, Schema] = {
                 {
                     "type": "object",
                     "required": ["cpu", "watts"],
-                    "properties": {"cpu": _NUMBERS, "watts": _NUMBERS},
+                    "properties": {
+                        "cpu": _NUMBERS,
+                        "watts": _NUMBERS,
+                        # What the model was asked with, and when.
+                        "inputs": {"type": "object"},
+                    },
                 }
             )
         },

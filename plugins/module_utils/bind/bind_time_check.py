@@ -40,6 +40,8 @@ class OpenNode:
 
     node: Node
     repulsion: Repulsion
+    # The pod that was looked at last: it is read once to be judged and to be taken.
+    _last: tuple[Object, Shape] | None = None
 
     @classmethod
     def read(cls, kube: Kube, name: str, without: t.Collection[str] = ()) -> OpenNode | None:
@@ -87,6 +89,10 @@ class OpenNode:
 
     def _shape_of(self, pod: Object) -> Shape:
         """The pod as one without a node, even if it runs on another now."""
+        if self._last is not None and self._last[0] is pod:
+            return self._last[1]
         unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
         closed = self.repulsion.nodes_closed_to(pod)
-        return read_pod(unbound, CURRENT_LOADS.assumption, closed).shape
+        shape = read_pod(unbound, CURRENT_LOADS.assumption, closed).shape
+        self._last = (pod, shape)
+        return shape

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     Finding,
     Subject,
     guarded,
+    subject_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -32,7 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import record
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
@@ -42,6 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import object_name
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 T = t.TypeVar("T")
 
@@ -74,6 +76,8 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
+# So many pods are listed rather than read one by one.
+_LIST_FROM = 20
 NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
     "device_reconciliation gives them, and binds the pod (role devices: devices_reconcile)"
@@ -97,6 +101,20 @@ class Placement:
         return {"namespace": self.namespace, "pod": self.pod, "node": self.node}
 
 
+@dataclass(frozen=True)
+class PlannedBindings:
+    """Of a plan the pods to bind, the pods to tell that they have no node, and when it was made.
+
+    ``time`` is None for literal placements, which no plan stands for.
+    """
+
+    placements: t.Sequence[Placement]
+    unplaced: t.Sequence[Unplaced]
+    time: str | None = None
+
+
+# Keeps what was bound, given the result; raises InvalidInput.
+Record = t.Callable[[Result], None]
 Fate = t.Literal["bound", "unchanged", "skipped", "failed"]
 
 
@@ -117,29 +135,32 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     made_from = documents.MadeFrom.read(options["plan"])
-    placements, unplaced = _read_plan(options)
-    kube = Kube.connect(options)
+    planned = _read_plan(options)
+    files = binding_record.Files(options["path"], options["plan"], tuple(options["keep"]))
+
+    def record(result: Result) -> None:
+        binding_record.keep(files, planned.time, result, context.now(), made_from)
+
+    return bind_planned(Kube.connect(options), planned, options, context, record)
+
+
+def bind_planned(
+    kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
+) -> Result:
+    """As ``bind``, with what is to be bound as a value; ``options`` are those of argspec.LEASE."""
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
-        outcomes = bind_all(guarded, context, placements)
-        result = _result(outcomes, *_mark_all(guarded, context, unplaced))
+        outcomes = bind_all(guarded, context, planned.placements)
+        result = _result(outcomes, *_mark_all(guarded, context, planned.unplaced))
         if not context.check_mode:
-            _record(options, result, context, made_from)
+            try:
+                record(result)
+            except InvalidInput as error:
+                raise InvalidInput(str(error), **result) from error
         return result
 
     return alone(kube, options, context, work)
-
-
-def _record(
-    options: Parameters, result: Result, context: Context, made_from: documents.MadeFrom
-) -> None:
-    """Raises InvalidInput with all that was done."""
-    try:
-        if record.is_due(options, result):
-            record.write(options, result, context.now(), made_from)
-    except InvalidInput as error:
-        raise InvalidInput(str(error), **result) from error
 
 
 def bind_all(
@@ -156,19 +177,54 @@ def bind_all(
     by_node: dict[str, list[Placement]] = {}
     for placement in placements:
         by_node.setdefault(placement.node, []).append(placement)
-    binder = _Binder(kube, context, len(placements), have_devices)
+    listed = _waiting(kube, placements)
+    binder = _Binder(kube, context, len(placements), have_devices, listed)
     outcomes: dict[Placement, Outcome] = {}
     for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
         outcomes.update({outcome.placement: outcome for outcome in of_one_node})
     return [outcomes[placement] for placement in placements]
 
 
-def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
-    plan: t.Mapping[str, t.Any] = options
+def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]:
+    """By path, the pods of many placements that wait for a node, from one list.
+
+    A Binding holds only for the version of the pod that was read. So a pod that changes after the
+    list is refused, and then read alone, as are those that the list does not have.
+    """
+    if len(placements) < _LIST_FROM:
+        return {}
+    wanted = {placement.path for placement in placements}
+
+    def trim(pod: Object) -> Object:
+        """The path and the pod; nothing where it is not wanted or cannot be read."""
+        path = guarded(subject_of(pod, "Pod"), functools.partial(_path_of, pod))
+        if isinstance(path, Finding) or path not in wanted:
+            return {}
+        trimmed = guarded(subject_of(pod, "Pod"), functools.partial(trim_pod, pod))
+        return {} if isinstance(trimmed, Finding) else {"path": path, "pod": trimmed}
+
+    found = kube.list("/api/v1/pods", {"fieldSelector": "spec.nodeName="}, trim)
+    return {entry["path"]: entry["pod"] for entry in found if entry}
+
+
+def _path_of(pod: Object) -> str:
+    metadata = pod["metadata"]
+    return Placement(metadata["namespace"], metadata["name"], "").path
+
+
+def _read_plan(options: Parameters) -> PlannedBindings:
     if options["plan"]:
         plan = documents.load(options["plan"], "plan")
-    elif options["placements"] is None:
+        return planned_bindings(plan, options["mark_unplaced"], plan["time"])
+    if options["placements"] is None:
         raise InvalidInput("give plan, the file that power_placement wrote, or placements")
+    return planned_bindings(options, options["mark_unplaced"])
+
+
+def planned_bindings(
+    plan: t.Mapping[str, t.Any], mark_unplaced: bool, time: str | None = None
+) -> PlannedBindings:
+    """What ``placements`` and ``unplaced`` of a plan ask for. Raises InvalidInput."""
     placements = [
         Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
         for item in plan["placements"]
@@ -179,8 +235,8 @@ def _read_plan(options: Parameters) -> tuple[list[Placement], list[Unplaced]]:
         if key in seen:
             raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
         seen.add(key)
-    unplaced = plan.get("unplaced") or [] if options["mark_unplaced"] else []
-    return placements, [_read_unplaced(item) for item in unplaced]
+    unplaced = plan.get("unplaced") or [] if mark_unplaced else []
+    return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced], time)
 
 
 def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
@@ -227,6 +283,7 @@ class _Binder:
     context: Context
     total: int
     have_devices: bool
+    listed: t.Mapping[str, Object]
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -267,7 +324,8 @@ class _Binder:
         problem = ""
         try:
             for attempt in range(_ATTEMPTS):
-                pod = self.kube.find(placement.path)
+                pod = self.listed.get(placement.path) if attempt == 0 else None
+                pod = pod or self.kube.find(placement.path)
                 outcome = judge(placement, pod)
                 if outcome is None:
                     problem = self._try(placement, t.cast(Object, pod), node)

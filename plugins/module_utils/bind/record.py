@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
@@ -14,38 +15,57 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 
 
-def write(
-    options: t.Mapping[str, t.Any],
+@dataclass(frozen=True)
+class Files:
+    """Where the bindings document goes, and which documents are kept beside it."""
+
+    path: str | None
+    plan: str | None = None
+    others: tuple[str, ...] = ()
+
+
+def keep(
+    files: Files,
+    plan_time: str | None,
     result: t.Mapping[str, t.Any],
     now: datetime.datetime,
     made_from: documents.MadeFrom,
-) -> None:
-    """Write the bindings document to ``options["path"]``, with plan and ``keep`` beside it.
+) -> bool:
+    """Write the bindings document with the plan and the others beside it; whether that was due.
 
-    Pods of the plan that a run before bound are recorded too. A document of ``keep`` that another
-    run replaced meanwhile is left out. ``now`` is the moment after the last binding, ``made_from``
+    Pods of the plan that a run before bound are recorded too. A document that another run
+    replaced meanwhile is left out. ``now`` is the moment after the last binding, ``made_from``
     stands for the plan as it was read. Raises InvalidInput.
     """
-    path, plan = options["path"], options["plan"]
-    kept = [*([plan] if plan else []), *options["keep"]]
-    documents.keep(kept, str(Path(path).parent), made_from.run)
+    if files.path is None or not is_due(files.path, plan_time, result):
+        return False
+    kept = [*([files.plan] if files.plan else []), *files.others]
+    documents.keep(kept, str(Path(files.path).parent), made_from.run)
+    documents.write(files.path, "bindings", body_of(plan_time, result, now), made_from)
+    return True
+
+
+def body_of(
+    plan_time: str | None, result: t.Mapping[str, t.Any], now: datetime.datetime
+) -> dict[str, t.Any]:
+    """The bindings document of a result of binding."""
     body: dict[str, t.Any] = {
         "time": format_time(now),
-        "bound": [*result["bound"], *(result["unchanged"] if plan else [])],
+        "bound": [*result["bound"], *(result["unchanged"] if plan_time else [])],
         "skipped": result["skipped"],
         "errors": result["errors"],
     }
-    if plan:
-        body["plan_time"] = documents.load(plan, "plan")["time"]
-    documents.write(path, "bindings", body, made_from)
+    if plan_time:
+        body["plan_time"] = plan_time
+    return body
 
 
-def is_due(options: t.Mapping[str, t.Any], result: t.Mapping[str, t.Any]) -> bool:
+def is_due(path: str, plan_time: str | None, result: t.Mapping[str, t.Any]) -> bool:
     """Whether something was bound, or all of it by a run that ended before it could record that."""
-    if not options["path"] or not options["plan"] or result["bound"] or not result["unchanged"]:
-        return bool(options["path"] and result["bound"])
+    if result["bound"] or not plan_time or not result["unchanged"]:
+        return bool(result["bound"])
     try:
-        recorded = documents.load(options["path"], "bindings").get("plan_time", "")
+        recorded = documents.load(path, "bindings").get("plan_time", "")
     except InvalidInput:
         recorded = ""
-    return bool(recorded < documents.load(options["plan"], "plan")["time"])
+    return bool(recorded < plan_time)

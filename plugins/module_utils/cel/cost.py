@@ -181,6 +181,11 @@ def _looked_up(one: Bound, among: Bound) -> Estimate:
     return 1 + among.items * (1 + _steps_of(min(one.size, among.size))), SCALAR
 
 
+def _included(among: Bound, one: Bound) -> Estimate:
+    copied = _steps_of(among.size + one.size)
+    return _STEPS_OF_A_CALL + copied + _looked_up(one, among)[0], SCALAR
+
+
 def _one_of(*given: Bound) -> Estimate:
     bound = SCALAR
     for other in given:
@@ -264,6 +269,7 @@ _RULES_OF_NAMES: tuple[tuple[str, Rule], ...] = (
     ),
     ("_==_ _!=_ _<_ _<=_ _>_ _>=_", _compared),
     ("@in", _looked_up),
+    ("includes", _included),
     ("_?_:_ _[_] _[?_] _?._ optional.of optional.ofNonZeroValue", _one_of),
     ("value or orValue dyn unwrapOpt optional.unwrap", _one_of),
     ("_+_", _added),

@@ -1,15 +1,17 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kubernetes' functions for quantities and semantic versions in CEL.
+"""Kubernetes' functions for quantities, semantic versions and attributes that are lists, in CEL.
 
-Source: https://kubernetes.io/docs/reference/using-api/cel/, libraries quantity and semver. The
-library carries no types of ours, so a value travels as a map with one member whose key says what it
-is. Its text is canonical, so that equal values are equal maps.
+Source: https://kubernetes.io/docs/reference/using-api/cel/, libraries quantity and semver, and
+``includes`` of library lists. The library carries no types of ours, so a value travels as a map
+with one member whose key says what it is. Its text is canonical, so that equal values are equal
+maps.
 """
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from decimal import Decimal
 
@@ -57,18 +59,24 @@ def declarations(library: t.Any, opaque: bool) -> list[t.Any]:
         "whole": kinds.INT,
         "float": kinds.DOUBLE,
     }
+    scalars = (kinds.STRING, kinds.BOOL, kinds.INT, kinds.UINT, kinds.DOUBLE, kinds.MAP)
     functions: dict[str, dict[str, t.Any]] = {}
     for name, result, parameters, function in _FUNCTIONS:
-        taken = [types[parameter] for parameter in parameters.split()]
-        # Of a pair that differs only in what is carried, the evaluation needs one.
-        signature = f"kubernetes_{name}({', '.join(str(kind) for kind in taken)})"
-        functions.setdefault(name, {})[signature] = library.Overload(
-            id=signature,
-            return_type=types[result],
-            parameters=taken,
-            is_member="text" not in parameters,
-            impl=function,
-        )
+        alternatives: list[tuple[t.Any, ...]] = [(types[one],) for one in parameters.split()]
+        if name == "includes":
+            # The evaluation looks for an overload of the very types of the values.
+            wanted = (kinds.DYN,) if opaque else scalars
+            alternatives = [wanted if opaque else (*scalars, kinds.LIST), wanted]
+        for taken in itertools.product(*alternatives):
+            # Of a pair that differs only in what is carried, the evaluation needs one.
+            signature = f"kubernetes_{name}({', '.join(str(kind) for kind in taken)})"
+            functions.setdefault(name, {})[signature] = library.Overload(
+                id=signature,
+                return_type=types[result],
+                parameters=list(taken),
+                is_member="text" not in parameters,
+                impl=function,
+            )
     return [
         library.FunctionDecl(name, list(overloads.values()))
         for name, overloads in functions.items()
@@ -140,6 +148,17 @@ def _compared(first: Carried, second: Carried) -> int:
     return _compare(_amount(first), _amount(second))
 
 
+def _includes(target: t.Any, wanted: t.Any) -> bool:
+    """Whether the value is wanted, or one of its members where it is a list."""
+    members = target if isinstance(target, (list, tuple)) else [target]
+    return any(_equal(member, wanted) for member in members)
+
+
+def _equal(first: t.Any, second: t.Any) -> bool:
+    # In CEL, true is not 1.
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
+
+
 def _compare(first: t.Any, second: t.Any) -> int:
     return int(first > second) - int(first < second)
 
@@ -164,6 +183,7 @@ _FUNCTIONS: tuple[tuple[str, str, str, t.Callable[..., t.Any]], ...] = (
     ("isLessThan", "truth", "semver semver", lambda a, b: _compared(a, b) < 0),
     ("isGreaterThan", "truth", "quantity quantity", lambda a, b: _compared(a, b) > 0),
     ("isGreaterThan", "truth", "semver semver", lambda a, b: _compared(a, b) > 0),
+    ("includes", "truth", "", _includes),
     ("compareTo", "whole", "quantity quantity", _compared),
     ("compareTo", "whole", "semver semver", _compared),
 )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 import typing as t
@@ -105,11 +104,16 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module. Raises InvalidInput, ApiError and MissingLibrary.
     """
     options = SPEC.complete(parameters)
+    plan = documents.load(options["plan"], "plan") if options["plan"] else {}
+    return give_devices(Kube.connect(options), plan, options, context)
+
+
+def give_devices(kube: Kube, plan: Object, options: Parameters, context: Context) -> Result:
+    """As ``reconcile``, with the plan as a value; an empty one leaves all nodes open."""
     Limits.of(options)
-    kube = Kube.connect(options)
 
     def work(guard: Guard | None) -> Result:
-        return _Reconciliation(kube.guarded(guard), options, context).run()
+        return _Reconciliation(kube.guarded(guard), plan, options, context).run()
 
     return alone(kube, options, context, work)
 
@@ -130,6 +134,7 @@ def trim_pod(pod: Object) -> Object:
 @dataclass
 class _Reconciliation:
     kube: Kube
+    plan: Object
     options: Parameters
     context: Context
     changes: list[Change] = field(default_factory=list)
@@ -211,17 +216,12 @@ class _Reconciliation:
 
         Its reasons for ``unplaced`` pods are told here too: those of two modules would take turns.
         """
-        entries = {(one["namespace"], one["pod"]): one for one in self._plan.get(part) or ()}
+        entries = {(one["namespace"], one["pod"]): one for one in self.plan.get(part) or ()}
         return {
             key: entries[key]
             for key, pod in pods.by_key.items()
             if key in entries and entries[key].get("uid") in (None, "", pod["metadata"]["uid"])
         }
-
-    @functools.cached_property
-    def _plan(self) -> Object:
-        path = self.options["plan"]
-        return documents.load(path, "plan") if path else {}
 
     def _read_nodes(self) -> list[Object]:
         return self.kube.list(

@@ -77,10 +77,15 @@ def move_pods(parameters: Parameters, context: Context = Context()) -> Result:
     Raises InvalidInput and ApiError where nothing was begun.
     """
     options = SPEC.complete(parameters)
-    steps = _read_steps(options)
-    kube = Kube.connect(options)
+    return make_moves(Kube.connect(options), _read_steps(options), options, context)
+
+
+def make_moves(
+    kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context
+) -> Result:
+    """As ``move_pods``, with the steps as values."""
     # A refusal is an answer: it is not asked again until it changes.
-    once = Kube.connect(options, patience_seconds=0.0)
+    once = kube.unrepeating()
 
     def work(guard: Guard | None) -> Result:
         mover = Mover(options, context, kube.guarded(guard), once.guarded(guard))
@@ -115,6 +120,11 @@ def _read_steps(options: Parameters) -> list[Step]:
         raise InvalidInput("give plan, the file that power_placement wrote, or steps")
     else:
         listed = options["steps"]
+    return steps_of(listed)
+
+
+def steps_of(listed: t.Sequence[t.Mapping[str, t.Any]]) -> list[Step]:
+    """The steps of a plan, as power_placement returns them."""
     return [
         Step(number, tuple(_read_move(move) for move in step["moves"]))
         for number, step in enumerate(listed, 1)

@@ -199,6 +199,7 @@ class Client:
             self._headers["Authorization"] = _basic_authorization(target.credential)
         self._server_name = target.trust.server_name
         self._is_connected = False
+        self.has_answered = False
         self._spent = _Spent(options.budget)
 
     def mark_connected(self) -> None:
@@ -322,6 +323,7 @@ class Client:
                     total=seconds, sock_connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=1e9
                 ),
             ) as response:
+                self.has_answered = True
                 sizes = (len(name) + len(value) for name, value in response.headers.items())
                 self._spent.received(sum(sizes), what)
                 names = {name.lower(): value for name, value in response.headers.items()}

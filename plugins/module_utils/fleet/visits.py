@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     ProgressCallback,
@@ -66,14 +66,18 @@ def visit(
     options: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
     progress: ProgressCallback = ignore_progress,
     pace: Pace = Pace(),  # noqa: B008 - frozen
+    *,
+    in_turn: bool = False,
 ) -> list[T | TargetError]:
     """Do ``work`` with every target and return results or errors in the order of the targets.
 
     ``work`` speaks only through the client that it is given. Whatever it raises becomes that
-    target's error, and so does an answer over ``options.budget``. Not to be called from a running
-    event loop.
+    target's error, and so does an answer over ``options.budget``. With ``in_turn`` targets of one
+    name at one server are visited one right after the other, on one connection; where the server
+    answers nothing to the first, it is not tried for the others. Not to be called from a running
+    event loop; several threads may each call it.
     """
-    return asyncio.run(_Round(targets, work, options, progress, pace).run())
+    return asyncio.run(_Round(targets, work, options, progress, pace, in_turn).run())
 
 
 def error_of(name: str, endpoint: str, error: Exception, what: str = "") -> TargetError:
@@ -97,6 +101,19 @@ class _Server:
     session: t.Any = None
 
 
+# Failures of a server that answers nothing: whatever else it would be asked for fails likewise.
+_OF_SILENCE = frozenset({"unreachable", "timeout", "tls"})
+
+
+class _Stop(t.NamedTuple):
+    """A target with its place in the order of the targets."""
+
+    position: int
+    target: Target
+    address: Address
+    server: _Server
+
+
 @dataclass
 class _Round(t.Generic[T]):
     targets: t.Sequence[Target]
@@ -104,23 +121,21 @@ class _Round(t.Generic[T]):
     options: FleetOptions
     progress: ProgressCallback
     pace: Pace
+    in_turn: bool = False
     servers: dict[tuple[Origin, Trust], _Server] = field(default_factory=dict)
     slots: dict[Origin, asyncio.Semaphore] = field(default_factory=dict)
     contexts: dict[Trust, ssl.SSLContext] = field(default_factory=dict)
     refused: dict[Account, str] = field(default_factory=dict)
-    done: int = 0
+    results: dict[int, T | TargetError] = field(default_factory=dict)
     failed: int = 0
 
     async def run(self) -> list[T | TargetError]:
         # A semaphore belongs to the loop that it is made in (Python 3.9).
         self.all_slots = asyncio.Semaphore(max(1, self.options.concurrency))
-        places = [self._place_of(target) for target in self.targets]
-        tasks = [
-            asyncio.ensure_future(self._attend(target, place))
-            for target, place in zip(self.targets, places)
-        ]
+        tasks = [asyncio.ensure_future(self._attend(turn)) for turn in self._turns()]
         try:
-            return list(await asyncio.gather(*tasks))
+            await asyncio.gather(*tasks)
+            return [self.results[index] for index in range(len(self.targets))]
         finally:
             for task in tasks:
                 task.cancel()
@@ -128,12 +143,22 @@ class _Round(t.Generic[T]):
             for server in self.servers.values():
                 await _close(server)
 
-    def _place_of(self, target: Target) -> tuple[Address, _Server] | TargetFailure:
-        try:
-            address = parse_endpoint(target.endpoint)
-            _require_private_way(target)
-        except Exception as error:  # noqa: BLE001 - the boundary around one target
-            return failure_of(error)
+    def _turns(self) -> list[list[_Stop]]:
+        """Targets that are visited one after the other; those that cannot be visited fail here."""
+        turns: dict[t.Any, list[_Stop]] = {}
+        for index, target in enumerate(self.targets):
+            try:
+                stop = _Stop(index, target, *self._place_of(target))
+            except Exception as error:  # noqa: BLE001 - the boundary around one target
+                self._conclude(index, error_of(target.name, target.endpoint, error))
+                continue
+            key = (target.name, stop.address.origin, target.trust) if self.in_turn else index
+            turns.setdefault(key, []).append(stop)
+        return list(turns.values())
+
+    def _place_of(self, target: Target) -> tuple[Address, _Server]:
+        address = parse_endpoint(target.endpoint)
+        _require_private_way(target)
         origin = address.origin
         if origin not in self.slots:
             self.slots[origin] = asyncio.Semaphore(max(1, self.options.per_host))
@@ -143,33 +168,43 @@ class _Round(t.Generic[T]):
         server.visitors += 1
         return address, server
 
-    async def _attend(
-        self, target: Target, place: tuple[Address, _Server] | TargetFailure
-    ) -> T | TargetError:
-        result: T | TargetError
-        try:
-            if isinstance(place, TargetFailure):
-                raise place
-            result = await self._visit(target, *place)
-        except Exception as error:  # noqa: BLE001 - the boundary around one target
-            result = error_of(target.name, target.endpoint, error)
-            self.failed += 1
-        self.done += 1
-        self.progress(done=self.done, total=len(self.targets), failed=self.failed)
-        return result
-
-    async def _visit(self, target: Target, address: Address, server: _Server) -> T:
+    async def _attend(self, turn: t.Sequence[_Stop]) -> None:
+        server = turn[0].server
+        silence: TargetError | None = None
         try:
             async with server.slots, self.all_slots:
-                self._refuse_rejected_account(target, server)
-                if server.session is None:
-                    server.session = self._open(server)
-                client = Client(target, address, server.session, self.options, self.pace)
-                return await self._ask(client, target, server)
+                for stop in turn:
+                    if silence is None:
+                        silence = await self._visit(stop)
+                    else:
+                        endpoint = told_text(redacted(stop.target.endpoint))
+                        self._conclude(stop.position, replace(silence, endpoint=endpoint))
         finally:
-            server.visitors -= 1
+            server.visitors -= len(turn)
             if server.visitors == 0:
                 await _close(server)
+
+    def _conclude(self, position: int, result: T | TargetError) -> None:
+        self.results[position] = result
+        self.failed += isinstance(result, TargetError)
+        self.progress(done=len(self.results), total=len(self.targets), failed=self.failed)
+
+    async def _visit(self, stop: _Stop) -> TargetError | None:
+        """Visit one target, and return its error where the server did not answer at all."""
+        target, server = stop.target, stop.server
+        client: Client | None = None
+        try:
+            self._refuse_rejected_account(target, server)
+            if server.session is None:
+                server.session = self._open(server)
+            client = Client(target, stop.address, server.session, self.options, self.pace)
+            self._conclude(stop.position, await self._ask(client, target, server))
+        except Exception as failure:  # noqa: BLE001 - the boundary around one target
+            error = error_of(target.name, target.endpoint, failure)
+            self._conclude(stop.position, error)
+            is_silent = client is None or not client.has_answered
+            return error if is_silent and error.reason in _OF_SILENCE else None
+        return None
 
     def _refuse_rejected_account(self, target: Target, server: _Server) -> None:
         """A BMC that serves several nodes must not count each of them as a wrong password."""

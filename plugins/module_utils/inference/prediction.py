@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
@@ -28,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
     Access,
     Credentials,
+    SecretSource,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import client_context
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
@@ -111,24 +113,42 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     WattwiseError with all results in its fields where fewer than ``min_success`` succeeded.
     """
     options = SPEC.complete(parameters)
-    visiting = _fleet_options(options)
-    own: Result = {}
     made_from = _made_from(options)
     if options["snapshot"]:
-        subjects, own["without_predictor"] = of_documents(options)
+        subjects, without_predictor = of_documents(options)
+        told = {"without_predictor": without_predictor}
     else:
-        subjects = of_queries(options)
+        subjects, told = of_queries(options), {}
+    result = predict(subjects, options, context, told=told)
+    return {**result, **_write_curves(result, options["path"], made_from)}
+
+
+def predict(
+    subjects: t.Sequence[Subject],
+    options: Parameters,
+    context: Context = Context(),
+    secrets: SecretSource | None = None,
+    told: Parameters = MappingProxyType({}),
+) -> Result:
+    """The ``predictions`` of all subjects, ``requests`` and ``errors``, beside ``told``.
+
+    Secrets are read from ``secrets``, else from the cluster of the options. Raises as
+    ``predict_power`` does.
+    """
+    visiting = _fleet_options(options)
     inquiries: dict[asking.Model, asking.Inquiry] = {}
-    prepared = _prepare(subjects, inquiries, options, context)
+    prepared = _prepare(subjects, inquiries, options, context, secrets)
     _warn_of_unverified(inquiries, context)
     warn_of_plain_http([model.target({}) for model in inquiries], context)
     asking.ask(list(inquiries.values()), visiting, context.progress)
     answers = [_answer(points) for points in prepared]
-    own["predictions"] = [answer for answer in answers if not isinstance(answer, TargetError)]
-    own["requests"] = sum(inquiry.requests for inquiry in inquiries.values())
+    own: Result = {
+        **told,
+        "predictions": [answer for answer in answers if not isinstance(answer, TargetError)],
+        "requests": sum(inquiry.requests for inquiry in inquiries.values()),
+    }
     errors = [answer for answer in answers if isinstance(answer, TargetError)]
-    result = conclude(options, len(subjects), errors, own)
-    return {**result, **_write_curves(result, options["path"], made_from)}
+    return conclude(options, len(subjects), errors, own)
 
 
 def _made_from(options: Parameters) -> documents.MadeFrom:
@@ -141,12 +161,13 @@ def _prepare(
     inquiries: dict[asking.Model, asking.Inquiry],
     options: Parameters,
     context: Context,
+    secrets: SecretSource | None,
 ) -> list[_Points | TargetError]:
     """The points of each subject, whose rows stand in one of the inquiries then."""
     credentials = Credentials(
         options["credentials"],
         [subject.named for subject in subjects if _needs_credential(subject)],
-        lambda: Kube.connect(options),
+        lambda: Kube.connect(options) if secrets is None else secrets,
         context,
     )
     prepared: list[_Points | TargetError] = []
@@ -208,18 +229,22 @@ def _error(query: Query, error: Exception) -> TargetError:
     return error_of(query.name, query.endpoint, error)
 
 
-def _write_curves(result: Result, path: str | None, made_from: documents.MadeFrom) -> Result:
-    """Write the curves document: points by ascending CPU use, each once."""
-    if path is None:
-        return {}
+def curves_of(predictions: t.Iterable[Result]) -> dict[str, Result]:
+    """The curves of the curves document by node: points by ascending CPU use, each once."""
     curves = {}
-    for prediction in result["predictions"]:
+    for prediction in predictions:
         points = sorted(dict(zip(prediction["cpu"], prediction["watts"])).items())
         curves[prediction["name"]] = {
             "cpu": [cpu for cpu, _watts in points],
             "watts": [watts for _cpu, watts in points],
         }
-    body = {"curves": curves, "errors": result["errors"]}
+    return curves
+
+
+def _write_curves(result: Result, path: str | None, made_from: documents.MadeFrom) -> Result:
+    if path is None:
+        return {}
+    body = {"curves": curves_of(result["predictions"]), "errors": result["errors"]}
     return {"path": path, "sha256": documents.write(path, "curves", body, made_from)}
 
 

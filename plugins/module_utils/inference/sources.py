@@ -18,12 +18,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
     failure_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.selector_text import (
-    parse_selector_text,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
+    Named,
+    SecretName,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     Origin,
     origin_of,
@@ -32,10 +31,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import is_selected
-
-FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    FAKE_ENDPOINT,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import snapshot_targets
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Endpoint,
+    NodeTarget,
+    Targets,
+)
 
 Object = t.Mapping[str, t.Any]
 
@@ -86,50 +90,62 @@ def of_queries(options: Parameters) -> list[Subject]:
 
 
 def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
-    """The subjects of the options ``snapshot``, ``readings`` and ``models``, in node-name order,
-    and the configured nodes that have no predictor. Raises InvalidInput.
+    """``of_targets`` of the options ``snapshot``, ``readings`` and ``models``.
+
+    Raises InvalidInput.
     """
-    snapshot = documents.load(options["snapshot"], "snapshot")
+    targets = snapshot_targets(options)
     if not options["readings"]:
         raise InvalidInput("readings is missing; give the readings document beside the snapshot")
     readings = documents.load(options["readings"], "readings")["readings"]
-    models = {model["name"]: model for model in _models(options["models"])}
-    nodes = _selected_nodes(snapshot, options["node_selector"])
-    configured = nodeconfig.effective(snapshot.get("node_configs") or []).by_node.keys()
-    direct = _by_node(snapshot, "power_consumption")
-    providers = _by_node(snapshot, "power_consumption_endpoint_provider")
-    grants = _Grants.of(direct.values(), options["model_origins"])
+    return of_targets(targets, readings, _models(options["models"]), options)
+
+
+def of_targets(
+    targets: Targets,
+    readings: t.Mapping[str, Object],
+    models: t.Sequence[Object],
+    options: Parameters,
+) -> tuple[list[Subject], list[str]]:
+    """The subjects in node-name order, and the configured nodes that have no predictor.
+
+    ``readings`` and ``models`` are as their documents have them. Raises InvalidInput.
+    """
+    named = {model["name"]: model for model in models}
+    grants = _Grants.of(targets, options["model_origins"])
     subjects: list[Subject] = []
     without_predictor: list[str] = []
-    for name in sorted(configured & nodes.keys()):
-        source = providers.get(name) or direct.get(name)
+    for target in targets.nodes:
+        if target.api_version is None:  # whose NodeConfig cannot be read
+            continue
+        source = _source(target)
         if source is None:
-            without_predictor.append(name)
+            without_predictor.append(target.name)
             continue
         try:
-            term = _term(source, models.get(name))
-            reading = readings.get(name) or {}
-            query = _query(source, term, nodes[name], reading, options)
-            subject = _subject(query, term, source, direct.get(name), grants)
+            term = _term(source, named.get(target.name))
+            query = _query(target, term, readings.get(target.name) or {}, options)
+            subject = _subject(query, term, source, grants)
         except Exception as error:  # noqa: BLE001 - the boundary around one node
-            subject = Subject(Query(name, source.endpoint), problem=failure_of(error))
+            subject = Subject(Query(target.name, source.used.endpoint), problem=failure_of(error))
         subjects.append(subject)
     return subjects, without_predictor
 
 
-def _selected_nodes(snapshot: Object, node_selector: str | None) -> dict[str, Object]:
-    selector = parse_selector_text(node_selector or "", "node_selector")
-    present = nodeconfig.present_nodes(snapshot)
-    return {
-        name: node
-        for node in snapshot["nodes"]
-        for name in [member(node, "metadata", "name")]
-        if isinstance(name, str) and name in present and is_selected(node, selector)
-    }
+class _Source(t.NamedTuple):
+    """The predictor of a node: the endpoint that names it, or the BMC that does."""
+
+    target: NodeTarget
+    used: Endpoint
+    direct: Endpoint | None
+    is_provided: bool
 
 
-def _by_node(snapshot: Object, kind: nodeconfig.EndpointKind) -> dict[str, nodeconfig.Endpoint]:
-    return {endpoint.node_name: endpoint for endpoint in nodeconfig.endpoints(snapshot, kind)}
+def _source(target: NodeTarget) -> _Source | None:
+    direct = target.endpoints.get("power_consumption")
+    provider = target.endpoints.get("power_consumption_endpoint_provider")
+    used = provider or direct
+    return None if used is None else _Source(target, used, direct, provider is not None)
 
 
 def _models(given: t.Any) -> list[Object]:
@@ -145,32 +161,33 @@ def _models(given: t.Any) -> list[Object]:
     return models
 
 
-def _term(source: nodeconfig.Endpoint, model: Object | None) -> _Term:
-    if source.kind == "power_consumption":
-        problem = TargetFailure("malformed", source.problem) if source.problem else None
-        return _Term(source.type, source.endpoint, problem)
-    if source.type == FAKE:
-        return _Term(FAKE, nodeconfig.FAKE_ENDPOINT)
+def _term(source: _Source, model: Object | None) -> _Term:
+    used = source.used
+    if not source.is_provided:
+        problem = TargetFailure("malformed", used.problem) if used.problem else None
+        return _Term(used.type, used.endpoint, problem)
+    if used.type == FAKE:
+        return _Term(FAKE, FAKE_ENDPOINT)
     named = (model or {}).get("power_consumption")
     if not isinstance(named, dict):
-        why = source.problem or (
-            f"NodeConfig {source.node_config} takes the power model from the machine, but no model"
-            " was read there; give models, and see the errors of redfish_ml_model_info"
+        why = used.problem or (
+            f"NodeConfig {source.target.node_config} takes the power model from the machine, but "
+            "no model was read there; give models, and see the errors of redfish_ml_model_info"
         )
-        return _Term("", source.endpoint, TargetFailure("not_found", why))
+        return _Term("", used.endpoint, TargetFailure("not_found", why))
     endpoint = named.get("endpoint") or wire.model_url(
         named.get("url") or "", named.get("name") or "", named.get("version")
     )
     return _Term(named.get("type") or "", endpoint)
 
 
-def _query(
-    source: nodeconfig.Endpoint, term: _Term, node: Object, reading: Object, options: Parameters
-) -> Query:
-    capacity = ((node.get("status") or {}).get("capacity") or {}).get("cpu")
-    usage_format = source.annotations.get(FORMAT_ANNOTATION, options["cpu_usage_format"])
+def _query(target: NodeTarget, term: _Term, reading: Object, options: Parameters) -> Query:
+    capacity = target.cpu_capacity
+    usage_format = options["cpu_usage_format"]
+    if target.cpu_usage_format is not None:
+        usage_format = target.cpu_usage_format
     return Query(
-        name=source.node_name,
+        name=target.name,
         endpoint=term.endpoint,
         type=term.type,
         cpu_capacity=None if capacity is None else float(parse_quantity(capacity, "capacity.cpu")),
@@ -180,21 +197,16 @@ def _query(
     )
 
 
-def _subject(
-    query: Query,
-    term: _Term,
-    source: nodeconfig.Endpoint,
-    direct: nodeconfig.Endpoint | None,
-    grants: _Grants,
-) -> Subject:
+def _subject(query: Query, term: _Term, source: _Source, grants: _Grants) -> Subject:
     # A provider gives type and endpoint; the Secret is still that of powerConsumption.
-    named = Named(namespace=source.namespace)
+    namespace, direct = source.target.namespace, source.direct
+    if direct is None or not direct.secret_name:
+        return Subject(query, Named(namespace=namespace), term.problem)
+    secret = (namespace, direct.secret_name)
     problem = term.problem
-    if direct is not None and direct.secret_name:
-        named = Named(secret=(direct.namespace, direct.secret_name), namespace=direct.namespace)
-        if problem is None and source is not direct and term.type != FAKE:
-            problem = grants.problem(direct, term.endpoint)
-    return Subject(query, named, problem)
+    if problem is None and source.is_provided and term.type != FAKE:
+        problem = grants.problem(secret, term.endpoint)
+    return Subject(query, Named(secret=secret, namespace=namespace), problem)
 
 
 @dataclass(frozen=True)
@@ -209,19 +221,19 @@ class _Grants:
     allowed: frozenset[Origin]
 
     @classmethod
-    def of(cls, direct: t.Iterable[nodeconfig.Endpoint], origins: t.Sequence[str]) -> _Grants:
+    def of(cls, targets: Targets, origins: t.Sequence[str]) -> _Grants:
         """From the endpoints of power models. Raises InvalidInput for an origin that is none."""
         found = set()
-        for endpoint in direct:
-            origin = origin_of(endpoint.endpoint)
-            if origin is not None and endpoint.secret_name:
-                found.add((endpoint.namespace, endpoint.secret_name, origin))
+        for target in targets.nodes:
+            direct = target.endpoints.get("power_consumption")
+            origin = None if direct is None else origin_of(direct.endpoint)
+            if direct is not None and origin is not None and direct.secret_name:
+                found.add((target.namespace, direct.secret_name, origin))
         return cls(frozenset(found), frozenset(map(_allowed_origin, origins)))
 
-    def problem(self, direct: nodeconfig.Endpoint, url: str) -> TargetFailure | None:
-        """Why the Secret of the endpoint is not sent to a URL that a machine named."""
+    def problem(self, secret: SecretName, url: str) -> TargetFailure | None:
+        """Why the Secret is not sent to a URL that a BMC named."""
         origin = origin_of(url)
-        secret = (direct.namespace, direct.secret_name or "")
         if origin is None:  # which is told as soon as the URL is looked at
             return None
         if (*secret, origin) in self.named_together or origin in self.allowed:

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A Kubernetes API client for many small requests at once.
 
-Configuration (kubeconfig, exec plugins, tokens, in-cluster) and TLS are the ``kubernetes``
-library's. Requests go through its connection pool with plain dicts instead of its model classes,
-which cost more time than the API server itself.
+Requests and answers are plain dicts: model classes cost more time than the API server itself.
+Configuration and connections are in ``connection``.
 """
 
 from __future__ import annotations
@@ -13,12 +12,9 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import copy
-import os
-import re
 import time
 import typing as t
 import urllib.parse
-from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
@@ -26,6 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
     require,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
+    access_of,
+    pool_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.errors import (
     describe_connection_failure,
@@ -67,7 +67,7 @@ class Kube:
         self,
         pool: t.Any,
         host: str,
-        headers: t.Callable[[], t.Mapping[str, str]],
+        headers: t.Callable[[], t.Sequence[tuple[str, str]]],
         timeout: float = 30.0,
         patience_seconds: float = 60.0,
         sleep: t.Callable[[float], None] = time.sleep,
@@ -75,6 +75,7 @@ class Kube:
         self._pool = pool
         self.host = host.rstrip("/")
         self._headers = headers
+        self._accept = "application/json"
         self._timeout = timeout
         self._patience_seconds = patience_seconds
         self._sleep = sleep
@@ -85,28 +86,13 @@ class Kube:
     @classmethod
     def connect(cls, parameters: t.Mapping[str, t.Any], **options: t.Any) -> Kube:
         """A client from the options of ``argspec.KUBERNETES``. Raises InvalidInput."""
-        given = {name: parameters.get(name) for name in KUBERNETES.options}
-        configuration = _configuration(given)
-        # One request a thread: the pool must not open and drop connections beyond that.
-        configuration.connection_pool_maxsize = 32
-        pool = require("kubernetes.client").ApiClient(configuration).rest_client.pool_manager
-        impersonated = _impersonation_headers(given)
-
-        def headers() -> t.Mapping[str, str]:
-            authentication = {
-                setting["key"]: setting["value"]
-                for setting in configuration.auth_settings().values()
-                if setting["in"] == "header" and setting["value"]
-            }
-            return {**authentication, **impersonated}
-
-        return cls(pool, configuration.host, headers, **options)
+        access = access_of({name: parameters.get(name) for name in KUBERNETES.options})
+        return cls(pool_of(access), access.host, access.headers, **options)
 
     def metadata_only(self) -> Kube:
         """The same server, which then answers lists with the metadata of their items alone."""
         wanted = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-        headers = self._headers
-        return self._altered(_headers=lambda: {**headers(), "Accept": wanted})
+        return self._altered(_accept=wanted)
 
     def guarded(self, guard: Guard | None) -> Kube:
         """The same server; ``guard`` is asked before each attempt of a write, repeated ones too."""
@@ -115,6 +101,10 @@ class Kube:
     def impatient(self, timeout: float) -> Kube:
         """The same server, for requests that come too late if they are repeated."""
         return self._altered(_timeout=timeout, _patience_seconds=0.0)
+
+    def unrepeating(self) -> Kube:
+        """The same server, for requests whose refusal is an answer: nothing is sent twice."""
+        return self._altered(_patience_seconds=0.0)
 
     def _altered(self, **attributes: t.Any) -> Kube:
         altered = copy.copy(self)
@@ -192,7 +182,11 @@ class Kube:
         timeout: float,
     ) -> Answer:
         url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
-        headers = {"Accept": "application/json", "User-Agent": "wattwise.kube", **self._headers()}
+        headers = require("urllib3").HTTPHeaderDict(
+            {"Accept": self._accept, "User-Agent": "wattwise.kube"}
+        )
+        for name, value in self._headers():
+            headers.add(name, value)
         data: bytes | None = None
         if body is not None:
             try:
@@ -200,7 +194,7 @@ class Kube:
             except ValueError as error:
                 raise InvalidInput(f"{method} {path}: the object is no JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
-        errors = require("urllib3.exceptions", "kubernetes")
+        errors = require("urllib3.exceptions")
         try:
             response = self._pool.request(
                 method, url, body=data, headers=headers, timeout=timeout, retries=False
@@ -264,6 +258,14 @@ class Kube:
         if found is None:
             raise UnknownKind(api_version, kind, self.host)
         return found
+
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the cluster serves a kind."""
+        try:
+            self.resource(api_version, kind)
+        except UnknownKind:
+            return False
+        return True
 
     def forget_resources(self) -> None:
         """Ask again what the cluster serves: a CustomResourceDefinition was added."""
@@ -349,94 +351,3 @@ def _decoded(data: bytes, method: str, path: str) -> Object:
         raise ApiError(
             f"{method} {path}: the answer is not JSON; is a proxy between this host and the API?"
         ) from error
-
-
-def _configuration(given: t.Mapping[str, t.Any]) -> t.Any:
-    client = require("kubernetes.client", "kubernetes")
-    config = require("kubernetes.config", "kubernetes")
-    configuration = client.Configuration()
-    if given["host"]:
-        configuration.host = _checked_host(given["host"])
-    else:
-        _load_kubeconfig(config, configuration, given)
-    if given["api_key"]:
-        configuration.api_key = {"authorization": f"Bearer {given['api_key']}"}
-    for option, attribute in (
-        ("ca_cert", "ssl_ca_cert"),
-        ("client_cert", "cert_file"),
-        ("client_key", "key_file"),
-        ("verify_ssl", "verify_ssl"),
-        ("proxy", "proxy"),
-    ):
-        if given[option] is not None:
-            setattr(configuration, attribute, given[option])
-    for option in ("ca_cert", "client_cert", "client_key"):
-        _check_readable(option, given[option])
-    return configuration
-
-
-def _check_readable(option: str, path: str | None) -> None:
-    """A missing file would be found by the first request, and not by its name."""
-    try:
-        if path:
-            Path(path).expanduser().open("rb").close()
-    except OSError as error:
-        raise InvalidInput(
-            f"{option}: cannot read the file {path} ({error.strerror}); correct the path"
-        ) from error
-
-
-def _checked_host(host: str) -> str:
-    if not re.match(r"https?://[^/]", host):
-        raise InvalidInput(
-            f"{host!r} is no URL of a Kubernetes API; write host as https://address:port"
-        )
-    return host
-
-
-def _load_kubeconfig(config: t.Any, configuration: t.Any, given: t.Mapping[str, t.Any]) -> None:
-    kubeconfig, context = given["kubeconfig"], given["context"]
-    if isinstance(kubeconfig, str) and os.pathsep not in kubeconfig:
-        _check_readable("kubeconfig", kubeconfig)
-    try:
-        if isinstance(kubeconfig, dict):
-            config.load_kube_config_from_dict(
-                kubeconfig, context=context, client_configuration=configuration
-            )
-        elif kubeconfig or context:
-            config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
-        else:
-            _load_surroundings(config, configuration)
-    except (config.ConfigException, OSError) as error:
-        raise _no_way(kubeconfig, str(error)) from error
-    except (AttributeError, KeyError, TypeError, ValueError, require("yaml").YAMLError) as error:
-        # What these say is about the client's code, or quotes the file, which holds secrets.
-        raise _no_way(kubeconfig, "this is no kubeconfig") from error
-
-
-def _no_way(kubeconfig: t.Any, problem: str) -> InvalidInput:
-    where = f"in the file {kubeconfig}: " if isinstance(kubeconfig, str) and kubeconfig else ""
-    return InvalidInput(
-        f"Cannot find out how to reach Kubernetes: {where}{problem}; set kubeconfig (or "
-        "K8S_AUTH_KUBECONFIG) to a readable kubeconfig file, or host and api_key"
-    )
-
-
-def _load_surroundings(config: t.Any, configuration: t.Any) -> None:
-    """Inside a pod its service account, elsewhere the user's default kubeconfig."""
-    try:
-        config.load_incluster_config(client_configuration=configuration)
-    except config.ConfigException:
-        config.load_kube_config(client_configuration=configuration)
-
-
-def _impersonation_headers(given: t.Mapping[str, t.Any]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    if given["impersonate_user"]:
-        headers["Impersonate-User"] = given["impersonate_user"]
-    if given["impersonate_groups"]:
-        # The header may be repeated only by some HTTP libraries; one group is what ours can send.
-        if len(given["impersonate_groups"]) > 1:
-            raise InvalidInput("impersonate_groups: give one group; several cannot be sent")
-        headers["Impersonate-Group"] = given["impersonate_groups"][0]
-    return headers

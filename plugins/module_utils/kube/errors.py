@@ -17,7 +17,7 @@ _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 def describe_connection_failure(error: Exception, host: str) -> ApiError:
     """The error of a request that got no answer; ``permanent`` where trying again cannot help."""
-    exceptions = require("urllib3.exceptions", "kubernetes")
+    exceptions = require("urllib3.exceptions")
     cause: BaseException = error
     while isinstance(getattr(cause, "reason", None), BaseException):
         cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so

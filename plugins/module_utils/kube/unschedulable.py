@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
     Condition,
     Event,
+    stored_condition,
     tell,
 )
 
@@ -32,6 +33,17 @@ class Unplaced:
     uid: str | None = None
 
 
+_TYPE, _STATUS, _REASON = "PodScheduled", "False", "Unschedulable"
+
+
+def is_marked(pod: Object, unplaced: Unplaced) -> bool:
+    """Whether a pod bears the condition already, as it was read a moment ago."""
+    stored = stored_condition(pod, _TYPE)
+    told = (stored.get("status"), stored.get("reason"), stored.get("message"))
+    is_same = unplaced.uid in (None, "", pod["metadata"].get("uid"))
+    return is_same and told == (_STATUS, _REASON, unplaced.message)
+
+
 def mark(kube: Kube, context: Context, unplaced: Unplaced) -> dict[str, t.Any] | None:
     """Write condition and event unless the condition says so already; None where nothing is to do.
 
@@ -40,7 +52,7 @@ def mark(kube: Kube, context: Context, unplaced: Unplaced) -> dict[str, t.Any] |
     pod = kube.find(f"/api/v1/namespaces/{unplaced.namespace}/pods/{unplaced.pod}")
     if pod is None or not _still_waits(pod, unplaced.uid):
         return None
-    condition = Condition("PodScheduled", "False", "Unschedulable", unplaced.message)
+    condition = Condition(_TYPE, _STATUS, _REASON, unplaced.message)
     changed = tell(kube, context, pod, condition, _EVENT)
     if not changed:
         return None

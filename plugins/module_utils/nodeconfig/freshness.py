@@ -15,14 +15,13 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import Machine
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import FAKE, PollTarget
 
 Object = t.Mapping[str, t.Any]
 
@@ -34,6 +33,8 @@ IN_STATUS = {
     "delta_p_pascal": ("deltaP", "pascals"),
     "power_watts": ("power", "watts"),
 }
+# By how much a quantity must move to count as another value.
+NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
 
 REFRESH = ArgumentSpec(
     {"previous": {"type": "path"}, "refresh": {"type": "bool", "default": False}}
@@ -52,40 +53,50 @@ class Kept(t.NamedTuple):
 
 
 def kept_values(
-    found: t.Sequence[Machine],
+    found: t.Sequence[PollTarget],
     quantities: t.Collection[str],
-    parameters: Parameters,
+    previous: Object,
+    refresh: bool,
     now: datetime.datetime,
 ) -> dict[str, dict[str, Kept]]:
-    """By machine, those quantities that need not be read; none at all with ``refresh``."""
-    if parameters["refresh"]:
-        return {machine.name: {} for machine in found}
-    previous = previous_readings(parameters["previous"])
+    """By node, those quantities that need not be read; none at all with ``refresh``.
+
+    ``previous`` are the readings of the last observation by node.
+    """
+    if refresh:
+        return {target.name: {} for target in found}
     return {
-        machine.name: {
+        target.name: {
             quantity: kept
             for quantity in quantities
-            for kept in [_kept(machine, member(previous, machine.name), quantity, now)]
+            for kept in [_kept(target, member(previous, target.name), quantity, now)]
             if kept is not None
         }
-        for machine in found
+        for target in found
     }
 
 
-def _kept(machine: Machine, entry: t.Any, quantity: str, now: datetime.datetime) -> Kept | None:
-    # A machine of type Fake costs nothing to read.
-    if machine.interval is None or machine.problem is not None or machine.kind == "Fake":
+def _kept(target: PollTarget, entry: t.Any, quantity: str, now: datetime.datetime) -> Kept | None:
+    # An endpoint of type Fake costs nothing to read.
+    if target.interval is None or target.problem is not None or target.kind == FAKE:
         return None
-    part, unit = IN_STATUS[quantity]
-    status = member(machine.extra.get("status"), "readings", part)
-    candidates = [
-        last_value(entry, quantity, now),
-        _value(member(status, unit), member(status, "time"), now),
-    ]
-    youngest = max((item for item in candidates if item is not None), key=_time, default=None)
-    if youngest is None or (now - youngest.time).total_seconds() >= machine.interval:
+    youngest = youngest_value(entry, target.extra.get("status"), quantity, now)
+    if youngest is None or (now - youngest.time).total_seconds() >= target.interval:
         return None
     return youngest
+
+
+def youngest_value(
+    entry: t.Any, status: t.Any, quantity: str, now: datetime.datetime
+) -> Kept | None:
+    """The last value of a node: of its entry in a readings document, or its NodeConfig's status."""
+    part, unit = IN_STATUS[quantity]
+    written = member(status, "readings", part)
+    candidates = (
+        last_value(entry, quantity, now),
+        _value(member(written, unit), member(written, "time"), now),
+    )
+    return max((item for item in candidates if item is not None), key=_time, default=None)
 
 
 def _time(kept: Kept) -> datetime.datetime:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""NodeConfigs: what they may hold, which one counts for a node, and which endpoints it names."""
+"""NodeConfigs: what they may hold, and which one counts for a node."""
 
 from __future__ import annotations
 
@@ -91,26 +91,6 @@ class Problem:
         return f"{self.field}: {self.detail}"
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """One endpoint of the NodeConfig that counts for a node.
-
-    ``type`` and ``endpoint`` are empty where the endpoint provider is to give them;
-    ``node_config`` is ``namespace/name``; ``problem`` says why the endpoint cannot be used.
-    """
-
-    node_name: str
-    kind: EndpointKind
-    type: str
-    endpoint: str
-    namespace: str
-    secret_name: str | None
-    fetch_interval_seconds: float
-    node_config: str
-    annotations: t.Mapping[str, str]
-    problem: str | None = None
-
-
 class Shadow(t.NamedTuple):
     """A NodeConfig that does not count, the one that does, and why: a word for a condition."""
 
@@ -158,12 +138,6 @@ def node_name(node_config: Object) -> str:
     """The node that a NodeConfig configures; empty where it names none."""
     name = _mapping(_mapping(node_config).get("spec")).get("nodeName")
     return name if isinstance(name, str) else ""
-
-
-def present_nodes(snapshot: Object) -> set[str]:
-    """The names of the nodes of a snapshot; a Node without a usable name is none."""
-    names = (_mapping(_mapping(node).get("metadata")).get("name") for node in snapshot["nodes"])
-    return {name for name in names if isinstance(name, str) and name}
 
 
 def group_rank(obj: Object) -> int:
@@ -321,47 +295,8 @@ def _shadowing(winner: Object, other: Object) -> str:
     return next((reason for reason, best, rest in pairs if best != rest), "EarlierName")
 
 
-def endpoints(snapshot: Object, kind: EndpointKind) -> list[Endpoint]:
-    """The endpoints of one kind, of the NodeConfigs that count, in node-name order.
-
-    NodeConfigs of nodes that are gone are left out, unless the snapshot lists no node at all.
-    Nothing here is an error: where an endpoint cannot be used, its ``problem`` says why.
-    """
-    found = effective(snapshot.get("node_configs") or [])
-    by_node = found.by_node
-    present = present_nodes({"nodes": snapshot.get("nodes") or []})
-    present = present or {*by_node, *found.unreadable}
-    terms = ((node, by_node[node], _term(by_node[node], kind)) for node in by_node)
-    usable = [
-        _endpoint(node, config, kind, term)
-        for node, config, term in terms
-        if term is not None and node in present
-    ]
-    unusable = [
-        _unreadable_endpoint(node, kind, finding)
-        for node, finding in found.unreadable.items()
-        if TERMS[kind].required and node in present
-    ]
-    return sorted([*usable, *unusable], key=lambda endpoint: endpoint.node_name)
-
-
-def _unreadable_endpoint(node: str, kind: EndpointKind, finding: Finding) -> Endpoint:
-    place = f"{finding.subject.namespace}/{finding.subject.name}".lstrip("/")
-    return Endpoint(
-        node_name=node,
-        kind=kind,
-        type="",
-        endpoint="",
-        namespace=finding.subject.namespace,
-        secret_name=None,
-        fetch_interval_seconds=DEFAULT_FETCH_INTERVAL_SECONDS,
-        node_config=place,
-        annotations={},
-        problem=str(finding),
-    )
-
-
-def _term(node_config: Object, kind: EndpointKind) -> Object | None:
+def term_of(node_config: Object, kind: EndpointKind) -> Object | None:
+    """What the spec says of the endpoint of this kind; None where it says nothing."""
     part, name = TERMS[kind].path
     term: Object | None = _mapping(_mapping(node_config.get("spec")).get(part)).get(name)
     return term
@@ -371,32 +306,12 @@ def _mapping(value: t.Any) -> Object:
     return value if isinstance(value, dict) else {}
 
 
-def _endpoint(node: str, node_config: Object, kind: EndpointKind, term: t.Any) -> Endpoint:
-    metadata = node_config["metadata"]
-    problems = _term_problems(node_config, kind, term)
-    given = _mapping(term)
-    interval = given.get("fetchInterval")
-    secret = _mapping(given.get("basicAuthSecret")).get("name")
-    return Endpoint(
-        node_name=node,
-        kind=kind,
-        type=_text(given.get("type")),
-        endpoint=_text(given.get("endpoint")),
-        namespace=metadata.get("namespace") or "",
-        secret_name=_text(secret) or None,
-        fetch_interval_seconds=(
-            DEFAULT_FETCH_INTERVAL_SECONDS
-            if interval is None or _interval_problem(interval)
-            else parse_duration(interval)
-        ),
-        node_config=qualified_name(node_config),
-        annotations=metadata.get("annotations") or {},
-        problem=f"NodeConfig {qualified_name(node_config)}: {problems[0]}" if problems else None,
-    )
-
-
-def _text(value: t.Any) -> str:
-    return value if isinstance(value, str) else ""
+def fetch_interval_seconds(term: t.Any) -> float:
+    """For how long a reading of this endpoint holds; the default where that is not usable."""
+    interval = _mapping(term).get("fetchInterval")
+    if interval is None or _interval_problem(interval):
+        return DEFAULT_FETCH_INTERVAL_SECONDS
+    return parse_duration(interval)
 
 
 def problems(node_config: Object) -> list[Problem]:
@@ -406,15 +321,16 @@ def problems(node_config: Object) -> list[Problem]:
     if not is_subdomain(name):
         found.append(Problem("spec.nodeName", f"{shown(name)} is not the name of a Node"))
     for kind, term in TERMS.items():
-        given = _term(node_config, kind)
+        given = term_of(node_config, kind)
         if given is not None:
-            found += _term_problems(node_config, kind, given)
+            found += term_problems(node_config, kind, given)
         elif term.required:
             found.append(Problem(term.place, f"is missing; write one of type {term.types[0]}"))
     return found
 
 
-def _term_problems(node_config: Object, kind: EndpointKind, given: Object) -> list[Problem]:
+def term_problems(node_config: Object, kind: EndpointKind, given: Object) -> list[Problem]:
+    """Everything wrong with one endpoint of the spec."""
     term = TERMS[kind]
     if not isinstance(given, dict):
         return [Problem(term.place, "is not a mapping with type and endpoint")]
@@ -432,7 +348,7 @@ def _type_problem(node_config: Object, kind: EndpointKind, given: t.Any) -> str 
         return None
     choice = " or ".join(TERMS[kind].types)
     if given == "" and kind == "power_consumption":
-        if _term(node_config, "power_consumption_endpoint_provider"):
+        if term_of(node_config, "power_consumption_endpoint_provider"):
             return None
         return f"is empty, but there is no powerConsumptionEndpointProvider; write {choice}"
     return f"{shown(given)} is not a type that is known here; write {choice}"

@@ -1,13 +1,23 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading machines: one result or one error for each, in their order, and a module's result."""
+"""Polling: every endpoint is asked once, with one result or one error each, and a module's result.
+
+The endpoints are a module's option ``targets``, or the resolved targets of a snapshot.
+"""
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    FLEET,
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
@@ -26,6 +36,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.authentication
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
     Access,
     Credentials,
+    Named,
+    SecretSource,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import client_context
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
@@ -37,93 +49,269 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
     visit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import Machine
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    EndpointKind,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Targets,
+    of_snapshot,
+)
 
 FAKE = "Fake"
 T = t.TypeVar("T")
+Options = dict[str, t.Any]
+
+_TARGET_OPTIONS: Options = {
+    "name": {"type": "str", "required": True},
+    "endpoint": {"type": "str", "required": True},
+    "username": {"type": "str"},
+    "password": {"type": "str", "no_log": True},
+    "credential": {"type": "str", "no_log": False},
+    "allow_plain_http": {"type": "bool"},
+    "validate_certs": {"type": "bool"},
+    "ca_path": {"type": "path"},
+    "tls_fingerprint": {"type": "list", "elements": "str"},
+}
+_TLS_OPTIONS = ("validate_certs", "ca_path", "tls_fingerprint")
+
+# Of modules that ask BMCs: one that asks the same BMCs later in a run must know what this one met.
+AUTHENTICATION = ArgumentSpec(
+    {
+        "default_credential_namespaces": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "no_log": False,
+        },
+        "authentication": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "name": {"type": "str", "required": True},
+                "failures": {"type": "int", "default": 0},
+                "last_attempt": {"type": "str"},
+                "secret_resource_version": {"type": "str", "no_log": False},
+            },
+        },
+    }
+)
+
+
+def reading_spec(**target_options: t.Any) -> ArgumentSpec:
+    """The options of a module that polls endpoints; its own ones of a target are added."""
+    own: Options = {
+        "targets": {
+            "type": "list",
+            "elements": "dict",
+            "options": {**_TARGET_OPTIONS, **target_options},
+        },
+    }
+    rules = (("targets", "snapshot"),)
+    spec = ArgumentSpec(own, mutually_exclusive=rules, required_one_of=rules)
+    return spec.merge(FLEET, KUBERNETES, PROGRESS)
 
 
 @dataclass(frozen=True)
-class Readout(t.Generic[T]):
-    """One result or error for each machine, and what to remember about refused accounts."""
+class PollTarget:
+    """One endpoint to poll for a node. ``kind`` is its type, as in a NodeConfig.
+
+    ``allow_plain_http`` is None where the endpoint follows the option that holds for all of them.
+    ``interval`` is the seconds for which a reading of it holds; None where it always is to be read.
+    ``extra`` is the target's own options, or ``{"status": …}`` of its NodeConfig.
+    """
+
+    name: str
+    endpoint: str
+    kind: str
+    where: str
+    named: Named = field(default_factory=Named)
+    tls: t.Mapping[str, t.Any] = field(default_factory=dict)
+    attempts: Attempts = field(default_factory=Attempts)
+    extra: t.Mapping[str, t.Any] = field(default_factory=dict)
+    problem: str | None = None
+    allow_plain_http: bool | None = None
+    interval: float | None = None
+
+
+def poll_targets(targets: Targets, endpoint_kind: EndpointKind) -> list[PollTarget]:
+    """What to poll for endpoints of this kind, in node-name order."""
+    return [
+        PollTarget(
+            name=node.name,
+            endpoint=endpoint.endpoint,
+            kind=endpoint.type,
+            where=f"NodeConfig {node.node_config}",
+            named=Named(
+                secret=(node.namespace, endpoint.secret_name) if endpoint.secret_name else None,
+                namespace=node.namespace,
+            ),
+            tls={"tls_fingerprint": list(endpoint.tls_fingerprints)},
+            attempts=node.attempts,
+            extra={"status": node.status},
+            problem=endpoint.problem,
+            interval=endpoint.fetch_interval_seconds,
+        )
+        for node in targets.nodes
+        for endpoint in [node.endpoints.get(endpoint_kind)]
+        if endpoint is not None
+    ]
+
+
+def given_targets(
+    parameters: Parameters,
+    kind: str,
+    endpoint_kind: EndpointKind,
+    own_options: t.Sequence[str] = (),
+) -> list[PollTarget]:
+    """What to poll by the option ``targets``, else by the targets of the snapshot document.
+
+    ``kind`` is the type that literal targets have. Raises InvalidInput.
+    """
+    if parameters["targets"] is None:
+        return poll_targets(snapshot_targets(parameters), endpoint_kind)
+    found = [
+        PollTarget(
+            name=target["name"],
+            endpoint=target["endpoint"],
+            kind=kind,
+            where=f"targets[{index}]",
+            named=Named(target.get("username"), target.get("password"), target.get("credential")),
+            tls={name: target.get(name) for name in _TLS_OPTIONS},
+            extra={name: target[name] for name in own_options},
+            allow_plain_http=target.get("allow_plain_http"),
+        )
+        for index, target in enumerate(parameters["targets"])
+    ]
+    _require_distinct_names(found)
+    return found
+
+
+def snapshot_targets(parameters: Parameters) -> Targets:
+    """The targets of the snapshot document that ``node_selector`` selects. Raises InvalidInput."""
+    if not parameters["snapshot"]:
+        raise InvalidInput("Nothing to read is given; give targets or snapshot")
+    targets = of_snapshot(documents.load(parameters["snapshot"], "snapshot"))
+    return targets.selected(parameters["node_selector"])
+
+
+def _require_distinct_names(found: t.Sequence[PollTarget]) -> None:
+    first: dict[str, str] = {}
+    for target in found:
+        if target.name in first:
+            raise InvalidInput(
+                f"The name {target.name!r} stands in {first[target.name]} and in "
+                f"{target.where}; give each target a name of its own"
+            )
+        first[target.name] = target.where
+
+
+@dataclass(frozen=True)
+class Job(t.Generic[T]):
+    """What to do at one endpoint. ``kind`` is the type of endpoint that is asked over HTTP.
+
+    An endpoint of type Fake answers ``fake`` without HTTP.
+    """
+
+    target: PollTarget
+    kind: str
+    work: t.Callable[[Client, PollTarget], t.Awaitable[T]]
+    fake: T
+
+
+@dataclass(frozen=True)
+class Polled(t.Generic[T]):
+    """One result or error for each job, and what to remember about refused accounts."""
 
     results: list[T | TargetError]
     authentication: list[Result]
 
 
 class _Asked(t.NamedTuple):
-    machine: Machine
+    position: int
+    job: Job[t.Any]
     target: Target
     access: Access
 
 
-def read_machines(
-    found: t.Sequence[Machine],
-    kind: str,
-    work: t.Callable[[Client, Target], t.Awaitable[T]],
-    fake: t.Callable[[Machine], T],
-    parameters: Parameters,
+def poll(
+    jobs: t.Sequence[Job[T]],
+    options: Parameters,
     context: Context,
+    secrets: SecretSource | None = None,
     per_host: int = 1,
-) -> Readout[T]:
-    """Do ``work`` with every machine of that kind; those of type Fake answer without HTTP.
+) -> Polled[T]:
+    """Do every job; those of one node at one server one after the other, on one connection.
 
-    Refused accounts are remembered where the parameters have ``authentication``.
+    Secrets are read from ``secrets``, else from the cluster of the options. Refused accounts are
+    remembered where the options have ``authentication``.
     """
-    options = fleet_options(parameters, per_host)
+    fleet = fleet_options(options, per_host)
     # What all targets share is looked at once, not reported by each of them.
-    client_context(shared_trust(parameters))
-    memory = Memory(_remembered(found, parameters))
-    credentials = _credentials(found, kind, parameters, context)
-    results: dict[str, T | TargetError] = {}
+    client_context(shared_trust(options))
+    memory = Memory(_remembered([job.target for job in jobs], options))
+    credentials = _credentials(jobs, options, context, secrets)
+    results: dict[int, t.Any] = {}
     asked: list[_Asked] = []
-    for machine in found:
+    for index, job in enumerate(jobs):
         try:
-            if _is_fake(machine, kind):
-                results[machine.name] = fake(machine)
+            if _is_fake(job):
+                results[index] = job.fake
             else:
-                asked.append(_prepare(machine, credentials, memory, parameters, context))
-        except Exception as error:  # noqa: BLE001 - the boundary around one machine
-            results[machine.name] = error_of(machine.name, machine.endpoint, error)
+                asked.append(_prepare(index, job, credentials, memory, options, context))
+        except Exception as error:  # noqa: BLE001 - the boundary around one endpoint
+            results[index] = error_of(job.target.name, job.target.endpoint, error)
     targets = [item.target for item in asked]
     _warn_of_unverified(targets, context)
     warn_of_plain_http(targets, context)
-    for item, answer in zip(asked, visit(targets, work, options, context.progress)):
-        results[item.machine.name] = _with_withheld(item, answer)
-        _note(memory, item, answer, context)
-    names = [machine.name for machine in found]
-    return Readout([results[name] for name in names], memory.as_result(names))
+    answers = visit(targets, _work, fleet, context.progress, in_turn=True)
+    for item, answer in zip(asked, answers):
+        results[item.position] = _with_withheld(item, answer)
+    _note(memory, list(zip(asked, answers)), context)
+    names = dict.fromkeys(job.target.name for job in jobs)
+    return Polled([results[index] for index in range(len(jobs))], memory.as_result(names))
+
+
+async def _work(client: Client, target: Target) -> t.Any:
+    job = target.extra["job"]
+    return await job.work(client, job.target)
 
 
 def _credentials(
-    found: t.Sequence[Machine], kind: str, parameters: Parameters, context: Context
+    jobs: t.Sequence[Job[t.Any]],
+    options: Parameters,
+    context: Context,
+    secrets: SecretSource | None,
 ) -> Credentials:
-    """Those that machines name which will be asked; no Secret is read for others."""
+    """Those that endpoints name which will be asked; no Secret is read for others."""
     return Credentials(
-        parameters["credentials"],
-        [machine.named for machine in found if machine.kind == kind and machine.problem is None],
-        lambda: Kube.connect(parameters),
+        options["credentials"],
+        [
+            job.target.named
+            for job in jobs
+            if job.target.kind == job.kind and job.target.problem is None
+        ],
+        lambda: Kube.connect(options) if secrets is None else secrets,
         context,
-        parameters.get("default_credential_namespaces") or (),
+        options.get("default_credential_namespaces") or (),
     )
 
 
 def _prepare(
-    machine: Machine,
+    index: int,
+    job: Job[t.Any],
     credentials: Credentials,
     memory: Memory,
-    parameters: Parameters,
+    options: Parameters,
     context: Context,
 ) -> _Asked:
-    """What to ask. Raises TargetFailure where the machine may not be asked now."""
+    """What to ask. Raises TargetFailure where the endpoint may not be asked now."""
+    found = job.target
     # The entry `default` is the account of BMCs; no other server is to get it unasked.
-    is_bmc = machine.kind == "Redfish"
-    access = (
-        credentials.resolve(machine.named) if is_bmc or not machine.named.is_silent else Access()
-    )
+    is_bmc = found.kind == "Redfish"
+    access = credentials.resolve(found.named) if is_bmc or not found.named.is_silent else Access()
     if access.credential is not None:
-        memory.require_patience(machine.name, access.version, access.source, context.now())
-    return _Asked(machine, _target(machine, access, parameters), access)
+        memory.require_patience(found.name, access.version, access.source, context.now())
+    return _Asked(index, job, _target(job, access, options), access)
 
 
 def conclude(
@@ -173,37 +361,39 @@ def shared_trust(parameters: Parameters) -> Trust:
     )
 
 
-def _remembered(found: t.Sequence[Machine], parameters: Parameters) -> dict[str, Attempts]:
-    if "authentication" not in parameters:
+def _remembered(found: t.Sequence[PollTarget], options: Parameters) -> dict[str, Attempts]:
+    if "authentication" not in options:
         return {}
-    told = parameters["authentication"] or []
+    told = options["authentication"] or []
     return {
-        **{machine.name: machine.attempts for machine in found},
+        **{target.name: target.attempts for target in found},
         **{entry["name"]: Attempts.from_result(entry) for entry in told},
     }
 
 
-def _is_fake(machine: Machine, kind: str) -> bool:
-    """Raises TargetFailure where the machine is neither a fake nor of this kind."""
-    if machine.problem is not None:
-        raise TargetFailure("malformed", machine.problem)
-    if machine.kind not in (kind, FAKE):
+def _is_fake(job: Job[t.Any]) -> bool:
+    """Raises TargetFailure where the endpoint is neither a fake nor of the job's kind."""
+    target = job.target
+    if target.problem is not None:
+        raise TargetFailure("malformed", target.problem)
+    if target.kind not in (job.kind, FAKE):
         raise TargetFailure(
             "malformed",
-            f"{machine.where} has an endpoint of type {machine.kind!r}; write {kind} or {FAKE}",
+            f"{target.where} has an endpoint of type {target.kind!r}; write {job.kind} or {FAKE}",
         )
-    return machine.kind == FAKE
+    return target.kind == FAKE
 
 
-def _target(machine: Machine, access: Access, parameters: Parameters) -> Target:
+def _target(job: Job[t.Any], access: Access, options: Parameters) -> Target:
+    found = job.target
     try:
-        trust = _trust(machine.tls, access, parameters)
+        trust = _trust(found.tls, access, options)
     except InvalidInput as error:
         raise TargetFailure("tls", str(error)) from error
-    allowed = parameters["allow_plain_http"]
-    if machine.allow_plain_http is not None:
-        allowed = machine.allow_plain_http
-    return Target(machine.name, machine.endpoint, access.credential, trust, machine.extra, allowed)
+    allowed = options["allow_plain_http"]
+    if found.allow_plain_http is not None:
+        allowed = found.allow_plain_http
+    return Target(found.name, found.endpoint, access.credential, trust, {"job": job}, allowed)
 
 
 def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -> Trust:
@@ -224,27 +414,39 @@ def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -
     return shared
 
 
-def _note(memory: Memory, item: _Asked, answer: t.Any, context: Context) -> None:
-    if item.access.credential is None:
-        return
-    reason = answer.reason if isinstance(answer, TargetError) else None
-    if reason in (None, "unauthorized", "forbidden"):
-        memory.note(item.machine.name, reason is not None, item.access.version, context.now())
+def _note(memory: Memory, answers: t.Sequence[tuple[_Asked, t.Any]], context: Context) -> None:
+    """Remember what became of the accounts; several refusals of a node in one round are one."""
+    refused: set[tuple[str, str]] = set()
+    for item, answer in answers:
+        if item.access.credential is None:
+            continue
+        name, version = item.job.target.name, item.access.version
+        reason = answer.reason if isinstance(answer, TargetError) else None
+        if reason in ("unauthorized", "forbidden"):
+            if (name, version) not in refused:
+                memory.note(name, True, version, context.now())
+            refused.add((name, version))
+        elif reason is None:
+            memory.note(name, False, version, context.now())
 
 
 def _with_withheld(item: _Asked, answer: T | TargetError) -> T | TargetError:
-    """The answer; where the machine wants an account, the reason why it was given none."""
+    """The answer; where the server wants an account, the reason why it was given none."""
     refused = isinstance(answer, TargetError) and answer.reason in ("unauthorized", "forbidden")
     if not refused or not item.access.withheld:
         return answer
     failure = TargetFailure("credential", item.access.withheld)
-    return error_of(item.machine.name, item.machine.endpoint, failure)
+    return error_of(item.target.name, item.target.endpoint, failure)
 
 
 def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:
     """Warn once of all targets whose credential goes over plain HTTP, because that is allowed."""
-    count = sum(
-        target.allow_plain_http and target.sends_password_in_the_clear for target in targets
+    count = len(
+        {
+            target.name
+            for target in targets
+            if target.allow_plain_http and target.sends_password_in_the_clear
+        }
     )
     if count:
         context.warn(
@@ -254,8 +456,12 @@ def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:
 
 
 def _warn_of_unverified(targets: t.Sequence[Target], context: Context) -> None:
-    count = sum(
-        not target.trust.verifies and target.endpoint.startswith("https:") for target in targets
+    count = len(
+        {
+            target.name
+            for target in targets
+            if not target.trust.verifies and target.endpoint.startswith("https:")
+        }
     )
     if count:
         context.warn(

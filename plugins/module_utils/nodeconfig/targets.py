@@ -1,217 +1,322 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The machines that a module reads: its option ``targets``, or the NodeConfigs of a snapshot."""
+"""Targets: NodeConfigs resolved once, to endpoints with all that reading and predicting need.
+
+The snapshot step resolves them. Readers, merge and prediction take targets and no NodeConfig.
+"""
 
 from __future__ import annotations
 
+import functools
+import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    FLEET,
-    KUBERNETES,
-    PROGRESS,
-    ArgumentSpec,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
+    InvalidField,
+    Subject,
     guarded,
+    shown,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.selector_text import (
     parse_selector_text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.authentication import Attempts
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import same_origin
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+    DEFAULT_FETCH_INTERVAL_SECONDS,
+    TERMS,
+    TLS_FINGERPRINT_ANNOTATION,
+    EndpointKind,
+    effective,
+    fetch_interval_seconds,
+    group_rank,
+    qualified_name,
+    term_of,
+    term_problems,
+)
 
-Options = dict[str, t.Any]
+Object = t.Mapping[str, t.Any]
 
-_TARGET_OPTIONS: Options = {
-    "name": {"type": "str", "required": True},
-    "endpoint": {"type": "str", "required": True},
-    "username": {"type": "str"},
-    "password": {"type": "str", "no_log": True},
-    "credential": {"type": "str", "no_log": False},
-    "allow_plain_http": {"type": "bool"},
-    "validate_certs": {"type": "bool"},
-    "ca_path": {"type": "path"},
-    "tls_fingerprint": {"type": "list", "elements": "str"},
+FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
+FALLBACK_ANNOTATIONS = {
+    "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
+    "delta_p_pascal": "wattwise.github.io/fallback-delta-p-pascal",
 }
-_TLS_OPTIONS = ("validate_certs", "ca_path", "tls_fingerprint")
+_FALLBACK = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?")
 
-# Of modules that ask BMCs: one that asks the same BMCs later in a run must know what this one met.
-AUTHENTICATION = ArgumentSpec(
-    {
-        "default_credential_namespaces": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "no_log": False,
-        },
-        "authentication": {
-            "type": "list",
-            "elements": "dict",
-            "options": {
-                "name": {"type": "str", "required": True},
-                "failures": {"type": "int", "default": 0},
-                "last_attempt": {"type": "str"},
-                "secret_resource_version": {"type": "str", "no_log": False},
-            },
-        },
-    }
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One endpoint of a node. ``problem`` says why it cannot be used.
+
+    ``type`` and ``endpoint`` are empty where the endpoint provider gives them.
+    ``tls_fingerprints`` are the certificates that a BMC may have; other servers have none.
+    """
+
+    type: str = ""
+    endpoint: str = ""
+    secret_name: str | None = None
+    fetch_interval_seconds: float = DEFAULT_FETCH_INTERVAL_SECONDS
+    tls_fingerprints: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeTarget:
+    """A node with the endpoints of the NodeConfig that counts for it.
+
+    ``node_config`` is ``namespace/name``. ``api_version`` is None where the NodeConfig cannot be
+    read, and ``labels`` where those of the Node cannot. ``status`` has the readable parts of the
+    NodeConfig's status: conditions, last readings, known sensors and refused logins.
+    """
+
+    name: str
+    node_config: str
+    namespace: str = ""
+    api_version: str | None = None
+    uid: str | None = None
+    labels: t.Mapping[str, str] | None = None
+    cpu_capacity: str | None = None
+    cpu_usage_format: str | None = None
+    endpoints: t.Mapping[EndpointKind, Endpoint] = field(default_factory=dict)
+    fallbacks: t.Mapping[str, float] = field(default_factory=dict)
+    status: Object = field(default_factory=dict)
+
+    @property
+    def attempts(self) -> Attempts:
+        """Refused logins that the status remembers."""
+        return Attempts.from_status(self.status.get("authentication"))
+
+    @property
+    def manifest_head(self) -> dict[str, t.Any]:
+        """What a manifest of the status begins with: it is for this very object."""
+        metadata = {
+            "name": self.node_config.rpartition("/")[2],
+            "namespace": self.namespace,
+            "uid": self.uid,
+        }
+        return {
+            "apiVersion": self.api_version,
+            "kind": "NodeConfig",
+            "metadata": {key: value for key, value in metadata.items() if value},
+        }
+
+    @property
+    def subject(self) -> Subject:
+        """The NodeConfig as findings name it."""
+        return Subject("NodeConfig", self.node_config.rpartition("/")[2], self.namespace)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The entry in the snapshot document; what is empty is left out."""
+        entry = {
+            **{name: getattr(self, name) for name in _TEXTS},
+            "labels": None if self.labels is None else dict(self.labels),
+            "fallbacks": dict(self.fallbacks) or None,
+            "status": dict(self.status) or None,
+        }
+        endpoints = {kind: _endpoint_as_dict(one) for kind, one in self.endpoints.items()}
+        return {
+            "endpoints": endpoints,
+            **{key: value for key, value in entry.items() if value is not None},
+        }
+
+    @classmethod
+    def from_dict(cls, entry: Object) -> NodeTarget:
+        """From the entry in the snapshot document, which follows the schema."""
+        endpoints = {
+            kind: Endpoint(
+                **{**given, "tls_fingerprints": tuple(given.get("tls_fingerprints", ()))}
+            )
+            for kind, given in entry["endpoints"].items()
+        }
+        return cls(**{**entry, "endpoints": endpoints})
+
+
+_TEXTS = (
+    *("name", "node_config", "namespace", "api_version", "uid"),
+    *("cpu_capacity", "cpu_usage_format"),
 )
 
 
 @dataclass(frozen=True)
-class Machine:
-    """One machine to read. ``kind`` is the type of its endpoint, as in a NodeConfig.
+class Targets:
+    """The configured nodes of a cluster in name order, and what of their NodeConfigs is wrong."""
 
-    ``allow_plain_http`` is None where the machine follows the option that holds for all of them.
-    ``interval`` is the seconds for which a reading of it holds; None where it always is to be read.
+    nodes: tuple[NodeTarget, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def selected(self, node_selector: str | None) -> Targets:
+        """Only the nodes that the selector selects; all of them without one.
+
+        A node whose labels cannot be read is not selected. Raises InvalidInput.
+        """
+        if not node_selector:
+            return self
+        selector = parse_selector_text(node_selector, "node_selector")
+        nodes = (node for node in self.nodes if node.labels is not None)
+        return replace(
+            self, nodes=tuple(node for node in nodes if selector.matches(node.labels or {}))
+        )
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The part ``targets`` of the snapshot document."""
+        return {
+            "nodes": [node.as_dict() for node in self.nodes],
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+    @classmethod
+    def from_dict(cls, body: Object) -> Targets:
+        """From the part of the snapshot document, which follows the schema."""
+        return cls(
+            tuple(map(NodeTarget.from_dict, body["nodes"])),
+            tuple(map(Finding.from_dict, body["findings"])),
+        )
+
+
+def of_snapshot(snapshot: Object) -> Targets:
+    """The targets of a snapshot. Raises InvalidInput where it was taken without NodeConfigs."""
+    body = snapshot.get("targets")
+    if body is None:
+        raise InvalidInput(
+            "The snapshot has no targets, because it was taken without NodeConfigs; take it again "
+            "with node_configs in include"
+        )
+    return Targets.from_dict(body)
+
+
+def resolve(nodes: t.Sequence[t.Any], node_configs: t.Sequence[t.Any]) -> Targets:
+    """The targets of all nodes that are there and have a NodeConfig.
+
+    Nothing here is an error: what is wrong with one NodeConfig is its finding, or the problem of
+    its endpoint.
     """
-
-    name: str
-    endpoint: str
-    kind: str
-    where: str
-    named: Named = field(default_factory=Named)
-    tls: t.Mapping[str, t.Any] = field(default_factory=dict)
-    attempts: Attempts = field(default_factory=Attempts)
-    extra: t.Mapping[str, t.Any] = field(default_factory=dict)
-    problem: str | None = None
-    allow_plain_http: bool | None = None
-    interval: float | None = None
+    found = effective(node_configs)
+    findings = list(found.findings)
+    targets: list[NodeTarget] = []
+    for name, node in sorted(_named(nodes).items()):
+        if name in found.by_node:
+            targets.append(_target(name, node, found.by_node[name], findings))
+        elif name in found.unreadable:
+            targets.append(_unreadable(name, node, found.unreadable[name]))
+    return Targets(tuple(targets), tuple(findings))
 
 
-def reading_spec(**target_options: t.Any) -> ArgumentSpec:
-    """The options of a module that reads machines; its own ones of a target are added."""
-    own: Options = {
-        "targets": {
-            "type": "list",
-            "elements": "dict",
-            "options": {**_TARGET_OPTIONS, **target_options},
-        },
-    }
-    rules = (("targets", "snapshot"),)
-    spec = ArgumentSpec(own, mutually_exclusive=rules, required_one_of=rules)
-    return spec.merge(FLEET, KUBERNETES, PROGRESS)
+def _named(nodes: t.Sequence[t.Any]) -> dict[str, Object]:
+    """Nodes by name; a Node without a usable name is none."""
+    names = ((member(node, "metadata", "name"), node) for node in nodes)
+    return {name: node for name, node in names if isinstance(name, str) and name}
 
 
-def machines(
-    parameters: Parameters,
-    kind: str,
-    endpoint_kind: nodeconfig.EndpointKind,
-    own_options: t.Sequence[str] = (),
-) -> list[Machine]:
-    """The machines of ``targets``, else of the snapshot's NodeConfigs.
-
-    ``kind`` is the type that literal targets have, ``endpoint_kind`` the part of a NodeConfig.
-    ``extra`` is the target's own options, or ``{"status": …}`` of its NodeConfig. Raises
-    InvalidInput.
-    """
-    if parameters["targets"] is not None:
-        found = [
-            _machine_of_target(target, index, kind, own_options)
-            for index, target in enumerate(parameters["targets"])
-        ]
-    else:
-        if not parameters["snapshot"]:
-            raise InvalidInput("Nothing to read is given; give targets or snapshot")
-        snapshot = documents.load(parameters["snapshot"], "snapshot")
-        found = _machines_of_snapshot(_share(snapshot, parameters["node_selector"]), endpoint_kind)
-    _require_distinct_names(found)
-    return found
-
-
-def _machine_of_target(
-    target: t.Mapping[str, t.Any], index: int, kind: str, own_options: t.Sequence[str]
-) -> Machine:
-    return Machine(
-        name=target["name"],
-        endpoint=target["endpoint"],
-        kind=kind,
-        where=f"targets[{index}]",
-        named=Named(target.get("username"), target.get("password"), target.get("credential")),
-        tls={name: target.get(name) for name in _TLS_OPTIONS},
-        extra={name: target[name] for name in own_options},
-        allow_plain_http=target.get("allow_plain_http"),
-    )
-
-
-def _share(snapshot: t.Mapping[str, t.Any], node_selector: str | None) -> t.Mapping[str, t.Any]:
-    """The snapshot with only the nodes that the selector selects."""
-    if not node_selector:
-        return snapshot
-    selector = parse_selector_text(node_selector, "node_selector")
-    nodes = [node for node in snapshot["nodes"] if is_selected(node, selector)]
-    selected = nodeconfig.present_nodes({"nodes": nodes})
-    configs = [
-        config
-        for config in snapshot.get("node_configs") or []
-        if nodeconfig.node_name(config) in selected
-    ]
-    return {**snapshot, "nodes": nodes, "node_configs": configs}
-
-
-def is_selected(node: t.Any, selector: LabelSelector) -> bool:
-    """Whether the selector selects a Node; one whose labels cannot be read is not selected."""
+def _of_node(node: Object) -> dict[str, t.Any]:
     labels = guarded(
         subject_of(node, "Node"),
         lambda: object_shapes.texts(node["metadata"].get("labels"), "metadata.labels"),
     )
-    return not isinstance(labels, Finding) and selector.matches(labels)
+    capacity = member(node, "status", "capacity", "cpu")
+    return {
+        "labels": None if isinstance(labels, Finding) else labels,
+        "cpu_capacity": None if capacity is None else str(capacity),
+    }
 
 
-def _machines_of_snapshot(
-    snapshot: t.Mapping[str, t.Any], endpoint_kind: nodeconfig.EndpointKind
-) -> list[Machine]:
-    configs = nodeconfig.effective(snapshot.get("node_configs") or []).by_node
-    inlets = nodeconfig.endpoints(snapshot, "inlet_temp")
-    bmcs = {inlet.node_name: inlet.endpoint for inlet in inlets if inlet.type == "Redfish"}
-    found: list[Machine] = []
-    for endpoint in nodeconfig.endpoints(snapshot, endpoint_kind):
-        # Whoever may write a status may write anything into it.
-        given = configs.get(endpoint.node_name, {}).get("status")
-        status = given if isinstance(given, dict) else {}
-        secret = (endpoint.namespace, endpoint.secret_name) if endpoint.secret_name else None
-        found.append(
-            Machine(
-                name=endpoint.node_name,
-                endpoint=endpoint.endpoint,
-                kind=endpoint.type,
-                where=f"NodeConfig {endpoint.node_config}",
-                named=Named(secret=secret, namespace=endpoint.namespace),
-                tls=_pins(endpoint, bmcs.get(endpoint.node_name)),
-                attempts=Attempts.from_status(status.get("authentication")),
-                extra={"status": status},
-                problem=endpoint.problem,
-                interval=endpoint.fetch_interval_seconds,
-            )
-        )
-    return found
+def _unreadable(name: str, node: Object, finding: Finding) -> NodeTarget:
+    endpoints = {
+        kind: Endpoint(problem=str(finding)) for kind, term in TERMS.items() if term.required
+    }
+    place = f"{finding.subject.namespace}/{finding.subject.name}".lstrip("/")
+    namespace = finding.subject.namespace
+    return NodeTarget(name, place, namespace, **_of_node(node), endpoints=endpoints)
 
 
-def _pins(endpoint: nodeconfig.Endpoint, bmc: str | None) -> dict[str, t.Any]:
-    """The certificates that a node's BMC may have, and no server of another origin."""
-    if endpoint.type != "Redfish" or not same_origin(endpoint.endpoint, bmc or endpoint.endpoint):
-        return {}
-    pinned = endpoint.annotations.get(nodeconfig.TLS_FINGERPRINT_ANNOTATION, "")
-    return {"tls_fingerprint": [text.strip() for text in pinned.split(",") if text.strip()]}
+def _target(name: str, node: Object, config: Object, findings: list[Finding]) -> NodeTarget:
+    metadata = config["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return NodeTarget(
+        name=name,
+        node_config=qualified_name(config),
+        namespace=metadata.get("namespace") or "",
+        api_version=API_VERSIONS[group_rank(config)],
+        uid=metadata.get("uid") or None,
+        **_of_node(node),
+        cpu_usage_format=annotations.get(FORMAT_ANNOTATION),
+        endpoints=_endpoints(config, annotations),
+        fallbacks=_fallbacks(config, annotations, findings),
+        status=config.get("status") or {},
+    )
 
 
-def _require_distinct_names(found: t.Sequence[Machine]) -> None:
-    first: dict[str, str] = {}
-    for machine in found:
-        if machine.name in first:
-            raise InvalidInput(
-                f"The name {machine.name!r} stands in {first[machine.name]} and in "
-                f"{machine.where}; give each target a name of its own"
-            )
-        first[machine.name] = machine.where
+def _endpoints(config: Object, annotations: Object) -> dict[EndpointKind, Endpoint]:
+    given = {kind: term_of(config, kind) for kind in TERMS}
+    found = {
+        kind: _endpoint(config, kind, term) for kind, term in given.items() if term is not None
+    }
+    inlet = found.get("inlet_temp")
+    bmc = inlet.endpoint if inlet is not None and inlet.type == "Redfish" else None
+    pins = [text.strip() for text in annotations.get(TLS_FINGERPRINT_ANNOTATION, "").split(",")]
+    pinned = tuple(filter(None, pins))
+    return {
+        kind: replace(one, tls_fingerprints=pinned) if _is_bmc(one, bmc) else one
+        for kind, one in found.items()
+    }
+
+
+def _is_bmc(endpoint: Endpoint, bmc: str | None) -> bool:
+    """Whether the pins hold: they do for the node's BMC, and for no server of another origin."""
+    return endpoint.type == "Redfish" and same_origin(endpoint.endpoint, bmc or endpoint.endpoint)
+
+
+def _endpoint(config: Object, kind: EndpointKind, term: t.Any) -> Endpoint:
+    problems = term_problems(config, kind, term)
+    secret = member(term, "basicAuthSecret", "name")
+    return Endpoint(
+        type=_text(member(term, "type")),
+        endpoint=_text(member(term, "endpoint")),
+        secret_name=_text(secret) or None,
+        fetch_interval_seconds=fetch_interval_seconds(term),
+        problem=f"NodeConfig {qualified_name(config)}: {problems[0]}" if problems else None,
+    )
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _endpoint_as_dict(endpoint: Endpoint) -> dict[str, t.Any]:
+    given = {**vars(endpoint), "tls_fingerprints": list(endpoint.tls_fingerprints) or None}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _read_endpoint(entry: Object) -> Endpoint:
+    return Endpoint(**{**entry, "tls_fingerprints": tuple(entry.get("tls_fingerprints", ()))})
+
+
+def _fallbacks(config: Object, annotations: Object, findings: list[Finding]) -> dict[str, float]:
+    """Every usable fallback; the defect of another is known before it is needed."""
+    usable: dict[str, float] = {}
+    for quantity, annotation in FALLBACK_ANNOTATIONS.items():
+        if annotation not in annotations:
+            continue
+        read = functools.partial(_fallback, annotation, annotations[annotation])
+        value = guarded(subject_of(config, "NodeConfig"), read)
+        if isinstance(value, Finding):
+            findings.append(value)
+        else:
+            usable[quantity] = value
+    return usable
+
+
+def _fallback(annotation: str, given: str) -> float:
+    """Raises InvalidField."""
+    if _FALLBACK.fullmatch(given.strip()) is None:
+        problem = f"{shown(given)} is not a number such as 24.5"
+        raise InvalidField(f"metadata.annotations[{annotation}]", problem)
+    return float(given)

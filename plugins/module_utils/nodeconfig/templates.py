@@ -67,17 +67,23 @@ SPEC = ArgumentSpec(
 )
 
 
-def render(parameters: Parameters, context: Context = Context()) -> Result:
+def render(
+    parameters: Parameters, context: Context = Context(), snapshot: Object | None = None
+) -> Result:
     """Render every template for every node that it selects.
+
+    ``snapshot`` is that of a caller that has read it; the manifests are then returned even where
+    they are written to ``path`` too.
 
     Returns ``node_configs`` and ``statuses`` (manifests; in the document at ``path`` instead
     where that is given), ``errors`` (template, node, field and detail of what did not render),
     ``warnings`` and ``counts``. Raises InvalidInput for input that names no objects.
     """
     options = SPEC.complete(parameters)
-    snapshot: Object = {}
-    if options["snapshot"]:
-        snapshot = documents.load(options["snapshot"], "snapshot")
+    is_given = snapshot is not None
+    if snapshot is None:
+        path = options["snapshot"]
+        snapshot = documents.load(path, "snapshot") if path else {}
     findings: list[Finding] = []
     templates = _readable(snapshot, "node_config_templates", "NodeConfigTemplate", findings)
     sources = _sources(_with_stored(options["templates"] or [], templates))
@@ -93,7 +99,13 @@ def render(parameters: Parameters, context: Context = Context()) -> Result:
     statuses, status_findings = rendering.statuses()
     findings = list(dict.fromkeys([*findings, *status_findings]))
     warn_of(findings, context)
-    result = _result(rendering, statuses, options["tls_fingerprints"], options["path"])
+    result = _result(rendering, statuses, options["tls_fingerprints"])
+    manifests = {name: result[name] for name in ("node_configs", "statuses")}
+    if options["path"]:
+        digest = documents.write(options["path"], "node_configs", manifests)
+        result.update(path=options["path"], sha256=digest)
+        if not is_given:
+            result = {name: value for name, value in result.items() if name not in manifests}
     return {**result, "findings": [finding.as_dict() for finding in findings]}
 
 
@@ -118,7 +130,6 @@ def _result(
     rendering: Rendering,
     statuses: list[Manifest],
     tls_fingerprints: t.Mapping[str, t.Any],
-    path: str | None,
 ) -> Result:
     # In the order of names, so that of several new ones for a node the first by name is the oldest.
     made = [
@@ -127,7 +138,7 @@ def _result(
     ]
     manifests = {"node_configs": made, "statuses": statuses}
     errors = [error for outcome in rendering.outcomes for error in outcome.errors()]
-    result: Result = {
+    return {
         "changed": False,
         "errors": errors,
         "warnings": [text for outcome in rendering.outcomes for text in outcome.warnings()],
@@ -136,10 +147,8 @@ def _result(
             "errors": len(errors),
             **{name: len(objects) for name, objects in manifests.items()},
         },
+        **manifests,
     }
-    if path is None:
-        return {**result, **manifests}
-    return {**result, "path": path, "sha256": documents.write(path, "node_configs", manifests)}
 
 
 def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> Manifest:

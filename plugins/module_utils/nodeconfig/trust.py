@@ -41,12 +41,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     FAKE,
+    PollTarget,
     conclude,
     fleet_options,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    Machine,
-    machines,
+    given_targets,
 )
 
 _SHARED = (
@@ -80,35 +78,35 @@ def fetch_fingerprints(parameters: Parameters, context: Context = Context()) -> 
     options = SPEC.complete(parameters)
     found = _bmcs(options)
     results = visit(
-        [Target(machine.name, machine.endpoint) for machine in found],
+        [Target(item.name, item.endpoint) for item in found],
         _work,
         fleet_options(options),
         context.progress,
     )
     answers = list(zip(found, results))
     certificates = [
-        {"name": machine.name, "endpoint": shown_text(machine.endpoint), **answer}
-        for machine, answer in answers
+        {"name": item.name, "endpoint": shown_text(item.endpoint), **answer}
+        for item, answer in answers
         if not isinstance(answer, TargetError)
     ]
     errors = [
         dataclasses.replace(answer, detail=shown_text(answer.detail))
-        for _machine, answer in answers
+        for _item, answer in answers
         if isinstance(answer, TargetError)
     ]
     return conclude(options, len(found), errors, {"certificates": certificates})
 
 
-def _bmcs(options: Parameters) -> list[Machine]:
+def _bmcs(options: Parameters) -> list[PollTarget]:
     """Each BMC once a node, also where temperature and models are read from the same one."""
-    found = machines(options, "Redfish", "inlet_temp")
+    found = given_targets(options, "Redfish", "inlet_temp")
     if options["targets"] is None:
-        found += machines(options, "Redfish", "power_consumption_endpoint_provider")
-    distinct = {(machine.name, machine.endpoint): machine for machine in reversed(found)}
+        found += given_targets(options, "Redfish", "power_consumption_endpoint_provider")
+    distinct = {(target.name, target.endpoint): target for target in reversed(found)}
     return [
-        machine
-        for machine in reversed(list(distinct.values()))
-        if machine.kind != FAKE and machine.problem is None
+        target
+        for target in reversed(list(distinct.values()))
+        if target.kind != FAKE and target.problem is None
     ]
 
 

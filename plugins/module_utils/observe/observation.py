@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import datetime
 import functools
-import re
 import typing as t
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
-    InvalidField,
     guarded,
-    shown,
     subject_of,
     warn_of,
 )
@@ -44,29 +42,24 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
     FRESH_SOURCES,
-    last_value,
     previous_readings,
+    youngest_value,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    NodeTarget,
+    Targets,
+    of_snapshot,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.status import status_of
-from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import (
-    expected_watts,
-    recent_curves,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import told_caches
 
 Object = t.Mapping[str, t.Any]
 
 _ERROR_KEYS = ("name", "endpoint", "reason", "detail")
 QUANTITIES = ("inlet_celsius", "delta_p_pascal", "power_watts")
-FALLBACK_ANNOTATIONS = {
-    "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
-    "delta_p_pascal": "wattwise.github.io/fallback-delta-p-pascal",
-}
-_FALLBACK = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?")
 
 SPEC = ArgumentSpec(
     {
@@ -81,13 +74,6 @@ SPEC = ArgumentSpec(
         "statuses_path": {"type": "path"},
         "textfile": {"type": "path"},
         "textfile_labels": {"type": "dict", "default": {}},
-        "curves": {"type": "path"},
-        "usage_source": {
-            "type": "str",
-            "choices": ["auto", "metrics", "requests"],
-            "default": "auto",
-        },
-        "pod_usage_assumption": {"type": "float", "default": 0.8},
         "min_success": {"type": "float", "default": 0.0},
     }
 )
@@ -135,6 +121,51 @@ class NodeReading:
         }
 
 
+@dataclass(frozen=True)
+class Observation:
+    """What one observation is: the readings of every configured node, and what becomes of them.
+
+    ``readings`` and ``models`` are as their documents have them, ``statuses`` manifests for
+    kube_apply of those NodeConfigs whose status is to be written.
+    """
+
+    time: datetime.datetime
+    nodes: t.Mapping[str, NodeReading]
+    readings: t.Mapping[str, Result]
+    models: t.Sequence[Object]
+    statuses: t.Sequence[Result]
+    errors: t.Sequence[Object]
+    findings: t.Sequence[Finding]
+    summary: Result
+
+    @property
+    def result(self) -> Result:
+        """The result of fleet_readings_info."""
+        return {
+            "changed": False,
+            "readings": dict(self.readings),
+            "errors": list(self.errors),
+            "summary": self.summary,
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+    def judge(self, min_success: float) -> None:
+        """Raise WattwiseError, with the result in its fields, where too few nodes were read."""
+        configured, fresh = self.summary["configured"], self.summary["fresh"]
+        if configured and fresh / configured < min_success:
+            first = self.errors[0]["detail"] if self.errors else "no reason is known"
+            raise WattwiseError(
+                f"Only {fresh} of {configured} nodes were read, less than "
+                f"min_success ({min_success:g}) asks for; the first that failed: {first}",
+                **self.result,
+            )
+
+    def metrics(self, labels: t.Mapping[str, str], rmd_node_states: t.Sequence[t.Any] = ()) -> str:
+        """The readings for Prometheus. Raises InvalidInput for labels that it does not take."""
+        ways = list(_cache_ways(rmd_node_states))
+        return textfile.render(self.nodes.values(), self.time, labels, ways)
+
+
 def observe(parameters: Parameters, context: Context = Context()) -> Result:
     """Merge results, write the documents that were asked for, and say how complete they are.
 
@@ -144,30 +175,65 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     made_from = documents.MadeFrom.read(options["snapshot"])
     snapshot = documents.load(options["snapshot"], "snapshot")
-    found = nodeconfig.effective(snapshot.get("node_configs") or [])
-    findings = list(found.findings)
-    present = nodeconfig.present_nodes(snapshot)
-    configs = {node: config for node, config in found.by_node.items() if node in present}
-    now = context.now()
-    configured = sorted(present & {*configs, *found.unreadable})
-    readings = {node: NodeReading(node) for node in configured}
-    _merge(readings, options["thermal"], {"inlet_celsius": "inlet_celsius"}, now)
-    _merge(readings, options["thermal"], {"power_watts": "power_watts"}, now)
-    _merge(readings, options["pressure"], {"pascals": "delta_p_pascal"}, now)
-    bmcs = [*options["thermal"], *options["models"]]
-    errors = _errors(readings, {"bmc": bmcs, "pressure": options["pressure"]})
-    _fill_gaps(readings, previous_readings(options["previous"]), options["max_age"], now)
-    findings += _fall_back(readings, configs, now)
-    result = _result(readings, errors, now)
+    found = merge(
+        of_snapshot(snapshot),
+        options["thermal"],
+        options["pressure"],
+        options["models"],
+        previous=previous_readings(options["previous"]),
+        max_age=options["max_age"],
+        now=context.now(),
+    )
+    result = found.result
     # Refused logins come first: whatever fails afterwards, they must not be forgotten.
-    findings += _write_statuses(options, readings, configs, result, now, made_from)
-    result["findings"] = [finding.as_dict() for finding in findings]
-    warn_of(findings, context)
-    _write(options, result, now, made_from)
+    if options["statuses_path"]:
+        body = {"node_configs": [], "statuses": found.statuses}
+        documents.write(options["statuses_path"], "node_configs", body, made_from)
+        result["statuses"] = len(found.statuses)
+    warn_of(found.findings, context)
+    _write(options, found, made_from)
     if options["textfile"]:
-        _write_textfile(options, snapshot, readings, now)
-    _judge(result, options["min_success"])
+        states = snapshot.get("rmd_node_states") or []
+        textfile.write(options["textfile"], found.metrics(options["textfile_labels"], states))
+    found.judge(options["min_success"])
     return result
+
+
+def merge(
+    targets: Targets,
+    thermal: t.Sequence[Object],
+    pressure: t.Sequence[Object],
+    models: t.Sequence[Object],
+    *,
+    previous: Object = MappingProxyType({}),
+    max_age: float,
+    now: datetime.datetime,
+) -> Observation:
+    """One observation from results of redfish_thermal_info, differential_pressure_info and so on.
+
+    ``previous`` are the readings of the last observation by node. A value that was not read is the
+    last one, up to ``max_age`` seconds old, of these or of the NodeConfig's status, then the
+    NodeConfig's fallback.
+    """
+    nodes = {target.name: NodeReading(target.name) for target in targets.nodes}
+    _merge(nodes, thermal, {"inlet_celsius": "inlet_celsius"}, now)
+    _merge(nodes, thermal, {"power_watts": "power_watts"}, now)
+    _merge(nodes, pressure, {"pascals": "delta_p_pascal"}, now)
+    errors = _errors(nodes, {"bmc": [*thermal, *models], "pressure": pressure})
+    for target in targets.nodes:
+        _fill_gaps(nodes[target.name], target, member(previous, target.name), max_age, now)
+    findings = list(targets.findings)
+    statuses = _statuses(targets, nodes, _details(nodes, [*thermal, *models]), now, findings)
+    return Observation(
+        time=now,
+        nodes=nodes,
+        readings={name: node.as_dict(now) for name, node in nodes.items()},
+        models=[entry for result in models for entry in result.get("models") or []],
+        statuses=statuses,
+        errors=errors,
+        findings=findings,
+        summary=_summary(nodes, errors),
+    )
 
 
 def _entries(
@@ -243,146 +309,80 @@ def _is_failure(result: Object) -> bool:
 
 
 def _fill_gaps(
-    readings: dict[str, NodeReading], previous: Object, max_age: float, now: datetime.datetime
-) -> None:
-    for node, reading in readings.items():
-        for quantity in QUANTITIES:
-            if quantity in reading.values:
-                continue
-            last = last_value(member(previous, node), quantity, now)
-            if last is not None and (now - last.time).total_seconds() <= max_age:
-                reading.put(quantity, *last, "last")
-
-
-def _fall_back(
-    readings: t.Mapping[str, NodeReading],
-    configs: t.Mapping[str, Object],
+    reading: NodeReading,
+    target: NodeTarget,
+    previous: t.Any,
+    max_age: float,
     now: datetime.datetime,
-) -> list[Finding]:
-    """Fill gaps that are left with the NodeConfigs' fallbacks; the findings are of unusable ones.
-
-    A fallback that no gap needs is read too, so that its defect is known before it is needed.
-    """
-    findings = []
-    for node, config in configs.items():
-        for quantity in FALLBACK_ANNOTATIONS:
-            fallback = guarded(
-                subject_of(config, "NodeConfig"),
-                functools.partial(_fallback, config, quantity),
-            )
-            if isinstance(fallback, Finding):
-                findings.append(fallback)
-            elif fallback is not None and quantity not in readings[node].values:
-                readings[node].put(quantity, fallback, now, "fallback")
-    return findings
+) -> None:
+    """Put the last value where none was read, else the NodeConfig's fallback."""
+    for quantity in QUANTITIES:
+        if quantity in reading.values:
+            continue
+        last = youngest_value(previous, target.status, quantity, now)
+        if last is not None and (now - last.time).total_seconds() <= max_age:
+            reading.put(quantity, *last, "last")
+        elif quantity in target.fallbacks:
+            reading.put(quantity, target.fallbacks[quantity], now, "fallback")
 
 
-def _fallback(config: Object, quantity: str) -> float | None:
-    """Raises InvalidField."""
-    annotation = FALLBACK_ANNOTATIONS[quantity]
-    given = (config["metadata"].get("annotations") or {}).get(annotation)
-    if given is None:
-        return None
-    if _FALLBACK.fullmatch(given.strip()) is None:
-        problem = f"{shown(given)} is not a number such as 24.5"
-        raise InvalidField(f"metadata.annotations[{annotation}]", problem)
-    return float(given)
-
-
-def _result(
-    readings: dict[str, NodeReading], errors: list[Object], now: datetime.datetime
-) -> Result:
+def _summary(nodes: t.Mapping[str, NodeReading], errors: t.Sequence[Object]) -> Result:
     inlets = {
         node: reading.values["inlet_celsius"]
-        for node, reading in readings.items()
+        for node, reading in nodes.items()
         if reading.sources.get("inlet_celsius") in FRESH_SOURCES
     }
     hottest = max(inlets, key=lambda node: inlets[node], default=None)
     powers = [
         reading.values["power_watts"]
-        for reading in readings.values()
+        for reading in nodes.values()
         if reading.sources.get("power_watts") in FRESH_SOURCES
     ]
     return {
-        "changed": False,
-        "readings": {node: reading.as_dict(now) for node, reading in readings.items()},
-        "errors": errors,
-        "summary": {
-            "configured": len(readings),
-            "fresh": sum(reading.is_fresh for reading in readings.values()),
-            "stale": sum(reading.is_stale for reading in readings.values()),
-            "failed": len({error["name"] for error in errors}),
-            "hottest_node": hottest,
-            "hottest_inlet_celsius": None if hottest is None else inlets[hottest],
-            "measured_nodes": len(powers),
-            "measured_watts": round(sum(powers), 1),
-        },
+        "configured": len(nodes),
+        "fresh": sum(reading.is_fresh for reading in nodes.values()),
+        "stale": sum(reading.is_stale for reading in nodes.values()),
+        "failed": len({error["name"] for error in errors}),
+        "hottest_node": hottest,
+        "hottest_inlet_celsius": None if hottest is None else inlets[hottest],
+        "measured_nodes": len(powers),
+        "measured_watts": round(sum(powers), 1),
     }
 
 
-def _write_statuses(
-    options: t.Mapping[str, t.Any],
-    readings: dict[str, NodeReading],
-    configs: t.Mapping[str, Object],
-    result: Result,
+def _statuses(
+    targets: Targets,
+    nodes: t.Mapping[str, NodeReading],
+    details: t.Mapping[str, Object],
     now: datetime.datetime,
-    made_from: documents.MadeFrom,
-) -> list[Finding]:
-    """Write the statuses document; the findings are of NodeConfigs whose status cannot be made."""
-    if not options["statuses_path"]:
-        return []
-    details = _details(readings, [*options["thermal"], *options["models"]])
-    statuses: list[dict[str, t.Any]] = []
-    findings: list[Finding] = []
-    for node, config in configs.items():
-        status = guarded(
-            subject_of(config, "NodeConfig"),
-            functools.partial(status_of, config, readings[node], details.get(node, {}), now),
-        )
+    findings: list[Finding],
+) -> list[Result]:
+    """Statuses to write; a NodeConfig whose status cannot be made gets a finding."""
+    statuses: list[Result] = []
+    for target in targets.nodes:
+        if target.api_version is None:
+            continue
+        own = details.get(target.name, {})
+        make = functools.partial(status_of, target, nodes[target.name], own, now)
+        status = guarded(target.subject, make)
         if isinstance(status, Finding):
             findings.append(status)
         elif status is not None:
             statuses.append(status)
-    body = {"node_configs": [], "statuses": statuses}
-    documents.write(options["statuses_path"], "node_configs", body, made_from)
-    result["statuses"] = len(statuses)
-    return findings
+    return statuses
 
 
-def _write(
-    options: t.Mapping[str, t.Any],
-    result: Result,
-    now: datetime.datetime,
-    made_from: documents.MadeFrom,
-) -> None:
+def _write(options: Parameters, found: Observation, made_from: documents.MadeFrom) -> None:
     if options["path"]:
-        body = {"readings": result["readings"], "errors": result["errors"]}
-        documents.write(options["path"], "readings", {**body, "time": format_time(now)}, made_from)
+        body = {"readings": found.readings, "errors": found.errors, "time": format_time(found.time)}
+        documents.write(options["path"], "readings", body, made_from)
     if options["models_path"]:
-        models = [entry for result in options["models"] for entry in result.get("models") or []]
-        documents.write(options["models_path"], "models", {"models": models}, made_from)
+        documents.write(options["models_path"], "models", {"models": found.models}, made_from)
 
 
-def _write_textfile(
-    options: t.Mapping[str, t.Any],
-    snapshot: Object,
-    readings: dict[str, NodeReading],
-    now: datetime.datetime,
-) -> None:
-    predicted = expected_watts(
-        snapshot,
-        recent_curves(options["curves"], now),
-        options["usage_source"],
-        options["pod_usage_assumption"],
-    )
-    labels, ways = options["textfile_labels"], list(_cache_ways(snapshot))
-    content = textfile.render(readings.values(), now, predicted, labels, ways)
-    textfile.write(options["textfile"], content)
-
-
-def _cache_ways(snapshot: Object) -> t.Iterator[textfile.CacheWays]:
+def _cache_ways(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[textfile.CacheWays]:
     """What the RmdNodeStates say of guaranteed ways."""
-    for state in snapshot.get("rmd_node_states") or []:
+    for state in rmd_node_states:
         ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
         yield from () if isinstance(ways, Finding) else ways
 
@@ -410,14 +410,3 @@ def _details(
         for entry in _entries(readings, results, part):
             details.setdefault(entry["name"], {})[part] = entry
     return details
-
-
-def _judge(result: Result, min_success: float) -> None:
-    summary = result["summary"]
-    if summary["configured"] and summary["fresh"] / summary["configured"] < min_success:
-        first = result["errors"][0]["detail"] if result["errors"] else "no reason is known"
-        raise WattwiseError(
-            f"Only {summary['fresh']} of {summary['configured']} nodes were read, less than "
-            f"min_success ({min_success:g}) asks for; the first that failed: {first}",
-            **result,
-        )

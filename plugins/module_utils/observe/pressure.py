@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 import urllib.parse
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -30,24 +31,25 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Target
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
     REFRESH,
     Kept,
     kept_values,
+    previous_readings,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     FAKE_DELTA_P_PASCAL,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     FAKE,
+    Job,
+    PollTarget,
     conclude,
-    read_machines,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    Machine,
-    machines,
+    given_targets,
+    poll,
     reading_spec,
 )
 
@@ -83,51 +85,59 @@ class Pressure:
 
 
 def read_pressure(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read the pressure of every node; ``readings`` and ``errors``.
+    """Read the pressure of every node, as differential_pressure_info documents it.
 
     Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    found = machines(options, KIND, "delta_p", own_options=tuple(_LOOKUPS))
-    kept = kept_values(found, ["delta_p_pascal"], options, context.now())
+    found = given_targets(options, KIND, "delta_p", own_options=tuple(_LOOKUPS))
+    return read(found, options, context, previous_readings(options["previous"]))
+
+
+def read(
+    found: t.Sequence[PollTarget],
+    options: Parameters,
+    context: Context = Context(),
+    previous: Object = MappingProxyType({}),
+    secrets: SecretSource | None = None,
+) -> Result:
+    """Read the pressure of every node; ``readings`` and ``errors``.
+
+    ``previous`` are the readings of the last observation by node. Raises as ``read_pressure`` does.
+    """
+    kept = kept_values(found, ["delta_p_pascal"], previous, options["refresh"], context.now())
     # Those that mean the same URL share the first one's answer.
-    due = [machine for machine in found if not kept[machine.name]]
-    first = {_url(machine): machine for machine in reversed(due)}
-    asked = [machine for machine in due if first[_url(machine)] is machine]
-    readout = read_machines(
-        asked,
-        KIND,
-        _work,
-        lambda _machine: Pressure(FAKE_DELTA_P_PASCAL, FAKE),
-        options,
-        context,
-        per_host=REQUESTS_AT_ONCE,
-    )
-    answers = dict(zip(map(_url, asked), readout.results))
+    due = [target for target in found if not kept[target.name]]
+    first = {_url(target): target for target in reversed(due)}
+    asked = [target for target in due if first[_url(target)] is target]
+    fake = Pressure(FAKE_DELTA_P_PASCAL, FAKE)
+    jobs = [Job(target, KIND, _work, fake) for target in asked]
+    polled = poll(jobs, options, context, secrets, per_host=REQUESTS_AT_ONCE)
+    answers = dict(zip(map(_url, asked), polled.results))
     readings: list[Result] = []
     errors: list[TargetError] = []
-    for machine in found:
-        if kept[machine.name]:
-            readings.append(_as_kept(machine, kept[machine.name]["delta_p_pascal"]))
+    for target in found:
+        if kept[target.name]:
+            readings.append(_as_kept(target, kept[target.name]["delta_p_pascal"]))
             continue
-        answer = answers[_url(machine)]
+        answer = answers[_url(target)]
         if isinstance(answer, TargetError):
-            endpoint = redacted(machine.endpoint)
-            errors.append(replace(answer, name=machine.name, endpoint=endpoint))
+            endpoint = redacted(target.endpoint)
+            errors.append(replace(answer, name=target.name, endpoint=endpoint))
         else:
-            readings.append(_as_result(machine, answer))
+            readings.append(_as_result(target, answer))
     return conclude(options, len(found), errors, {"readings": readings})
 
 
-def _url(machine: Machine) -> tuple[t.Any, ...]:
-    """What makes two machines the same request."""
-    shared = (machine.endpoint, machine.named, tuple(map(str, _tls(machine))))
-    alone = machine.kind != KIND or machine.problem is not None
-    return (*shared, machine.name if alone else _path(machine.name, machine.extra))
+def _url(target: PollTarget) -> tuple[t.Any, ...]:
+    """What makes two endpoints the same request."""
+    shared = (target.endpoint, target.named, tuple(map(str, _tls(target))))
+    alone = target.kind != KIND or target.problem is not None
+    return (*shared, target.name if alone else _path(target.name, target.extra))
 
 
-def _tls(machine: Machine) -> t.Iterator[t.Any]:
-    return (machine.tls.get(name) for name in ("validate_certs", "ca_path", "tls_fingerprint"))
+def _tls(target: PollTarget) -> t.Iterator[t.Any]:
+    return (target.tls.get(name) for name in ("validate_certs", "ca_path", "tls_fingerprint"))
 
 
 def _path(name: str, extra: t.Mapping[str, t.Any]) -> str:
@@ -142,7 +152,7 @@ def _quoted(name: t.Any) -> str:
     return urllib.parse.quote(str(name), safe="", errors="replace")
 
 
-async def _work(client: Client, target: Target) -> Pressure:
+async def _work(client: Client, target: PollTarget) -> Pressure:
     path = _path(target.name, target.extra)
     body = (await client.get_json(path)).body
     if not isinstance(body, dict):
@@ -198,17 +208,17 @@ def _identifier(given: t.Any) -> str | None:
     return text(str(given) if is_number else given) or None
 
 
-def _as_result(machine: Machine, pressure: Pressure) -> Result:
+def _as_result(target: PollTarget, pressure: Pressure) -> Result:
     return {
-        "name": machine.name,
+        "name": target.name,
         "pascals": pressure.pascals,
         "sensor_id": pressure.sensor_id,
         "temperature_celsius": pressure.temperature_celsius,
     }
 
 
-def _as_kept(machine: Machine, kept: Kept) -> Result:
+def _as_kept(target: PollTarget, kept: Kept) -> Result:
     return {
-        **_as_result(machine, Pressure(kept.value)),
+        **_as_result(target, Pressure(kept.value)),
         "kept": {"pascals": kept.shown_time},
     }

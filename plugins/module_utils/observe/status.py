@@ -17,12 +17,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     number,
     objects,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import IN_STATUS
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
+    IN_STATUS,
+    NOTABLE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
 
 Object = t.Mapping[str, t.Any]
 
@@ -46,23 +49,20 @@ _LONGEST_NAME = 256
 _MOST_FAILURES = 2**31 - 1
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
-# A reading is written when it moved by this much, relative to its value for power, …
-_NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
+# A reading is written when it moved by NOTABLE, relative to its value for power, …
 _NOTABLE_SHARE = {"power_watts": 0.02}
 # … or when what is written is this old.
 _REWRITE_SECONDS = 300.0
 
 
 def status_of(
-    config: Object, reading: Reading, details: Object, now: datetime.datetime
+    target: NodeTarget, reading: Reading, details: Object, now: datetime.datetime
 ) -> dict[str, t.Any] | None:
     """A manifest with the status to write, or None where the stored status says the same.
 
     ``details`` has ``sensors`` and ``authentication`` as redfish_thermal_info returns them.
     """
-    # Whoever may write a status may write anything into it: no part of it may hinder the others.
-    given = config.get("status")
-    stored = given if isinstance(given, dict) else {}
+    stored = target.status
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
     readings = _readings(member(stored, "readings") or {}, reading, now)
     if readings:
@@ -75,13 +75,7 @@ def status_of(
         status["authentication"] = authentication
     if _says_the_same(stored, status):
         return None
-    metadata = config["metadata"]
-    return {
-        "apiVersion": config["apiVersion"],
-        "kind": config["kind"],
-        "metadata": same_object(metadata),
-        "status": status,
-    }
+    return {**target.manifest_head, "status": status}
 
 
 def _ready(reading: Reading) -> dict[str, str]:
@@ -131,7 +125,7 @@ def _is_notable(
         return True
     if before is None or not 0 <= age <= _REWRITE_SECONDS:
         return True
-    threshold = _NOTABLE.get(quantity)
+    threshold = NOTABLE.get(quantity)
     if threshold is None:
         threshold = _NOTABLE_SHARE[quantity] * abs(before)
     return abs(value - before) >= threshold

@@ -57,15 +57,13 @@ _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 def render(
     readings: t.Iterable[Reading],
     now: datetime.datetime,
-    predicted_watts: t.Mapping[str, float],
     labels: Labels,
     cache_ways: t.Sequence[CacheWays] = (),
 ) -> str:
-    """The whole file; every sample bears ``labels`` beside those of its own.
+    """The file of an observation; every sample bears ``labels`` beside those of its own.
 
-    ``predicted_watts`` are by node, each for the CPU use at the time of the readings. A cluster
-    without ``cache_ways`` has no metrics of them. Raises InvalidInput for labels that Prometheus
-    does not take.
+    A cluster without ``cache_ways`` has no metrics of them. Raises InvalidInput for labels that
+    Prometheus does not take.
     """
     _check(labels)
     readings = list(readings)
@@ -76,21 +74,24 @@ def render(
             *_freshness(readings, now),
             *(_caches(cache_ways) if cache_ways else ()),
             (
-                "wattwise_predicted_power_watts",
-                "Power that the model of a node predicts at its present CPU use.",
-                [
-                    ({"node": reading.node}, predicted_watts[reading.node])
-                    for reading in readings
-                    if reading.node in predicted_watts
-                ],
-            ),
-            (
                 "wattwise_observation_timestamp_seconds",
                 "Unix time at which the nodes were read.",
                 [({}, now.timestamp())],
             ),
         )
     )
+
+
+def render_predicted(expected_watts: t.Mapping[str, float], labels: Labels) -> str:
+    """The file of a prediction: watts by node at its present CPU use.
+
+    It is another file than that of the readings, because others write it, and at other times.
+    Raises InvalidInput for labels that Prometheus does not take.
+    """
+    _check(labels)
+    text = "Power that the model of a node predicts at its present CPU use."
+    samples = [({"node": node}, watts) for node, watts in sorted(expected_watts.items())]
+    return _family("wattwise_predicted_power_watts", text, samples, labels)
 
 
 def _quantities(readings: t.Sequence[Reading]) -> t.Iterator[tuple[str, str, Samples]]:

@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     Answer,
     bound_with,
@@ -26,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
     LowerBounds,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import expected_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
@@ -36,8 +38,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.results import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
+    Given,
     instance_of,
-    read_source,
+    read_given,
+    source_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import (
     STRATEGIES,
@@ -97,6 +101,8 @@ SPEC = ArgumentSpec(
         "min_gain_watts": {"type": "float", "default": 5.0},
         "max_moves": {"type": "int", "default": 10},
         "path": {"type": "path"},
+        "textfile": {"type": "path"},
+        "textfile_labels": {"type": "dict", "default": {}},
     },
     mutually_exclusive=(
         ("snapshot", "nodes"),
@@ -119,7 +125,19 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     """
     parameters = _checked(SPEC.complete(parameters))
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
-    source = read_source(parameters)
+    result = place_pods(read_given(parameters), parameters, context)
+    if parameters["path"]:
+        digest = documents.write(parameters["path"], "plan", result, made_from)
+        result.update(path=parameters["path"], sha256=digest)
+    return {"changed": False, **result}
+
+
+def place_pods(given: Given, parameters: Parameters, context: Context) -> Result:
+    """The plan for what was given of a cluster; ``parameters`` are completed and checked.
+
+    With ``textfile`` the error of the power models is written there. Raises InvalidInput and MissingLibrary.
+    """
+    source = source_of(given)
     instance = instance_of(source, parameters)
     findings = [*source.findings, *instance.findings]
     warn_of(findings, context)
@@ -138,10 +156,11 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
         result["comparison"] = describe_comparison(
             assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))
         )
-    if parameters["path"]:
-        digest = documents.write(parameters["path"], "plan", result, made_from)
-        result.update(path=parameters["path"], sha256=digest)
-    return {"changed": False, **result}
+    if parameters["textfile"]:
+        expected = expected_watts(instance.nodes)
+        content = textfile.render_predicted(expected, parameters["textfile_labels"])
+        textfile.write(parameters["textfile"], content)
+    return result
 
 
 def _feasible(answer: Answer) -> Answer:
@@ -167,6 +186,12 @@ def _feasible(answer: Answer) -> Answer:
 
 
 def _checked(parameters: Parameters) -> Parameters:
+    _check_inputs(parameters)
+    check_options(parameters)
+    return parameters
+
+
+def _check_inputs(parameters: Parameters) -> None:
     is_listed = parameters["nodes"] is not None or bool(parameters["src"])
     if is_listed == (parameters["snapshot"] is not None):
         raise InvalidInput("give snapshot (with curves), or nodes and pods, or src with these")
@@ -175,6 +200,10 @@ def _checked(parameters: Parameters) -> Parameters:
     for part in _PARTS:
         if parameters["snapshot"] and parameters[part]:
             raise InvalidInput(f"{part} stands in snapshot already; leave it out")
+
+
+def check_options(parameters: Parameters) -> None:
+    """Check what does not say where the cluster stands. Raises InvalidInput."""
     for name in ("usage_source", "strategy", "unpriced", "compare"):
         choices = SPEC.options[name]["choices"]
         given_values = parameters[name] if name == "compare" else [parameters[name]]
@@ -187,7 +216,6 @@ def _checked(parameters: Parameters) -> Parameters:
     _check_range(parameters, "preference_watts", "0 watts or more", lambda value: value >= 0)
     _check_range(parameters, "min_gain_watts", "more than 0 watts", lambda value: value > 0)
     _check_range(parameters, "max_moves", "0 or more", lambda value: value >= 0)
-    return parameters
 
 
 def _check_range(

@@ -113,7 +113,7 @@ class Source:
 
 def read_instance(parameters: Parameters) -> Instance:
     """The task that the completed parameters describe. Raises InvalidInput."""
-    return instance_of(read_source(parameters), parameters)
+    return instance_of(source_of(read_given(parameters)), parameters)
 
 
 def instance_of(source: Source, parameters: Parameters) -> Instance:
@@ -165,9 +165,8 @@ def _rules(parameters: Parameters) -> Rules:
     )
 
 
-def read_source(parameters: Parameters) -> Source:
-    """What the completed parameters hold or point to. Raises InvalidInput."""
-    given = _read_given(parameters)
+def source_of(given: Given) -> Source:
+    """What of the cluster can be read, and the findings of all else."""
     intake = Intake()
     nodes = intake.nodes(given.nodes)
     namespaces = Namespaces()
@@ -200,12 +199,14 @@ def read_source(parameters: Parameters) -> Source:
     )
 
 
-def _read_given(parameters: Parameters) -> Given:
+def read_given(parameters: Parameters) -> Given:
+    """What the completed parameters hold or point to. Raises InvalidInput."""
     curves: Object = {}
     if parameters["curves"]:
         curves = documents.load(parameters["curves"], "curves")["curves"]
     if parameters["snapshot"]:
-        return _from_snapshot(parameters, curves)
+        snapshot = documents.load(parameters["snapshot"], "snapshot")
+        return given_of(snapshot, curves, _previous_placements(parameters), parameters)
     files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"]]
     lists: dict[str, list[t.Any]] = {}
     for where, content in (("", parameters), *files):
@@ -229,8 +230,13 @@ def _read_given(parameters: Parameters) -> Given:
     )
 
 
-def _from_snapshot(parameters: Parameters, curves: Object) -> Given:
-    snapshot = documents.load(parameters["snapshot"], "snapshot")
+def given_of(
+    snapshot: Object, curves: Object, previous: t.Sequence[t.Any], parameters: Parameters
+) -> Given:
+    """The cluster of a snapshot, with the curves by node and the placements of the last plan.
+
+    Raises InvalidInput where the snapshot lacks what the completed parameters ask for.
+    """
     pods = snapshot.get("pods", [])
     if parameters["rebalance"] and "pod_disruption_budgets" not in snapshot:
         raise InvalidInput(
@@ -256,7 +262,7 @@ def _from_snapshot(parameters: Parameters, curves: Object) -> Given:
         budgets=snapshot.get("pod_disruption_budgets", []),
         rmd_node_states=snapshot.get("rmd_node_states", []),
         device_objects=snapshot.get("device_objects", []),
-        previous=_previous_placements(parameters),
+        previous=previous,
     )
 
 

@@ -9,33 +9,47 @@ Source: NEDO Machine Learning Model Management API 0.2.0, as served beside a BMC
 from __future__ import annotations
 
 import contextlib
+import datetime
 import typing as t
 import urllib.parse
 from dataclasses import dataclass
+from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import parse_endpoint
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Target
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
+    parse_endpoint,
+    redacted,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     FAKE_ENDPOINT,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    FAKE,
-    conclude,
-    read_machines,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
     AUTHENTICATION,
-    machines,
+    FAKE,
+    Job,
+    Polled,
+    PollTarget,
+    conclude,
+    given_targets,
+    poll,
     reading_spec,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
@@ -46,8 +60,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery im
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import identity, link
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 
-SPEC = reading_spec().merge(AUTHENTICATION)
+SPEC = reading_spec().merge(
+    AUTHENTICATION,
+    ArgumentSpec(
+        {
+            "previous": {"type": "path"},
+            "max_age": {"type": "float", "default": 600.0},
+            "refresh": {"type": "bool", "default": False},
+        }
+    ),
+)
 
+REDFISH = "Redfish"
 _LONGEST_URL = 2048
 # Members of a model, and how long each may be: names as Kubernetes has them.
 _MEMBERS = {"name": 253, "url": _LONGEST_URL, "type": 63, "version": 253}
@@ -85,24 +109,121 @@ Models = dict[str, Result]
 
 
 def read_models(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read the models of every BMC; ``models``, ``authentication`` and ``errors``.
+    """Read the models of every BMC, as redfish_ml_model_info documents it.
 
     Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    found = machines(options, "Redfish", "power_consumption_endpoint_provider")
-    readout = read_machines(found, "Redfish", _work, lambda _machine: _FAKE, options, context)
-    answers = list(zip(found, readout.results))
-    result = {
-        "models": [
-            {"name": machine.name, **answer}
-            for machine, answer in answers
-            if not isinstance(answer, TargetError)
-        ],
-        "authentication": readout.authentication,
-    }
-    errors = [answer for _machine, answer in answers if isinstance(answer, TargetError)]
-    return conclude(options, len(found), errors, result)
+    found = given_targets(options, REDFISH, "power_consumption_endpoint_provider")
+    previous = previous_models(options["previous"])
+    return read(found, options, context, previous, max_age=options["max_age"])
+
+
+def read(
+    found: t.Sequence[PollTarget],
+    options: Parameters,
+    context: Context = Context(),
+    previous: t.Sequence[t.Any] = (),
+    secrets: SecretSource | None = None,
+    *,
+    max_age: float,
+) -> Result:
+    """Read the models of every BMC; ``models``, ``authentication`` and ``errors``.
+
+    ``previous`` are the models of the last run; those of a BMC that are at most ``max_age`` seconds
+    old are kept, and it is not asked. Raises as ``read_models`` does.
+    """
+    reading = ModelReading.plan(found, options, previous, max_age, context.now())
+    return reading.conclude(poll(reading.jobs, options, context, secrets), options)
+
+
+def previous_models(path: str | None) -> list[t.Any]:
+    """Models of the last run; none where there was none or its file is unusable."""
+    if path is None or not Path(path).exists():
+        return []
+    try:
+        return list(documents.load(path, "models")["models"])
+    except InvalidInput:
+        return []
+
+
+@dataclass(frozen=True)
+class ModelReading:
+    """Which BMCs are asked for their models, and the result that is made of their answers."""
+
+    found: t.Sequence[PollTarget]
+    kept: t.Mapping[str, Result]
+    now: datetime.datetime
+
+    @classmethod
+    def plan(
+        cls,
+        found: t.Sequence[PollTarget],
+        options: Parameters,
+        previous: t.Sequence[t.Any],
+        max_age: float,
+        now: datetime.datetime,
+    ) -> ModelReading:
+        """Which models are kept; none at all with ``refresh``."""
+        if options["refresh"]:
+            return cls(found, {}, now)
+        former = {entry.get("name"): entry for entry in objects(list(previous))}
+        kept = {
+            target.name: {**former[target.name], "kept": True}
+            for target in found
+            if _is_kept(target, former.get(target.name), max_age, now)
+        }
+        return cls(found, kept, now)
+
+    @property
+    def due(self) -> list[PollTarget]:
+        """The BMCs that are asked."""
+        return [target for target in self.found if target.name not in self.kept]
+
+    @property
+    def jobs(self) -> list[Job[t.Any]]:
+        """One for each BMC that is asked."""
+        return [Job(target, REDFISH, _work, _FAKE) for target in self.due]
+
+    def conclude(self, polled: Polled[t.Any], options: Parameters) -> Result:
+        """The result of the jobs' answers. Raises WattwiseError where too few targets succeeded."""
+        answers = list(zip(self.due, polled.results))
+        errors = [answer for _target, answer in answers if isinstance(answer, TargetError)]
+        models = {
+            **self.kept,
+            **{
+                target.name: self._as_result(target, answer)
+                for target, answer in answers
+                if not isinstance(answer, TargetError)
+            },
+        }
+        result = {
+            "models": [models[target.name] for target in self.found if target.name in models],
+            "authentication": polled.authentication,
+        }
+        return conclude(options, len(self.found), errors, result)
+
+    def _as_result(self, target: PollTarget, models: Models) -> Result:
+        """The models with the BMC that named them, and when: another BMC may name others."""
+        told = {"bmc": redacted(target.endpoint), "time": format_time(self.now)}
+        return {"name": target.name, **models, **told}
+
+
+def _is_kept(
+    target: PollTarget, former: Object | None, max_age: float, now: datetime.datetime
+) -> bool:
+    """Whether models that this very BMC named are young enough."""
+    if former is None or target.kind != REDFISH or target.problem is not None:
+        return False
+    if former.get("bmc") != redacted(target.endpoint):
+        return False
+    if not isinstance(former.get("power_consumption"), dict):
+        return False
+    try:
+        age = (now - parse_time(str(former.get("time")))).total_seconds()
+    except InvalidInput:
+        return False
+    return 0 <= age < max_age
 
 
 _FAKE: Models = {
@@ -116,7 +237,7 @@ _FAKE: Models = {
 }
 
 
-async def _work(client: Client, _target: Target) -> Models:
+async def _work(client: Client, _target: PollTarget) -> Models:
     tree = Tree(client)
     systems = await tree.members(SYSTEMS, required=True)
     if systems is None:

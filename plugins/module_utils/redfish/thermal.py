@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
@@ -20,30 +21,28 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Client,
-    Target,
-    error_of,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, error_of
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
     REFRESH,
     Kept,
     kept_values,
+    previous_readings,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     FAKE_INLET_CELSIUS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    FAKE,
-    conclude,
-    read_machines,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
     AUTHENTICATION,
-    Machine,
-    machines,
+    FAKE,
+    Job,
+    Polled,
+    PollTarget,
+    conclude,
+    given_targets,
+    poll,
     reading_spec,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
@@ -93,47 +92,100 @@ class Reading:
     failures: tuple[TargetFailure, ...] = ()
 
 
-# Of a machine all of whose values are kept.
+# Of a BMC all of whose values are kept.
 _NOT_ASKED = Reading(Known())
 
 
 def read_thermal(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read every BMC once; ``readings``, ``sensors``, ``authentication`` and ``errors``.
+    """Read every BMC once, as redfish_thermal_info documents it.
 
     Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    gather = frozenset(options["gather"])
-    if not gather:
-        raise InvalidInput("gather: nothing is asked for; write inlet, power or both")
-    found = machines(options, "Redfish", "inlet_temp", own_options=("sensors",))
-    now = context.now()
-    kept = kept_values(found, [_QUANTITIES[part] for part in gather], options, now)
-    due = [item for item in found if len(kept[item.name]) < len(gather)]
-
-    async def work(client: Client, target: Target) -> Reading:
-        here = {part for part in gather if _QUANTITIES[part] not in kept[target.name]}
-        return await _read_machine(client, _known(target.extra, now), frozenset(here))
-
-    readout = read_machines(due, "Redfish", work, lambda _machine: None, options, context)
-    answers = list(zip(due, readout.results))
-    read = [(item, answer) for item, answer in answers if isinstance(answer, Reading)]
-    _warn_of_spread(read, context)
-    by_name = {machine.name: answer for machine, answer in answers}
-    result = {
-        "readings": [
-            _as_result(machine, by_name.get(machine.name, _NOT_ASKED), kept[machine.name], now)
-            for machine in found
-            if kept[machine.name] or not isinstance(by_name[machine.name], TargetError)
-        ],
-        "sensors": [_as_sensors(machine, reading) for machine, reading in read],
-        "authentication": readout.authentication,
-    }
-    errors = [error for machine, answer in answers for error in _errors(machine, answer)]
-    return conclude(options, len(found), errors, result)
+    found = given_targets(options, "Redfish", "inlet_temp", own_options=("sensors",))
+    return read(found, options, context, previous_readings(options["previous"]))
 
 
-async def _read_machine(client: Client, known: Known, gather: frozenset[str]) -> Reading:
+def read(
+    found: t.Sequence[PollTarget],
+    options: Parameters,
+    context: Context = Context(),
+    previous: Object = MappingProxyType({}),
+    secrets: SecretSource | None = None,
+) -> Result:
+    """Read every BMC once; ``readings``, ``sensors``, ``authentication`` and ``errors``.
+
+    ``previous`` are the readings of the last observation by node. Raises as ``read_thermal`` does.
+    """
+    reading = ThermalReading.plan(found, options, previous, context.now())
+    polled = poll(reading.jobs, options, context, secrets)
+    return reading.conclude(polled, options, context)
+
+
+@dataclass(frozen=True)
+class ThermalReading:
+    """What to read of the BMCs: the jobs to poll, and the result that is made of their answers."""
+
+    found: t.Sequence[PollTarget]
+    gather: frozenset[str]
+    kept: t.Mapping[str, t.Mapping[str, Kept]]
+    now: datetime.datetime
+
+    @classmethod
+    def plan(
+        cls,
+        found: t.Sequence[PollTarget],
+        options: Parameters,
+        previous: Object,
+        now: datetime.datetime,
+    ) -> ThermalReading:
+        """Raises InvalidInput where nothing is to be gathered."""
+        gather = frozenset(options["gather"])
+        if not gather:
+            raise InvalidInput("gather: nothing is asked for; write inlet, power or both")
+        quantities = [_QUANTITIES[part] for part in gather]
+        kept = kept_values(found, quantities, previous, options["refresh"], now)
+        return cls(found, gather, kept, now)
+
+    @property
+    def due(self) -> list[PollTarget]:
+        """The BMCs that are asked for something."""
+        return [item for item in self.found if len(self.kept[item.name]) < len(self.gather)]
+
+    @property
+    def jobs(self) -> list[Job[t.Any]]:
+        """One for each BMC that is asked."""
+        return [Job(target, "Redfish", self._work, None) for target in self.due]
+
+    async def _work(self, client: Client, target: PollTarget) -> Reading:
+        here = {part for part in self.gather if _QUANTITIES[part] not in self.kept[target.name]}
+        return await _read_bmc(client, _known(target.extra, self.now), frozenset(here))
+
+    def conclude(self, polled: Polled[t.Any], options: Parameters, context: Context) -> Result:
+        """The result of the jobs' answers. Raises WattwiseError where too few targets succeeded."""
+        answers = list(zip(self.due, polled.results))
+        read = [(item, answer) for item, answer in answers if isinstance(answer, Reading)]
+        _warn_of_spread(read, context)
+        by_name = {target.name: answer for target, answer in answers}
+        result = {
+            "readings": [
+                _as_result(
+                    target,
+                    by_name.get(target.name, _NOT_ASKED),
+                    self.kept[target.name],
+                    self.now,
+                )
+                for target in self.found
+                if self.kept[target.name] or not isinstance(by_name[target.name], TargetError)
+            ],
+            "sensors": [_as_sensors(target, reading) for target, reading in read],
+            "authentication": polled.authentication,
+        }
+        errors = [error for target, answer in answers for error in _errors(target, answer)]
+        return conclude(options, len(self.found), errors, result)
+
+
+async def _read_bmc(client: Client, known: Known, gather: frozenset[str]) -> Reading:
     walk = Walk(Tree(client), known)
     failures: list[TargetFailure] = []
     inlet: Choice | None = None
@@ -182,16 +234,16 @@ def _is_long_ago(moment: t.Any, now: datetime.datetime) -> bool:
 
 
 def _as_result(
-    machine: Machine,
+    target: PollTarget,
     answer: Reading | TargetError | None,
     kept: t.Mapping[str, Kept],
     now: datetime.datetime,
 ) -> Result:
     """What was read now, and in place of what was not asked for, what was read before."""
     if answer is None:
-        return _as_fake(machine)
-    known = _known(machine.extra, now)
-    result = _as_read(machine, answer if isinstance(answer, Reading) else Reading(known))
+        return _as_fake(target)
+    known = _known(target.extra, now)
+    result = _as_read(target, answer if isinstance(answer, Reading) else Reading(known))
     if not kept:
         return result
     for quantity, value in kept.items():
@@ -206,17 +258,17 @@ def _as_result(
     return result
 
 
-def _as_fake(machine: Machine) -> Result:
+def _as_fake(target: PollTarget) -> Result:
     fake = {"inlet_celsius": FAKE_INLET_CELSIUS, "sensor_name": FAKE, "vendor": FAKE}
     empty = dict.fromkeys(("source_uri", "rule", "power_watts", "power_uri"))
-    return {"name": machine.name, **fake, **empty}
+    return {"name": target.name, **fake, **empty}
 
 
-def _as_read(machine: Machine, reading: Reading) -> Result:
+def _as_read(target: PollTarget, reading: Reading) -> Result:
     inlet, power = reading.inlet, reading.power
     unbelieved = [item.fields["uri"] for item in reading.failures if "uri" in item.fields]
     return {
-        "name": machine.name,
+        "name": target.name,
         "inlet_celsius": inlet.temperature.celsius if inlet else None,
         "sensor_name": inlet.temperature.name if inlet else None,
         "source_uri": identity(inlet.temperature.uri) if inlet else None,
@@ -227,11 +279,11 @@ def _as_read(machine: Machine, reading: Reading) -> Result:
     }
 
 
-def _as_sensors(machine: Machine, reading: Reading) -> Result:
+def _as_sensors(target: PollTarget, reading: Reading) -> Result:
     """To give back next time. What is known stays known while its sensor only pauses."""
     inlet, power, known = reading.inlet, reading.power, reading.known
     return {
-        "name": machine.name,
+        "name": target.name,
         "inlet_uri": inlet.temperature.uri if inlet else known.inlet_uri or None,
         "inlet_name": inlet.temperature.name if inlet else known.inlet_name or None,
         "power_uri": power.uri if power else known.power_uri or None,
@@ -239,19 +291,19 @@ def _as_sensors(machine: Machine, reading: Reading) -> Result:
     }
 
 
-def _errors(machine: Machine, answer: Reading | TargetError | None) -> list[TargetError]:
+def _errors(target: PollTarget, answer: Reading | TargetError | None) -> list[TargetError]:
     if isinstance(answer, TargetError):
         return [answer]
     return [
-        error_of(machine.name, machine.endpoint, failure)
+        error_of(target.name, target.endpoint, failure)
         for failure in (answer.failures if answer else ())
     ]
 
 
-def _warn_of_spread(read: t.Sequence[tuple[Machine, Reading]], context: Context) -> None:
+def _warn_of_spread(read: t.Sequence[tuple[PollTarget, Reading]], context: Context) -> None:
     names = [
-        machine.name
-        for machine, reading in read
+        target.name
+        for target, reading in read
         if reading.inlet and reading.inlet.spread > NOTABLE_SPREAD_CELSIUS
     ]
     if names:

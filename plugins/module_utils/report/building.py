@@ -1,18 +1,30 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From documents to the report's data, and from that to a page: pure functions but for reading."""
+"""From documents to the report's data, from that to a page, and all of it to files."""
 
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import (
+    documents,
+    strict_json,
+    whole_files,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     Subject,
     guarded,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.report import fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import finite
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
@@ -33,6 +45,55 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sources impor
 from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
 
 Report = dict[str, t.Any]
+
+_DEFAULTS = Options()
+SPEC = ArgumentSpec(
+    {
+        "run_dir": {"type": "path", "required": True},
+        "path": {"type": "path"},
+        "title": {"type": "str", "default": _DEFAULTS.title},
+        "settle_seconds": {"type": "float", "default": _DEFAULTS.settle_seconds},
+        "type_label": {"type": "str", "default": _DEFAULTS.type_label},
+        "rack_labels": {
+            "type": "list",
+            "elements": "str",
+            "default": list(_DEFAULTS.rack_labels),
+        },
+        "position_label": {"type": "str", "default": _DEFAULTS.position_label},
+    }
+)
+
+
+def write(parameters: Parameters, _context: Context = Context()) -> Result:
+    """Write page, data and summary of a run folder; the same documents give the same bytes.
+
+    Raises InvalidInput.
+    """
+    options = SPEC.complete(parameters)
+    folder = Path(options["run_dir"]).expanduser()
+    destination = Path(options["path"] or folder / "report.html").expanduser().absolute()
+    names = ("title", "settle_seconds", "type_label", "position_label")
+    given = {name: options[name] for name in names}
+    report = build(read(str(folder), Options(**given, rack_labels=tuple(options["rack_labels"]))))
+    summary = summarize(report, str(destination))
+    _replace(folder / "report.json", _as_json(report))
+    _replace(destination, page(report).encode())
+    _replace(folder / "summary.json", _as_json(summary))
+    return {"changed": False, "path": str(destination), "lines": summary["lines"]}
+
+
+def _as_json(body: t.Mapping[str, t.Any]) -> bytes:
+    return f"{strict_json.format_compact(body, sort_keys=True)}\n".encode()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file for its owner alone. Raises InvalidInput."""
+    try:
+        whole_files.replace(path, content)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot write {path}: {error.strerror}; make the folder {path.parent}, or name another"
+        ) from error
 
 
 def build(sources: Sources) -> Report:
@@ -65,16 +126,3 @@ def _collected(section: Section, joined: fleet.Fleet) -> Data | None:
 def build_from(folder: str, **options: t.Any) -> Report:
     """The report of a run folder; ``options`` are the fields of Options. Raises InvalidInput."""
     return build(read(folder, Options(**options)))
-
-
-def html_from(path: str) -> str:
-    """The page of the report document at ``path``. Raises InvalidInput."""
-    return page(documents.load(path, "report"))
-
-
-def summary_from(path: str, page_path: str) -> dict[str, t.Any]:
-    """The summary document of the report at ``path``; its page is ``page_path``.
-
-    Raises InvalidInput.
-    """
-    return summarize(documents.load(path, "report"), page_path)

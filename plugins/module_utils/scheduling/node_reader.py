@@ -22,11 +22,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     Node,
     Taint,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import PeerNode
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
+    COUNTED_IF_MISSING,
+    PeerNode,
+    lacks_requests,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     assumed_use,
-    counted_requests,
-    effective_requests,
+    held_requests,
     host_ports,
     is_daemon,
     is_finished,
@@ -66,8 +69,8 @@ class Occupancy:
     def add(self, pod: Object) -> None:
         """Count a pod that is on the node. Raises InvalidField, and has counted nothing then."""
         spec = mapping(pod.get("spec"), "spec")
-        requests = {**effective_requests(spec), "pods": 1}
-        counted = counted_requests(spec, requests)
+        requests = {**held_requests(pod), "pods": 1}
+        counted = held_requests(pod, COUNTED_IF_MISSING) if lacks_requests(spec) else requests
         starts = mapping(pod.get("status"), "status").get("phase") == "Pending"
         is_workload, ports = not is_daemon(pod), frozenset(host_ports(spec))
         self.requests = _sum(self.requests, requests)

@@ -4,7 +4,7 @@
 """What the placers of baselines.py see of pods and nodes: each counts requests in its own way.
 
 Sources: wao-scheduler's MinimizePower, scheduler-plugins' PEAKS (``PredictUtilisation``) and
-kube-scheduler's NodeResourcesFit (``NonMissingContainerRequests``), as of Kubernetes 1.34.
+kube-scheduler's NodeResourcesFit (``NonMissingContainerRequests``), as of Kubernetes 1.37.
 """
 
 from __future__ import annotations

@@ -54,14 +54,17 @@ POD = Fields(
     refused=_names("resourceClaims schedulingGates schedulingGroup"),
 )
 CONTAINER = Fields(
-    read=_names("ports resources restartPolicy"),
+    read=_names("ports resources restartPolicy restartPolicyRules"),
     harmless=_names(
         "args command env envFrom image imagePullPolicy lifecycle livenessProbe name"
-        " readinessProbe resizePolicy restartPolicyRules securityContext startupProbe stdin"
-        " stdinOnce terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir"
+        " readinessProbe resizePolicy securityContext startupProbe stdin stdinOnce"
+        " terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir"
     ),
     refused=_names("volumeDevices"),
 )
+RESTART_RULE = Fields(read=_names("action"), harmless=_names("exitCodes"))
+# RestartAllContainers takes a node that says in its status that it can do so.
+_RESTART_ACTIONS = (None, "", "Restart")
 PORT = Fields(
     read=_names("containerPort hostIP hostPort protocol"),
     harmless=_names("name"),
@@ -167,6 +170,14 @@ def _container_fields(spec: Object) -> t.Iterator[str]:
                 container.get("resources") or {}, f"{path}.resources"
             )
             yield from _each(PORT, container.get("ports"), f"{path}.ports")
+            yield from _restart_rule_fields(container, f"{path}.restartPolicyRules")
+
+
+def _restart_rule_fields(container: Object, path: str) -> t.Iterator[str]:
+    rules = container.get("restartPolicyRules")
+    yield from _each(RESTART_RULE, rules, path)
+    if any(rule.get("action") not in _RESTART_ACTIONS for rule in _mappings(rules)):
+        yield f"{path}.action"
 
 
 def _toleration_fields(spec: Object) -> t.Iterator[str]:

@@ -61,6 +61,11 @@ _LARGEST_PORT = 65_535
 # A weight of 1 to 100 in the API.
 LARGEST_WEIGHT = 100
 _MICROCORES_PER_MILLICORE = 1000
+_CONTAINER_STATUSES = {
+    "containers": "containerStatuses",
+    "initContainers": "initContainerStatuses",
+}
+_RESOURCE_STATUSES = frozenset({"resources", "allocatedResources", *_CONTAINER_STATUSES.values()})
 
 
 def from_short_form(short: Object) -> list[Object]:
@@ -204,6 +209,50 @@ def effective_requests(
     running.update(_pod_level_requests(spec, running))
     _add(running, quantities(spec.get("overhead"), "spec.overhead"))
     return running
+
+
+def held_requests(
+    pod: Object, if_missing: t.Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """What a pod holds of its node: as it is asked for, allocated or in force, the most of these.
+
+    The three differ while the pod is resized in place. A resize that the kubelet calls infeasible
+    counts too, because a node that the pod is moved to must have room for it.
+    Source: PodRequests of k8s.io/component-helpers/resource, v0.37.
+    """
+    spec, status = mapping(pod.get("spec"), "spec"), mapping(pod.get("status"), "status")
+    if not status.keys() & _RESOURCE_STATUSES:
+        return effective_requests(spec, if_missing)
+    held = effective_requests(spec, if_missing)
+    for in_force in (False, True):
+        _raise_to(held, effective_requests(_as_told(spec, status, in_force), if_missing))
+    return held
+
+
+def _as_told(spec: Object, status: Object, in_force: bool) -> Object:
+    """The spec with the requests that the kubelet has allocated, or has put in force."""
+    view = dict(spec)
+    for part, told in _CONTAINER_STATUSES.items():
+        path = f"status.{told}"
+        statuses = {str(item.get("name")): item for item in mappings(status.get(told), path)}
+        view[part] = [
+            {
+                **container,
+                **_told_resources(statuses.get(str(container.get("name"))), path, in_force),
+            }
+            for container in mappings(spec.get(part), f"spec.{part}")
+        ]
+    return {**view, **_told_resources(status, "status", in_force)}
+
+
+def _told_resources(status: Object | None, path: str, in_force: bool) -> Object:
+    """Nothing where the status of a container or pod does not tell."""
+    given = status or {}
+    resources = mapping(given.get("resources"), f"{path}.resources")
+    told = given.get("allocatedResources")
+    if in_force and resources.get("requests") is not None:
+        told = resources["requests"]
+    return {} if told is None else {"resources": {"requests": told}}
 
 
 def containers_of(spec: Object, part: str) -> t.Iterator[tuple[str, Object]]:

@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import masked
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import resolve
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CONTAINER,
     POD,
@@ -108,7 +109,7 @@ def trim_pod(pod: Object) -> Object:
     }
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
-        kept = _kept(status, "phase", "conditions")
+        kept = {**_kept(status, "phase", "conditions"), **_resizing(pod)}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         volumes = [_trim_volume(volume) for volume in spec.get("volumes") or []]
         return _identified(
@@ -123,8 +124,38 @@ def trim_pod(pod: Object) -> Object:
             **_kept(spec, "affinity", "topologySpreadConstraints", "tolerations", "hostNetwork"),
             **containers,
         },
-        status=_kept(status, "phase"),
+        status={**_kept(status, "phase"), **_resizing(pod)},
     )
+
+
+def _resizing(pod: Object) -> Object:
+    """What the kubelet has allocated and put in force, where that is not what the spec asks for."""
+    spec, status = pod.get("spec", {}), pod.get("status", {})
+    kept: Object = {}
+    for part in ("containers", "initContainers"):
+        asked = {str(one.get("name")): one.get("resources") for one in spec.get(part) or []}
+        name = f"{part[:-1]}Statuses"
+        found = [
+            {**_kept(one, "name"), **told}
+            for one in status.get(name) or []
+            if (told := _told_apart(one, asked.get(str(one.get("name")))))
+        ]
+        kept.update({name: found} if found else {})
+    # Without requests for the pod as a whole these are the sums of its containers'.
+    return {**kept, **(_told_apart(status, spec["resources"]) if spec.get("resources") else {})}
+
+
+def _told_apart(told: t.Mapping[str, t.Any], asked: t.Any) -> Object:
+    """The requests in the status of a container or pod that differ from its spec's."""
+    wanted = (asked or {}).get("requests") or {}
+    allocated = told.get("allocatedResources")
+    in_force = (told.get("resources") or {}).get("requests")
+    if all(requests is None or requests == wanted for requests in (allocated, in_force)):
+        return {}
+    return {
+        **({} if allocated is None else {"allocatedResources": allocated}),
+        **({} if in_force is None else {"resources": {"requests": in_force}}),
+    }
 
 
 def _trim_container(container: Object) -> Object:
@@ -304,37 +335,20 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def take(parameters: Parameters, context: Context = Context()) -> Result:
+def take(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
     """Read the cluster; write the snapshot to ``path`` or return it.
 
-    ``selectors`` maps a part to a label selector. Raises ApiError: a list that could not be read
-    whole is no list.
+    ``selectors`` maps a part to a label selector, and ``kube`` is the connection of a caller that
+    has one. Raises ApiError: a list that could not be read whole is no list.
     """
     options = SPEC.complete(parameters)
     if options["path"] and options["run_process"]:
         run_owner.claim(options["path"], options["run_process"], context.now())
-    kube = Kube.connect(options)
-    names = list(dict.fromkeys(["nodes", *options["include"]]))
-    _check_selectors(options["selectors"], names)
-    done: list[str] = []
-    findings: list[Finding] = []
-    counting = threading.Lock()
-
-    def read(name: str) -> list[Object]:
-        items, left_out = _read_part(kube, SOURCES[name], options["selectors"].get(name))
-        with counting:
-            findings.extend(left_out)
-            done.append(name)
-            context.progress(done=len(done), total=len(names), failed=0)
-        return items
-
-    body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))
+    rendered: list[Object] = []
     if options["node_configs"]:
         rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
-        body["node_configs"] = overlay(body.get("node_configs", []), rendered)
-    body["cluster"] = {"host": kube.host}
-    body["findings"] = _told(findings, context)
-    counts = {name: len(body[name]) for name in names}
+    body = read_cluster(kube or Kube.connect(options), options, context, rendered)
+    counts = {name: len(body[name]) for name in _parts(options)}
     told = {"controllers": _images(body), "findings": body["findings"]}
     result: Result = {"changed": False, "counts": counts, **told}
     if not options["path"]:
@@ -343,6 +357,46 @@ def take(parameters: Parameters, context: Context = Context()) -> Result:
         return {**result, "snapshot": document}
     digest = documents.write(options["path"], "snapshot", body, documents.new_run())
     return {**result, "path": options["path"], "sha256": digest}
+
+
+def read_cluster(
+    kube: Kube,
+    options: Parameters,
+    context: Context = Context(),
+    rendered: t.Sequence[Object] = (),
+) -> Object:
+    """The body of a snapshot: the parts that the options ``include``, all lists at once.
+
+    With NodeConfigs it has the ``targets`` that they name. ``rendered`` are NodeConfigs that are
+    about to be applied. Raises ApiError as ``take`` does.
+    """
+    names = _parts(options)
+    _check_selectors(options["selectors"], names)
+    done: list[str] = []
+    findings: list[Finding] = []
+    counting = threading.Lock()
+
+    def read(name: str) -> list[Object]:
+        items, left_out = read_part(kube, SOURCES[name], options["selectors"].get(name))
+        with counting:
+            findings.extend(left_out)
+            done.append(name)
+            context.progress(done=len(done), total=len(names), failed=0)
+        return items
+
+    body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))
+    if rendered:
+        body["node_configs"] = overlay(body.get("node_configs", []), rendered)
+    if "node_configs" in body:
+        body["targets"] = resolve(body["nodes"], body["node_configs"]).as_dict()
+    body["cluster"] = {"host": kube.host}
+    body["findings"] = _told(findings, context)
+    return body
+
+
+def _parts(options: Parameters) -> list[str]:
+    """What is read; nodes always are."""
+    return list(dict.fromkeys(["nodes", *options["include"]]))
 
 
 def _images(body: Object) -> list[str]:
@@ -365,7 +419,7 @@ def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -
         )
 
 
-def _read_part(
+def read_part(
     kube: Kube, source: Source, selector: str | None
 ) -> tuple[list[Object], list[Finding]]:
     """The objects of one part, and the findings of those that are left out."""

@@ -12,12 +12,14 @@ import signal
 import subprocess
 import sys
 import typing as t
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import status
 from bench.__main__ import DOCS, RESULTS, benches, main, pages
 from bench.kit import launcher, placement_page, scale, store
@@ -157,7 +159,7 @@ def test_ten_fleets_cost_ten_times_what_one_does() -> None:
 
 
 def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
-    config: dict[str, t.Any] = {"apiVersion": "v1", "kind": "NodeConfig", "metadata": {"name": "n"}}
+    target = NodeTarget("n", "wao-system/n", "wao-system", "wao.bitmedia.co.jp/v1beta1")
     begun, statuses = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), []
     for run in range(10):
         now = begun + datetime.timedelta(seconds=run * scale.INTERVAL)
@@ -168,10 +170,10 @@ def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
             errors=[],
             is_fresh=True,
         )
-        manifest = status.status_of(config, t.cast("t.Any", reading), {}, now)
+        manifest = status.status_of(target, t.cast("t.Any", reading), {}, now)
         if manifest:
             statuses.append(manifest)
-            config = {**config, "status": manifest["status"]}
+            target = replace(target, status=manifest["status"])
     unit = {name: 1.0 for name, _unit in scale.UNIT_COSTS} | {scale.NODES: 1000}
     reckoned = scale.reckon(1000, unit)["writes to API servers, no reading moves"]
     assert reckoned == f"{1000 * len(statuses) / 10 / scale.INTERVAL:.2f} /s"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import socket
 import ssl
@@ -23,6 +24,7 @@ from lab import cluster, controlplane, pki
 from lab.api import Api, ApiError, standalone_kubeconfig
 from lab.controlplane.credentials import folder, kubeconfig_of, write_credentials
 from lab.errors import LabError
+from lab.releases import RELEASES
 from lab.state import LabSettings, LabState
 from support.scripted_api import Reply, Script, ScriptedApi, in_turn, status_reply
 
@@ -134,6 +136,18 @@ def test_every_service_listens_on_loopback_with_its_own_port(state: LabState) ->
         assert not service.ready()
 
 
+@pytest.mark.parametrize("minor", ["", *RELEASES])
+def test_a_release_opens_its_own_gates_and_apis(minor: str, state: LabState) -> None:
+    settings = dataclasses.replace(SETTINGS, kubernetes=minor)
+    services = {one.name: one.command for one in controlplane.services(state, settings)}
+    release = RELEASES[minor or "1.37"]
+    gates = ",".join(f"{name}=true" for name in release.features)
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        assert f"--feature-gates={gates}" in services[name]
+    served = [one for one in services["kube-apiserver"] if one.startswith("--runtime-config=")]
+    assert served == [f"--runtime-config={api}=true" for api in release.apis]
+
+
 def test_an_existing_cluster_needs_no_services_and_is_not_restarted(state: LabState) -> None:
     settings = LabSettings(existing_cluster=True)
     assert controlplane.services(state, settings) == []
@@ -233,7 +247,7 @@ MACHINE = SimpleNamespace(
 
 
 def test_a_node_says_what_its_machine_is() -> None:
-    node = cluster.node_object(MACHINE, "here")
+    node = cluster.node_object(MACHINE, "here", "v1.37.2")
     labels = node["metadata"]["labels"]
     assert labels["kubernetes.io/arch"] == "arm64"
     assert labels["topology.kubernetes.io/zone"] == labels["wattwise.github.io/rack"] == "r1"
@@ -242,20 +256,24 @@ def test_a_node_says_what_its_machine_is() -> None:
     assert node["status"]["capacity"] == node["status"]["allocatable"]
     assert node["status"]["capacity"]["cpu"] == "64"
     assert node["status"]["capacity"]["memory"] == "256Gi"
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.37.2"
     assert {"type": "InternalIP", "address": "10.71.1.1"} in node["status"]["addresses"]
 
 
 @pytest.mark.parametrize(
     ("call", "reply"),
     [
-        (lambda api: cluster.create_nodes(api, [MACHINE], "lab"), status_reply(409, "exists")),
+        (
+            lambda api: cluster.create_nodes(api, [MACHINE], "lab", "v1.37.2"),
+            status_reply(409, "exists"),
+        ),
         (lambda api: cluster.delete_nodes(api, "lab"), status_reply(404, "not found")),
     ],
 )
 def test_nodes_that_are_there_or_gone_already_are_no_error(
     call: Callable[[Api], None], reply: Reply, tmp_path: Path
 ) -> None:
-    node = cluster.node_object(MACHINE, "lab")
+    node = cluster.node_object(MACHINE, "lab", "v1.37.2")
     listed = Reply({"items": [node]})
     script: Script = lambda asked: listed if asked.method == "GET" else reply  # noqa: E731 - short
     with asking(script, tmp_path) as (server, api):
@@ -264,7 +282,7 @@ def test_nodes_that_are_there_or_gone_already_are_no_error(
 
 
 def test_only_nodes_of_the_same_lab_are_deleted(tmp_path: Path) -> None:
-    nodes = [cluster.node_object(MACHINE, "other"), {"metadata": {"name": "real"}}]
+    nodes = [cluster.node_object(MACHINE, "other", "v1.37.2"), {"metadata": {"name": "real"}}]
     with asking(lambda _: Reply({"items": nodes}), tmp_path) as (server, api):
         cluster.delete_nodes(api, "lab")
     assert [asked.method for asked in server.asked] == ["GET"]

@@ -15,6 +15,7 @@ import pytest
 from lab.controlplane import programs
 from lab.errors import LabError
 from lab.gotools import GoTools, build
+from lab.releases import CURRENT, OLDEST, RELEASES, Release
 
 FAKE_GO = """#!/bin/sh
 set -e
@@ -125,7 +126,7 @@ def test_a_failed_build_shows_the_compiler_and_leaves_nothing_to_be_found(
 def test_installed_programs_are_used_without_any_build(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {*programs.KUBERNETES.programs, *programs.KWOK.programs}
+    names = {*programs.kubernetes(CURRENT).programs, *programs.KWOK.programs}
     for name in names:
         executable(tmp_path / "tools" / name)
     executable(tmp_path / "assets" / "etcd")
@@ -156,12 +157,31 @@ def test_an_api_server_without_its_store_is_not_used(cache: Path, tmp_path: Path
     assert all(path.is_relative_to(cache) for path in found.values())
 
 
-def test_the_pins_agree_with_the_version_that_the_server_reports() -> None:
-    module = (programs.KUBERNETES.module / "go.mod").read_text()
-    assert f"k8s.io/kubernetes {programs.KUBERNETES_VERSION} " in module
-    staging = programs.KUBERNETES_VERSION.replace("v1.", "v0.")
+def test_installed_programs_are_not_used_where_a_version_is_asked_for(
+    cache: Path, tmp_path: Path
+) -> None:
+    for name in ("etcd", "kube-apiserver", "kwok"):
+        executable(tmp_path / "tools" / name)
+    found = programs.find_programs(print, "1.34")
+    assert found["kwok"].parent == tmp_path / "tools"
+    assert found["etcd"].is_relative_to(cache)
+    assert found["etcd"].parent == build(programs.kubernetes(OLDEST), print)
+
+
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
+def test_the_pins_agree_with_the_version_that_the_server_reports(release: Release) -> None:
+    tools = programs.kubernetes(release)
+    module = (tools.module / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {release.version} " in module
+    assert f".gitVersion={release.version} " in tools.linker_flags
+    staging = release.version.replace("v1.", "v0.")
     replaced = [line.split()[-1] for line in module.splitlines() if "=>" in line]
     assert len(replaced) > 25
     assert set(replaced) == {staging}
-    for package in programs.KUBERNETES.programs.values():
+    for package in tools.programs.values():
         assert f"\t{package}\n" in module
+
+
+def test_every_pinned_control_plane_is_a_release() -> None:
+    pinned = {path.parent.name for path in (programs.LAB / "controlplane").glob("*/go.mod")}
+    assert pinned == {f"v{minor}" for minor in RELEASES}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
+from lab.releases import CURRENT, OLDEST, release_of
 from lab.state import DEFAULT_ROOT, LabSettings, LabState
 
 
@@ -52,10 +53,24 @@ def test_option_then_environment_then_default_choose_the_folder(
 
 
 def test_settings_come_back_as_they_were_written(tmp_path: Path) -> None:
-    settings = LabSettings(7, 2, 3, {"etcd": 2379}, ("controlplane", "bmc"), existing_cluster=True)
+    settings = LabSettings(
+        *(7, 2, 3, {"etcd": 2379}, ("controlplane", "bmc")),
+        existing_cluster=True,
+        kubernetes="1.34",
+    )
     state = LabState(tmp_path)
     state.write_settings(settings)
     assert state.read_settings() == settings
+
+
+def test_the_environment_chooses_the_version_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAB_KUBERNETES", raising=False)
+    assert release_of(LabSettings().kubernetes) == CURRENT
+    monkeypatch.setenv("LAB_KUBERNETES", "1.34")
+    assert release_of(LabSettings().kubernetes) == OLDEST
+    monkeypatch.setenv("LAB_KUBERNETES", "1.12")
+    with pytest.raises(LabError, match=r"The lab has no Kubernetes 1\.12; choose 1\.37 or 1\.34"):
+        release_of(LabSettings().kubernetes)
 
 
 def test_without_a_lab_the_message_says_how_to_start_one(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal
 from support.scripted_api import Asked, ScriptedApi
 from support.scripted_api import Reply as ApiReply
+from support.snapshots import with_targets
 
 START = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 MINUTE = datetime.timedelta(minutes=1)
@@ -167,7 +168,7 @@ class Operator:
             "nodes": [{"metadata": {"name": "n"}}],
             "node_configs": [config],
         }
-        self._path.write_text(json.dumps(body))
+        self._path.write_text(json.dumps(with_targets(body)))
 
 
 class SecretApi:

@@ -12,8 +12,9 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from support.binding_api import Cluster, Json, node, pod
+from support.examples import each_seed
 from support.odd_fleets import full_pod
-from support.odd_values import TEXTS, bounded, seeds, spoilt
+from support.odd_values import TEXTS, bounded, spoilt
 
 IDENTITY = (("metadata", "name"), ("metadata", "namespace"))
 PLACEMENTS = [
@@ -34,7 +35,7 @@ def cluster() -> Cluster:
     return Cluster().add(node("n1"), node("n2"), pod("a"), pod("b"), pod("c"))
 
 
-@pytest.mark.parametrize("seed", seeds(120))
+@each_seed(30)
 def test_an_odd_waiting_pod(seed: int) -> None:
     source = random.Random(seed)
     odd = spoilt(source, full_pod(), IDENTITY)
@@ -47,7 +48,7 @@ def test_an_odd_waiting_pod(seed: int) -> None:
     assert len(result["bound"] + result["skipped"] + result["unchanged"]) == 4
 
 
-@pytest.mark.parametrize("seed", seeds(80))
+@each_seed(20)
 def test_an_odd_running_pod_closes_no_other_node(seed: int) -> None:
     source = random.Random(seed)
     odd = full_pod()
@@ -60,7 +61,7 @@ def test_an_odd_running_pod_closes_no_other_node(seed: int) -> None:
     assert names[2:] == ["c"] or result["skipped"][0]["pod"] == "c"
 
 
-@pytest.mark.parametrize("seed", seeds(60))
+@each_seed(15)
 def test_an_odd_node(seed: int) -> None:
     source = random.Random(seed)
     api = cluster()

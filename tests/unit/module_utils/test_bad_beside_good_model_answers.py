@@ -15,9 +15,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
     predict_power,
 )
+from support.examples import each_seed
 from support.https_server import HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
-from support.odd_values import bounded, seeds
+from support.odd_values import bounded
 
 Json = dict[str, t.Any]
 PATH = "/v2/models/m/versions/v1/infer"
@@ -49,7 +50,7 @@ def query(name: str, server: HttpsServer) -> Json:
     }
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_a_node_gets_its_watts_as_if_it_were_alone(
     servers: tuple[HttpsServer, HttpsServer], seed: int
 ) -> None:

@@ -9,13 +9,19 @@ import copy
 import random
 import typing as t
 
-import pytest
-
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import machines
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    given_targets,
+    poll_targets,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Targets,
+    resolve,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value, spoilt
 from support.snapshots import write_snapshot
 from support.wao import Object, node, node_config
 
@@ -94,28 +100,26 @@ def others(readings: Object) -> Object:
     }
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_all_other_node_configs_count_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     odd = bad(seed)
     without = nodeconfig.effective(GOOD)
     with bounded():
         found = nodeconfig.effective([GOOD[0], odd, *GOOD[1:]])
         assert {name: found.by_node.get(name) for name in without.by_node} == without.by_node
+        beside, alone = (
+            resolve(NODES, configs).nodes for configs in ([GOOD[0], odd, *GOOD[1:]], GOOD)
+        )
+        assert tuple(target for target in beside if target.name != "n3") == alone
+        path = write_snapshot(tmp_path, nodes=NODES, node_configs=[*GOOD, odd])
         for kind in nodeconfig.TERMS:
-            beside = nodeconfig.endpoints({"nodes": NODES, "node_configs": [*GOOD, odd]}, kind)
-            alone = nodeconfig.endpoints({"nodes": NODES, "node_configs": GOOD}, kind)
-            assert [item for item in beside if item.node_name != "n3"] == alone
-            snapshots = [
-                write_snapshot(tmp_path, nodes=NODES, node_configs=configs)
-                for configs in ([*GOOD, odd], GOOD)
-            ]
-            resolved = [
-                machines({**OPTIONS, "snapshot": path}, "Redfish", kind) for path in snapshots
-            ]
-            assert [item for item in resolved[0] if item.name != "n3"] == resolved[1]
+            polled = given_targets({**OPTIONS, "snapshot": path}, "Redfish", kind)
+            assert [item for item in polled if item.name != "n3"] == poll_targets(
+                Targets(alone), kind
+            )
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_all_other_nodes_are_observed_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     odd = bad(seed)
     with bounded():
@@ -126,7 +130,7 @@ def test_all_other_nodes_are_observed_as_without_the_bad_one(seed: int, tmp_path
         assert beside["statuses"] - alone["statuses"] in (0, 1)
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_all_other_machines_are_resolved_as_without_the_bad_node(
     seed: int, tmp_path: t.Any
 ) -> None:
@@ -135,7 +139,7 @@ def test_all_other_machines_are_resolved_as_without_the_bad_node(
         for selector in (None, "kubernetes.io/hostname in (n0, n2)"):
             options = {**OPTIONS, "node_selector": selector}
             beside, alone = (
-                machines(
+                given_targets(
                     {
                         **options,
                         "snapshot": write_snapshot(tmp_path, nodes=nodes, node_configs=GOOD),

@@ -13,9 +13,10 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
+from support.examples import each_seed
 from support.https_server import HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
-from support.odd_values import TEXTS, bounded, seeds
+from support.odd_values import TEXTS, bounded
 
 Json = dict[str, t.Any]
 SENSOR = {"sensorid": "101037B", "pressure": 4.5, "temperature": 26.02, "nodename": "n"}
@@ -32,7 +33,7 @@ def servers() -> Iterator[tuple[HttpsServer, HttpsServer]]:
         yield good, bad
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_node_is_read_as_if_it_were_alone(
     servers: tuple[HttpsServer, HttpsServer], seed: int
 ) -> None:

@@ -10,7 +10,6 @@ import json
 import random
 import typing as t
 
-import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
@@ -30,7 +29,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
-from support.odd_values import bounded, seeds, spoilt
+from support.examples import each_seed
+from support.odd_values import bounded, spoilt
 from support.snapshots import write_snapshot
 from support.wao import DEFINITIONS, Object, node, node_config, template
 
@@ -125,7 +125,7 @@ def observed(folder: t.Any, thermal: Object, last: Object) -> list[Object]:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_status_follows_our_definition_whatever_a_bmc_says(seed: int, tmp_path: t.Any) -> None:
     thermal = _texts_spoilt(random.Random(seed))
     with bounded():
@@ -153,7 +153,7 @@ def _texts_spoilt(source: random.Random) -> Object:
     return t.cast("Object", result)
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_status_follows_our_definition_whatever_another_writer_stored(
     seed: int, tmp_path: t.Any
 ) -> None:
@@ -166,7 +166,7 @@ def test_a_status_follows_our_definition_whatever_another_writer_stored(
         assert beside[:2] == alone[:2]
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_statuses_of_templates_follow_our_definitions(seed: int, tmp_path: t.Any) -> None:
     source = random.Random(seed)
     odd = template("odd", {"type": "Redfish", "endpoint": "https://{{ .Name }}"}, generation=1)

@@ -9,8 +9,6 @@ import random
 import typing as t
 from urllib.parse import urlsplit
 
-import pytest
-
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
     FUNCTIONS,
@@ -18,7 +16,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.parser import parse
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import Struct
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from support.odd_values import TEXTS, bounded, odd_value, seeds, spoilt
+from support.examples import each_seed
+from support.odd_values import TEXTS, bounded, odd_value, spoilt
 from support.snapshots import write_snapshot
 from support.wao import Object, node, node_config, template
 
@@ -84,7 +83,7 @@ def unshadowed(statuses: list[Object], leave_out: t.Callable[[Object], bool]) ->
     }
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_all_other_templates_render_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     source = random.Random(seed)
     odd = spoilt(source, full_template("bad"), keep=[("metadata", "name")])
@@ -109,7 +108,7 @@ def test_all_other_templates_render_as_without_the_bad_one(seed: int, tmp_path: 
             assert told or warned or beside["findings"] or odd["metadata"].get("deletionTimestamp")
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_all_other_nodes_render_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     odd = spoilt(random.Random(seed), full_node(3), keep=[("metadata", "name")])
 
@@ -123,7 +122,7 @@ def test_all_other_nodes_render_as_without_the_bad_one(seed: int, tmp_path: t.An
             assert by_name(beside[part], is_of_bad) == by_name(alone[part], is_of_bad)
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_bad_stored_node_config_changes_no_other(seed: int, tmp_path: t.Any) -> None:
     hand_made = node_config("mine", "n9", uid="m", labels={}, annotations={})
     hand_made["status"] = {"conditions": [{"type": "Shadowed", "status": "True"}]}
@@ -141,7 +140,7 @@ def test_a_bad_stored_node_config_changes_no_other(seed: int, tmp_path: t.Any) -
         assert by_name(beside["statuses"], is_of_bad) == by_name(alone["statuses"], is_of_bad)
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_no_value_of_a_node_chooses_more_of_a_host_than_the_template_leaves_open(
     seed: int,
 ) -> None:
@@ -210,7 +209,7 @@ def random_template(source: random.Random) -> str:
     return "".join(source.choices(words, k=source.randint(1, 40)))
 
 
-@pytest.mark.parametrize("seed", seeds(400))
+@each_seed(100)
 def test_any_template_renders_or_is_refused_in_bounded_work(seed: int) -> None:
     source = random.Random(seed)
     name = source.choice(sorted(FUNCTIONS))

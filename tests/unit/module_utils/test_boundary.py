@@ -23,7 +23,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     MissingLibrary,
 )
-from support.odd_values import bounded, odd_value, seeds
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value
 
 POD = Subject("Pod", "web-0", "shop")
 
@@ -78,7 +79,7 @@ def test_a_missing_library_is_nobodys_finding() -> None:
         guarded(POD, raising(MissingLibrary("numpy", "no module")))
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_every_value_is_shown_on_one_short_line(seed: int) -> None:
     value = odd_value(random.Random(seed), finite=False)
     with bounded():
@@ -87,7 +88,7 @@ def test_every_value_is_shown_on_one_short_line(seed: int) -> None:
             assert len(text) < 1200
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_every_value_has_a_subject(seed: int) -> None:
     source = random.Random(seed)
     obj = source.choice(

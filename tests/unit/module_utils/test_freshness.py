@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure imp
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.redfish_trees import SERVER, one_server, ref
+from support.snapshots import with_targets
 
 Json = dict[str, t.Any]
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
@@ -52,9 +53,8 @@ def snapshot(folder: Path, server: HttpsServer, interval: str, status: Json | No
     }
     path = folder / "snapshot.json"
     nodes = [{"metadata": {"name": "n1"}}]
-    documents.write(
-        str(path), "snapshot", {"cluster": {}, "nodes": nodes, "node_configs": [config]}
-    )
+    body = {"cluster": {}, "nodes": nodes, "node_configs": [config]}
+    documents.write(str(path), "snapshot", with_targets(body))
     return str(path)
 
 

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction
 )
 from support.inference_server import InferenceServer, Model, linear_watts
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
+from support.snapshots import with_targets
 from support.wao import Object, fake, node, node_config
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
@@ -50,7 +51,7 @@ class Run:
     def predict(self, **options: Any) -> dict[str, Any]:
         snapshot, readings = (str(self.folder / name) for name in ("snapshot", "readings"))
         body = {"cluster": {}, "nodes": self.nodes, "node_configs": self.node_configs}
-        documents.write(snapshot, "snapshot", body)
+        documents.write(snapshot, "snapshot", with_targets(body))
         documents.write(readings, "readings", {"readings": self.readings})
         return predict_power({"snapshot": snapshot, "readings": readings, **options})
 

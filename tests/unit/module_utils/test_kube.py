@@ -41,7 +41,7 @@ def test_the_token_is_sent_and_the_answer_decoded() -> None:
     with ScriptedApi(in_turn(Reply({"kind": "Pod"}))) as api:
         kube, _pauses = connect(api)
         assert kube.get("/api/v1/pods/a", {"limit": 5}) == {"kind": "Pod"}
-        assert api.asked[0].headers["authorization"] == "Bearer t0ken"
+        assert api.asked[0].headers["Authorization"] == "Bearer t0ken"
         assert api.asked[0].path == "/api/v1/pods/a?limit=5"
 
 
@@ -239,17 +239,6 @@ def test_secrets_are_decoded_and_come_with_their_version() -> None:
         kube, _pauses = connect(api)
         assert kube.read_secret("n", "s") == ({"username": "root"}, "7")
         assert kube.read_secret("n", "s") is None
-
-
-def test_a_user_is_impersonated_with_one_group_at_the_most() -> None:
-    with ScriptedApi(in_turn(Reply())) as api:
-        Kube.connect(
-            {"host": api.url, "impersonate_user": "eve", "impersonate_groups": ["ops"]}
-        ).get("/x")
-        headers = api.asked[0].headers
-    assert (headers["Impersonate-User"], headers["Impersonate-Group"]) == ("eve", "ops")
-    with pytest.raises(InvalidInput, match="give one group"):
-        Kube.connect({"host": api.url, "impersonate_groups": ["a", "b"]})
 
 
 def test_kubeconfigs_are_taken_as_mapping_and_as_file_and_refused_with_a_remedy(

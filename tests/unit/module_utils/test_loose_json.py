@@ -23,7 +23,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
     name_of,
     natural_order,
 )
-from support.odd_values import bounded, odd_value, seeds
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value
 
 LONG = 400_000
 
@@ -89,7 +90,7 @@ def test_a_whole_number_fits_an_object_of_kubernetes(given: t.Any, value: int | 
     assert whole(given) == value
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_any_value_gives_something_that_can_be_kept(seed: int) -> None:
     value = odd_value(random.Random(seed), finite=False)
     with bounded():

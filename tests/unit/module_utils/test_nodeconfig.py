@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NodeConfigs: what is wrong with them, which one counts, which endpoints they name."""
+"""NodeConfigs: what is wrong with them, which one counts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
-    DEFAULT_FETCH_INTERVAL_SECONDS,
-    TERMS,
     check_url,
     effective,
-    endpoints,
     is_rendered,
     problems,
 )
-from support.wao import Object, fake, node, node_config, sample
+from support.wao import Object, node_config, sample
 
 OLD, YOUNG = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 OWNED: Object = {
@@ -260,8 +257,6 @@ def test_an_unknown_api_version_is_a_finding_and_counts_for_nothing() -> None:
     [finding] = result.findings
     assert str(finding).startswith("NodeConfig wao-system/a: apiVersion: 'v1' is not known; write")
     assert result.unreadable == {"n": finding}
-    found = endpoints({"node_configs": [node_config("a", "n", api_version="v1")]}, "inlet_temp")
-    assert [(each.node_name, each.problem) for each in found] == [("n", str(finding))]
 
 
 def test_an_unreadable_part_of_a_status_is_left_out_and_told() -> None:
@@ -273,73 +268,3 @@ def test_an_unreadable_part_of_a_status_is_left_out_and_told() -> None:
     assert result.by_node["n"]["status"] == {"authentication": authentication}
     assert [finding.field for finding in result.findings] == ["status.readings.inletTemp.time"]
     assert result.unreadable == {}
-
-
-def test_endpoints_are_complete_and_in_the_order_of_nodes() -> None:
-    second = sample("nodeconfig-provider")
-    second["metadata"]["annotations"] = {"wattwise.github.io/a": "b"}
-    first = sample("nodeconfig")
-    snapshot = {"nodes": [], "node_configs": [second, first]}
-    inlet = endpoints(snapshot, "inlet_temp")
-    assert [each.node_name for each in inlet] == ["worker-0", "worker-1"]
-    assert (inlet[0].kind, inlet[0].type, inlet[0].endpoint, inlet[0].fetch_interval_seconds) == (
-        "inlet_temp",
-        "Redfish",
-        "https://10.0.0.100",
-        10.0,
-    )
-    assert (inlet[0].namespace, inlet[0].secret_name) == (
-        "wao-system",
-        "worker-0-redfish-basicauth",
-    )
-    assert (inlet[0].node_config, inlet[0].problem) == ("wao-system/worker-0", None)
-    assert inlet[1].fetch_interval_seconds == DEFAULT_FETCH_INTERVAL_SECONDS
-    assert inlet[1].annotations == {"wattwise.github.io/a": "b"}
-    assert [each.secret_name for each in endpoints(snapshot, "delta_p")] == [None, None]
-    [provider] = endpoints(snapshot, "power_consumption_endpoint_provider")
-    assert (provider.node_name, provider.secret_name) == ("worker-1", "bmc")
-    predictor = endpoints(snapshot, "power_consumption")[1]
-    assert (predictor.type, predictor.endpoint, predictor.secret_name) == (
-        "",
-        "",
-        "predictor-basicauth",
-    )
-    assert predictor.problem is None
-
-
-def test_an_endpoint_that_cannot_be_used_says_why_and_stops_no_other() -> None:
-    bad, good = node_config("a", "n1"), node_config("b", "n2")
-    bad["spec"]["metricsCollector"]["inletTemp"] = {
-        "type": "IPMI",
-        "endpoint": "10.0.0.1",
-        "fetchInterval": "often",
-    }
-    first, second = endpoints({"node_configs": [good, bad]}, "inlet_temp")
-    assert first.problem and "NodeConfig wao-system/a: spec.metricsCollector" in first.problem
-    assert "'IPMI' is not a type" in first.problem
-    assert first.fetch_interval_seconds == DEFAULT_FETCH_INTERVAL_SECONDS
-    assert (second.type, second.problem) == ("Fake", None)
-
-
-def test_only_the_node_config_that_counts_gives_endpoints() -> None:
-    winner = changed(node_config("a", "n"), fake("one"), *INLET)
-    loser = changed(node_config("b", "n"), fake("two"), *INLET)
-    snapshot = {"node_configs": [loser, winner]}
-    assert [each.endpoint for each in endpoints(snapshot, "inlet_temp")] == ["one"]
-
-
-def test_nodes_that_are_gone_are_not_asked() -> None:
-    snapshot = {
-        "nodes": [node("n2", "10.0.0.2")],
-        "node_configs": [node_config("a", "n1"), node_config("b", "n2")],
-    }
-    assert [each.node_name for each in endpoints(snapshot, "inlet_temp")] == ["n2"]
-
-
-@pytest.mark.parametrize("kind", TERMS)
-@pytest.mark.parametrize("spec", [None, "text", {"metricsCollector": None, "predictor": "text"}])
-def test_node_configs_without_terms_give_no_endpoints(kind: t.Any, spec: t.Any) -> None:
-    config = {**node_config("a", "n"), "spec": spec}
-    if isinstance(spec, dict):
-        spec["nodeName"] = "n"
-    assert endpoints({"node_configs": [config]}, kind) == []

@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from support.snapshots import with_targets
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 Json = dict[str, t.Any]
@@ -50,7 +51,7 @@ def run(tmp_path: Path) -> Path:
 def snapshot(folder: Path, *configs: Json) -> None:
     nodes = [{"metadata": {"name": config["spec"]["nodeName"]}} for config in configs]
     body = {"cluster": {}, "nodes": nodes, "node_configs": list(configs)}
-    documents.write(str(folder / "snapshot.json"), "snapshot", body)
+    documents.write(str(folder / "snapshot.json"), "snapshot", with_targets(body))
 
 
 def thermal(**celsius: float | None) -> Json:
@@ -397,53 +398,25 @@ def test_labels_are_on_every_sample_and_cannot_take_the_place_of_others(run: Pat
         metrics(run, later(0), textfile_labels={"hall": 1})
 
 
-CURVE = {"cpu": [0.0, 10.0], "watts": [200.0, 400.0]}
-
-
-@pytest.mark.parametrize(
-    ("source", "watts"),
-    [("auto", 300.0), ("metrics", 300.0), ("requests", 264.0)],
-)
-def test_the_prediction_is_the_curve_s_at_the_use_that_placement_would_take(
-    run: Path, source: str, watts: float
-) -> None:
-    body = documents.load(str(run / "snapshot.json"), "snapshot")
-    requests = {"resources": {"requests": {"cpu": "4"}}}
-    body["pods"] = [
-        {
-            "metadata": {"name": "p", "namespace": "d"},
-            "spec": {"nodeName": "n1", "containers": [requests]},
-            "status": {"phase": "Running"},
-        },
-        {"metadata": {"name": "q", "namespace": "d"}, "spec": {"containers": [requests]}},
-    ]
-    body["node_metrics"] = [{"metadata": {"name": "n1"}, "usage": {"cpu": "5000m"}}]
-    documents.write(str(run / "snapshot.json"), "snapshot", body)
-    curves = run / "curves.json"
-    documents.write(
-        str(curves), "curves", {"curves": {"n1": CURVE}, "time": "2026-01-31T11:00:00Z"}
-    )
-    text = metrics(run, later(0), curves=str(curves), usage_source=source)
-    assert f'wattwise_predicted_power_watts{{node="n1"}} {watts:g}\n' in text
-
-
-@pytest.mark.parametrize("why", ["absent", "unreadable", "a day old", "use beyond the curve"])
-def test_nothing_is_predicted_where_nothing_can_be(run: Path, why: str) -> None:
-    curves = run / "curves.json"
-    body: Json = {"curves": {"n1": CURVE}, "time": "2026-01-31T11:00:00Z"}
-    if why == "a day old":
-        body["time"] = "2026-01-30T11:59:59Z"
-    elif why == "use beyond the curve":
-        body["curves"]["n1"] = {"cpu": [1.0, 10.0], "watts": [200.0, 400.0]}
-    if why == "unreadable":
-        curves.write_text("{")
-    elif why != "absent":
-        documents.write(str(curves), "curves", body)
-    assert "wattwise_predicted_power_watts{" not in metrics(run, later(0), curves=str(curves))
-
-
 def test_node_configs_of_nodes_that_are_gone_are_left_out(tmp_path: Path) -> None:
     body = {"cluster": {}, "nodes": [], "node_configs": [node_config("n1")]}
-    documents.write(str(tmp_path / "snapshot.json"), "snapshot", body)
+    documents.write(str(tmp_path / "snapshot.json"), "snapshot", with_targets(body))
     result = observe(tmp_path, thermal=[thermal(n1=20.0)], min_success=1.0)
     assert result["summary"]["configured"] == 0
+
+
+def test_without_a_last_document_values_come_from_the_status_and_are_no_younger(
+    tmp_path: Path,
+) -> None:
+    status = {
+        "readings": {
+            "inletTemp": {"celsius": 21.0, "time": "2026-01-31T11:58:00Z"},
+            "deltaP": {"pascals": 4.0, "time": "2026-01-31T11:50:00Z"},
+        }
+    }
+    snapshot(tmp_path, node_config("n1", status=status))
+    reading = observe(tmp_path, thermal=[{"errors": [failure("n1")]}])["readings"]["n1"]
+    assert (reading["inlet_celsius"], reading["source"]) == (21.0, {"inlet_celsius": "last"})
+    assert reading["times"] == {"inlet_celsius": "2026-01-31T11:58:00Z"}
+    # Ten minutes are more than max_age allows.
+    assert reading["delta_p_pascal"] is None

@@ -10,13 +10,15 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
+from support.examples import examples
 from support.https_server import Document, HttpsServer, Reply
+from support.snapshots import with_targets
 
 BY_NAME = "/api/sensor/by_nodename/node-1"
 SENSOR = {"pressure": 0.01, "sensorid": "101037B", "temperature": 26.02}
@@ -140,7 +142,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.lists(JSON, max_size=8))
 def test_any_json_is_a_reading_or_an_error(bodies: list[t.Any]) -> None:
     documents: dict[str, Document] = {
@@ -211,7 +213,7 @@ class TestSnapshot:
             "node_configs": configs,
         }
         path = folder / "snapshot.json"
-        path.write_text(json.dumps(body))
+        path.write_text(json.dumps(with_targets(body)))
         return str(path)
 
     def test_by_node_name_and_fake(self, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust imp
 from support.certificates import self_signed
 from support.https_server import HttpsServer
 from support.recording_server import RecordingServer
+from support.snapshots import with_targets
 
 CERTIFICATE = self_signed(common_name="bmc-7")
 
@@ -113,6 +114,6 @@ def test_each_bmc_of_a_snapshot_is_looked_at_once(tmp_path: Path) -> None:
             ],
         }
         path = tmp_path / "snapshot.json"
-        path.write_text(json.dumps(body))
+        path.write_text(json.dumps(with_targets(body)))
         result = fetch_fingerprints({"snapshot": str(path)}, Context())
     assert [entry["name"] for entry in result["certificates"]] == ["a"]

@@ -24,9 +24,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction
     predict_power,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    Machine,
-    machines,
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    PollTarget,
+    given_targets,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
     fetch_fingerprints,
@@ -45,6 +45,7 @@ from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Repl
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal
 from support.scripted_api import Asked, ScriptedApi, status_reply
 from support.scripted_api import Reply as ApiReply
+from support.snapshots import with_targets
 from support.wao import Object, node, node_config
 
 PINNED = {"tls_fingerprint": [SHARED_CERTIFICATE.fingerprint]}
@@ -68,7 +69,8 @@ def snapshot_of(folder: Path, *configs: Object) -> str:
     nodes = [node(config["spec"]["nodeName"]) for config in configs]
     for each in nodes:
         each["status"]["capacity"] = {"cpu": "8"}
-    documents.write(path, "snapshot", {"cluster": {}, "nodes": nodes, "node_configs": configs})
+    body = {"cluster": {}, "nodes": nodes, "node_configs": configs}
+    documents.write(path, "snapshot", with_targets(body))
     return path
 
 
@@ -502,13 +504,13 @@ class TestPasswordsInText:
     def test_objects_hide_them(self) -> None:
         named = Named("admin", "s3cr3t")
         assert "s3cr3t" not in repr(named)
-        machine = Machine("n", "https://h", "Redfish", "targets[0]", named)
+        machine = PollTarget("n", "https://h", "Redfish", "targets[0]", named)
         assert "s3cr3t" not in repr(machine)
 
     def test_a_machine_holds_nothing_of_its_target_but_how_to_verify_it(self) -> None:
         target = {"name": "n", "endpoint": "https://h", **ADMIN, "validate_certs": True}
         parameters = THERMAL.complete({"targets": [target]})
-        (machine,) = machines(parameters, "Redfish", "inlet_temp")
+        (machine,) = given_targets(parameters, "Redfish", "inlet_temp")
         assert "s3cr3t" not in repr(machine)
         assert machine.tls["validate_certs"] is True
 

@@ -14,7 +14,8 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.node_inventory import (
     node_hosts,
 )
-from support.odd_values import TEXTS, bounded, odd_value, seeds, spoilt
+from support.examples import each_seed
+from support.odd_values import TEXTS, bounded, odd_value, spoilt
 from support.wao import Object, node, node_config
 
 RACKS = ["wattwise.github.io/rack"]
@@ -57,7 +58,7 @@ def variables(nodes: list[t.Any], configs: list[t.Any]) -> Object:
     return {host.name: host for host in hosts}
 
 
-@pytest.mark.parametrize("seed", seeds(150))
+@each_seed(40)
 def test_all_other_hosts_are_as_without_the_bad_node(seed: int) -> None:
     source = random.Random(seed)
     odd: t.Any = spoilt(source, full_node(3), keep=[("metadata", "name")])
@@ -69,7 +70,7 @@ def test_all_other_hosts_are_as_without_the_bad_node(seed: int) -> None:
     assert {name: beside.get(name) for name in alone} == alone
 
 
-@pytest.mark.parametrize("seed", seeds(150))
+@each_seed(40)
 def test_all_other_hosts_are_as_without_the_bad_node_config(seed: int) -> None:
     keep = [("metadata", "name"), ("spec", "nodeName")]
     odd = spoilt(random.Random(seed), full_config(3), keep=keep)

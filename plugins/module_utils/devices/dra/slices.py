@@ -46,9 +46,10 @@ PoolKey = tuple[str, str]
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]
 
+# partitionTypeAttribute says under which attribute people count partitions, and nothing more.
 _SLICE_FIELDS = frozenset(
-    "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices "
-    "sharedCounters".split()
+    "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices sharedCounters "
+    "partitionTypeAttribute".split()
 )
 _POOL_FIELDS = frozenset("name generation resourceSliceCount".split())
 _DEVICE_FIELDS = frozenset(
@@ -64,7 +65,7 @@ _LONGEST_DRIVER, _LONGEST_POOL, _LONGEST_DEVICE = 63, 253, 63
 _MOST_DEVICES, _MOST_DEVICES_WITH_MORE = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_CONSUMPTIONS = 8, 32, 2
 _MOST_CONDITIONS = 4
-# The fields that halve the number of devices that a slice may hold.
+# Fields that halve the number of devices of a slice; attributes that are lists do so too.
 _COSTLY_FIELDS = ("taints", "consumesCounters")
 
 
@@ -322,7 +323,10 @@ def _check_names(one: _Slice, first: _Slice, names: set[str]) -> None:
         problem = f"it is {one.count} here and {first.count} in {first.given}"
         raise given.error("spec.pool.resourceSliceCount", problem)
     devices = items_of(given, one.spec.get("devices"), "spec.devices")
-    costly = any(device.get(key) for device in devices for key in _COSTLY_FIELDS)
+    costly = any(
+        any(map(device.get, _COSTLY_FIELDS)) or dra_values.has_lists(device.get("attributes"))
+        for device in devices
+    )
     most = _MOST_DEVICES_WITH_MORE if costly else _MOST_DEVICES
     if len(devices) > most:
         raise given.error("spec.devices", f"{len(devices)} devices in a slice that may have {most}")

@@ -63,6 +63,12 @@ def attributes_of(given: Given, value: t.Any, where: str, driver: str) -> dict[s
     return found
 
 
+def has_lists(attributes: t.Any) -> bool:
+    """Whether an attribute is a list; false for what is no mapping of attributes."""
+    values = attributes.values() if isinstance(attributes, dict) else ()
+    return any(isinstance(value, dict) and not value.keys().isdisjoint(_LISTS) for value in values)
+
+
 def capacities_of(given: Given, value: t.Any, where: str) -> dict[str, Capacity]:
     """The capacities of a device; a claim asks for one by the name as it is published."""
     found: dict[str, Capacity] = {}

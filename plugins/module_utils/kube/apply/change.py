@@ -74,6 +74,11 @@ def without_bookkeeping(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
+def desired_part(obj: Object) -> Object:
+    """The object without bookkeeping and status: all that an application of it can change."""
+    return {key: value for key, value in without_bookkeeping(obj).items() if key != "status"}
+
+
 def _shown(obj: Object | None, kind: str) -> str:
     if obj is None:
         return ""

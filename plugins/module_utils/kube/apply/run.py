@@ -27,10 +27,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests impor
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import (
     Change,
     conflict_sentence,
+    desired_part,
     foreign_manager,
     is_immutable,
     is_refusal,
-    without_bookkeeping,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
     conditions_moved,
@@ -64,6 +64,8 @@ class ApplyRun:
     context: Context
     validators: list[DefinitionValidator]
     assumed_namespaces: frozenset[str]
+    # Objects as they were read a moment ago.
+    known: t.Mapping[Identity, Object] = field(default_factory=dict)
     done: int = 0
     failed: int = 0
     total: int = 0
@@ -123,6 +125,8 @@ class ApplyRun:
                 resource = self._resource(manifest)
             except UnknownKind:
                 continue
+            if identity(manifest) in self.known:
+                continue
             collection = resource.collection(manifest["metadata"].get("namespace"))
             collections.setdefault(collection, []).append(manifest)
         found: list[Object] = []
@@ -133,7 +137,7 @@ class ApplyRun:
             else:
                 single += [f"{collection}/{member['metadata']['name']}" for member in members]
         found += filter(None, self.kube.in_parallel(self._find, single))
-        return {identity(obj): obj for obj in found}
+        return {**self.known, **{identity(obj): obj for obj in found}}
 
     def _resource(self, manifest: Manifest) -> Resource:
         """The address of a manifest's kind; gives a namespaced manifest its namespace."""
@@ -168,11 +172,9 @@ class ApplyRun:
                 # the next application of it a change; with a second one it is settled now.
                 after, _created = self._patch(path, manifest, force)
             return Change(this, "created", None, after)
-        same = (
-            without_bookkeeping(after) == without_bookkeeping(before or {})
-            if self.context.check_mode
-            else before is not None and _version(after) == _version(before)
-        )
+        # A resource version alone also moves when a controller writes a status meanwhile, and when
+        # the API server only sorts the field managers anew.
+        same = before is not None and desired_part(after) == desired_part(before)
         return Change(this, "unchanged" if same else "configured", before, after)
 
     def _patch(self, path: str, manifest: Manifest, force: bool) -> tuple[Object, bool]:
@@ -308,10 +310,24 @@ class ApplyRun:
                 )
             time.sleep(_READY_POLL_SECONDS)
 
+    def wait_until_served(self, definitions: t.Sequence[Manifest], timeout: float) -> None:
+        """Return when discovery names the kinds: it does so some time after `Established`.
+
+        A definition whose kinds are not served in time fails nothing here; its objects say so.
+        """
+        kinds = [
+            (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+            for spec in (definition["spec"] for definition in definitions)
+            for version in spec["versions"]
+            if version.get("served")
+        ]
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.kube.forget_resources()
+            if all(self.kube.serves(*kind) for kind in kinds):
+                return
+            time.sleep(_READY_POLL_SECONDS)
+
 
 def _is_same(found: Object | None, before: Object) -> bool:
     return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]
-
-
-def _version(obj: Object) -> str:
-    return str(obj["metadata"]["resourceVersion"])

@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
+    Identity,
     Manifest,
     identity,
     in_phases,
@@ -37,7 +38,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import Pruning, prune
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.run import ApplyRun
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    Kube,
+    Object,
+    UnknownKind,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
     DefinitionValidator,
 )
@@ -99,8 +104,10 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def apply(parameters: Parameters, context: Context = Context()) -> Result:
+def apply(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
     """Create, change, delete and prune objects as ``parameters`` (of SPEC) say.
+
+    ``kube`` is the connection of a caller that has one.
 
     Returns ``changed``, ``diff``, ``results`` in the order of the input and ``pruned``. Raises
     WattwiseError, with the same fields, where one object or more failed, or with
@@ -111,8 +118,19 @@ def apply(parameters: Parameters, context: Context = Context()) -> Result:
     manifests += read_manifests(options["secret_manifests"], "secret_manifests")
     for path in options["src"]:
         manifests += read_file(path, options["src_key"])
-    kube = Kube.connect(options)
+    return apply_manifests(kube or Kube.connect(options), manifests, options, context)
+
+
+def apply_manifests(
+    kube: Kube,
+    manifests: list[Manifest],
+    options: Parameters,
+    context: Context,
+    known: t.Mapping[Identity, Object] | None = None,
+) -> Result:
+    """As ``apply``, with the manifests as values; objects of ``known`` are not read again."""
     run = _prepare(kube, options, context, manifests)
+    run.known = known or {}
     phases = in_phases(manifests)
     for phase in reversed(phases) if options["state"] == "absent" else phases:
         changes = run.run_phase(phase)
@@ -193,6 +211,7 @@ def _wait_for_definitions(
     applied = [item for item, change in zip(phase, changes) if change.action != "failed"]
     if run.options["state"] == "present":
         run.wait_until_ready(applied, run.options["wait_timeout"])
+        run.wait_until_served(applied, run.options["wait_timeout"])
     run.kube.forget_resources()
 
 

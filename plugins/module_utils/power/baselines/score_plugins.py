@@ -4,7 +4,7 @@
 """How other placers score a node for one pod, to the integer.
 
 Sources: MinimizePower of wao-scheduler (v1.27 to v1.31), PEAKS of scheduler-plugins, LeastAllocated
-and BalancedAllocation of kube-scheduler 1.34 with their default resources, CPU and memory.
+and BalancedAllocation of kube-scheduler 1.37 with their default resources, CPU and memory.
 Raw scores are 64-bit integers; a normalized score is higher for a better node.
 """
 
@@ -189,19 +189,28 @@ def least_allocated_score(requested: t.Sequence[int], allocatable: t.Sequence[in
 
 
 class BalancedAllocation:
-    """kube-scheduler's NodeResourcesBalancedAllocation: CPU and memory used to a like share."""
+    """kube-scheduler's NodeResourcesBalancedAllocation: how much nearer to a like share of CPU and
+    memory the pod brings the node."""
 
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
         requests = _requests(pod)
         if not any(requests):
             return 0
-        return balanced_score(_plus(view.requested[node], requests), view.allocatable[node])
+        return balanced_score(view.requested[node], requests, view.allocatable[node])
 
     def normalized(self, scores: Integers) -> Integers:
         return scores
 
 
-def balanced_score(requested: t.Sequence[int], allocatable: t.Sequence[int]) -> int:
+def balanced_score(
+    requested: tuple[int, int], added: tuple[int, int], allocatable: tuple[int, int]
+) -> int:
+    """75 where a pod leaves the balance of a node as it is; from 50 to 100 where it changes it."""
+    gained = _balance(_plus(requested, added), allocatable) - _balance(requested, allocatable)
+    return HIGHEST_SCORE // 2 + (HIGHEST_SCORE // 2 + gained) // 2
+
+
+def _balance(requested: tuple[int, int], allocatable: tuple[int, int]) -> int:
     """100 less the standard deviation of the used shares in percent, cut to a whole number."""
     shares = [min(amount / total, 1.0) for amount, total in zip(requested, allocatable) if total]
     if len(shares) < 2:

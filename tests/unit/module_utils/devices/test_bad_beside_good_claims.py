@@ -24,6 +24,7 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
+from support.examples import each_seed
 
 SLICES = [
     resource_slice("node-1", [dra_device(f"gpu-{n}", attributes={"rank": n}) for n in "abcd"]),
@@ -133,7 +134,7 @@ def answer(objects: list[Json], strategy: str) -> tuple[dict[str, Json | None], 
 PODS = [pod("p1", "one"), pod("p2", "two")]
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(70))
+@each_seed(20)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
     strategy = ("optimal", "first_fit")[seed % 2]
@@ -151,7 +152,7 @@ def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
     assert found == alone or (others and strategy == "optimal")
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(40))
+@each_seed(10)
 @pytest.mark.parametrize("kind", [*KINDS, "a class", "a slice"])
 def test_the_placer_reads_the_claims_of_all_other_pods(kind: str, seed: int) -> None:
     source = random.Random(f"placer{kind}{seed}")

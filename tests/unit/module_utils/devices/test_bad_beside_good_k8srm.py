@@ -21,6 +21,7 @@ from support.device_objects import (
     manifest,
     pod,
 )
+from support.examples import each_seed
 
 
 def driver(name: str) -> Json:
@@ -134,7 +135,7 @@ def answer(objects: list[Json], strategy: str) -> dict[str, object]:
     return {name: found.get(name) for name in ("one", "two", "p1", "p2")}
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(25))
+@each_seed(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
     odd, beside = KINDS[kind]

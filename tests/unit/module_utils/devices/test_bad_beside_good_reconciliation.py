@@ -26,6 +26,7 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
+from support.examples import each_seed
 from support.stored_objects import StoredObjects
 
 Json = dict[str, t.Any]
@@ -157,7 +158,7 @@ def spoilt(source: random.Random, good: Json, keep: t.Any = ()) -> Json:
             return found
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(25))
+@each_seed(10)
 @pytest.mark.parametrize("kind", DRA_ODD)
 def test_all_others_get_their_devices_as_without(kind: str, seed: int) -> None:
     odd, beside = DRA_ODD[kind]
@@ -278,7 +279,7 @@ PROTOTYPE_ODD = {
 PROTOTYPE_KEEP = [("spec", "driver"), ("spec", "nodeName")]
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(25))
+@each_seed(10)
 @pytest.mark.parametrize("kind", PROTOTYPE_ODD)
 def test_all_others_of_the_prototype_get_their_devices_as_without(kind: str, seed: int) -> None:
     odd, beside = PROTOTYPE_ODD[kind]

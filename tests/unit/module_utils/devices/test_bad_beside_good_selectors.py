@@ -26,6 +26,7 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
+from support.examples import each_seed
 
 TEXT = "x" * 64
 LARGEST_DEVICE = {
@@ -212,7 +213,7 @@ def compiled(source: str) -> Selector | None:
         return None
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(400))
+@each_seed(100)
 def test_any_expression_ends_soon_or_is_refused(seed: int) -> None:
     source = Generator(seed).selector()
     with odd_values.bounded(5, 1 << 28):
@@ -227,7 +228,7 @@ def test_some_random_expressions_are_evaluated_and_some_refused() -> None:
     assert 10 < found.count(None) < 90
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(60))
+@each_seed(15)
 def test_other_claims_get_what_they_get_without_a_bad_selector(seed: int) -> None:
     bad = resource_claim("bad", exactly("r", "gpu", Generator(seed).selector()))
     with odd_values.bounded():

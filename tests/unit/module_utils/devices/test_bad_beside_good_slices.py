@@ -24,6 +24,7 @@ from support.device_objects import (
     resource_slice,
 )
 from support.dra_checker import problems
+from support.examples import each_seed
 
 CONSUMED = [{"counterSet": "s", "counters": {"m": {"value": "2Gi"}}}]
 COUNTERS = [{"name": "s", "counters": {"m": {"value": "3Gi"}}}]
@@ -128,7 +129,7 @@ def test_the_answer_without_is_sound() -> None:
         assert [bool(allocation) for _name, allocation in found] == [True, True, False]
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(60))
+@each_seed(15)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
     strategy = ("optimal", "first_fit")[seed % 2]
@@ -139,7 +140,7 @@ def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
     assert found == ALONE[strategy]
 
 
-@pytest.mark.parametrize("seed", odd_values.seeds(20))
+@each_seed(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_inventory_shows_all_others(kind: str, seed: int) -> None:
     alone = inventory([Given(item) for item in GOOD])

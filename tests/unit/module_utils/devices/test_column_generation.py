@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
@@ -41,6 +41,7 @@ from support.device_optimum import (
     plain_instances,
 )
 from support.device_rules import problems
+from support.examples import examples
 from support.random_devices import tasks
 
 Json = dict[str, t.Any]
@@ -61,7 +62,7 @@ def less_is_better(level: str, value: float) -> float:
     return -value if level.startswith(("satisfied", "fragmentation")) else value
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(instances() | plain_instances())
 def test_no_answer_is_better_than_the_bounds(instance: Instance) -> None:
     everything = answers(instance, MOST_ANSWERS)
@@ -89,7 +90,7 @@ def test_no_answer_is_better_than_the_bounds(instance: Instance) -> None:
     assert found.outcome != "infeasible" or most < wanted
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(20)
 @given(tasks())
 def test_what_is_packed_keeps_the_rules(objects: list[Json]) -> None:
     result = allocate({"objects": objects, "strategy": "optimal"})

@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import (
@@ -45,6 +45,7 @@ from support.device_objects import (
 )
 from support.device_optimum import answers, instances
 from support.device_rules import World, alternatives, search
+from support.examples import examples
 from support.hard_devices import impossible, model, one, pod_with
 from support.random_devices import tasks
 
@@ -88,7 +89,7 @@ def possible(objects: list[Json], parts: Parts) -> bool:
     return any(next(search(world, node, wanted, []), None) is not None for node in world.nodes)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(tasks())
 def test_a_conflict_is_impossible_and_minimal(objects: list[Json]) -> None:
     claims = [item for item in objects if item["kind"] == "ResourceClaim"]
@@ -202,7 +203,7 @@ def is_possible(instance: Instance) -> bool:
     return any(len(answer) == len(instance.claims) for answer in everything)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(instances())
 def test_a_conflict_between_units_is_impossible_and_minimal(instance: Instance) -> None:
     conflict = conflict_between_units(instance, Limits(60))
@@ -242,7 +243,7 @@ letters = st.sampled_from(["a", "b", "c"])
 wishes = st.sampled_from(["a", "b", "c", "ab", "bc", "ac", "abc"])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(letters, min_size=1, max_size=4), st.lists(wishes, min_size=1, max_size=5))
 def test_claims_without_a_pod_have_a_minimal_conflict_over_all_nodes(
     models: list[str], asked: list[str]

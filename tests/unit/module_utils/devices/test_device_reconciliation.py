@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.device_objects import device_claim, device_pool, manifest
+from support.examples import examples
 from support.stored_objects import StoredObjects
 
 Json = dict[str, t.Any]
@@ -114,7 +115,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.integers(1, 8), st.integers(1, 3))
 def test_nothing_between_two_requests_gives_a_device_twice(
     runs: list[list[Event]], pods: int, count: int

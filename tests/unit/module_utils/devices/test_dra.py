@@ -114,6 +114,10 @@ class TestPools:
                 [dra_device(f"d{n}", taints=[{"key": "k", "effect": "None"}]) for n in range(65)],
                 "65 devices in a slice that may have 64",
             ),
+            (
+                [dra_device(f"d{n}", attributes={"a": {"ints": [n]}}) for n in range(65)],
+                "65 devices in a slice that may have 64",
+            ),
         ],
     )
     def test_a_pool_that_contradicts_itself_gives_nothing(

@@ -27,6 +27,7 @@ from support.device_objects import (
     resource_claim,
     resource_slice,
 )
+from support.examples import each_seed
 
 STRATEGIES = ["optimal", "first_fit"]
 CLASS = dra_class("gpu", 'device.driver == "gpu.example.com"')
@@ -132,7 +133,7 @@ class TestLargeAmounts:
         with pytest.raises(InvalidInput, match=r"requests.memory: 6Ei is too large"):
             allocate({"objects": [pool, claim]})
 
-    @pytest.mark.parametrize("seed", range(60))
+    @each_seed(15)
     def test_sums_are_exact_whatever_the_amounts(self, seed: int) -> None:
         import random
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from support.device_objects import (
@@ -19,6 +19,7 @@ from support.device_objects import (
     resource_slice,
 )
 from support.device_rules import first_fit, problems
+from support.examples import examples
 from support.random_devices import tasks
 
 Json = dict[str, t.Any]
@@ -35,7 +36,7 @@ def devices_of(allocation: Json | None) -> list[str] | None:
     return [one["device"] for one in allocation["devices"]["results"]]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40)
 @given(tasks())
 def test_it_finds_what_a_plain_depth_first_search_finds(objects: list[Json]) -> None:
     result = run(objects)

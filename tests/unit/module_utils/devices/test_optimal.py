@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Instance
@@ -28,6 +28,7 @@ from support.device_objects import (
 )
 from support.device_optimum import answer_of, answers, instances, levels, plain_instances
 from support.device_rules import problems
+from support.examples import examples
 from support.partitioned_gpus import a100, asks
 from support.random_devices import tasks
 
@@ -41,7 +42,7 @@ def less_is_better(level: str, value: float) -> float:
     return -value if level.startswith(("satisfied", "fragmentation")) else value
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(instances() | plain_instances())
 def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
     plain = solve_plain(instance, Objective(instance), Limits(60))
@@ -60,7 +61,7 @@ def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
     assert found.stopped_by == "completed"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(30)
 @given(plain_instances(wake=(0, 150, 500, 1000), network=False))
 def test_the_fewest_watts_are_woken_for_plain_claims(instance: Instance) -> None:
     """The way of large fleets, where names have a bound only."""
@@ -79,7 +80,7 @@ def test_the_fewest_watts_are_woken_for_plain_claims(instance: Instance) -> None
     assert bounds[-1] <= best[-1] <= levels(instance, answer)[-1]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(30)
 @given(tasks())
 def test_every_answer_keeps_the_rules(objects: list[Json]) -> None:
     result = allocate({"objects": objects, "strategy": "optimal"})

@@ -11,11 +11,10 @@ import random
 import tempfile
 import typing as t
 
-import pytest
-
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from support.examples import each_seed
 from support.odd_fleets import CURVE, budget, cache_state, fleet, node
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.odd_values import bounded, odd_value, spoilt
 
 Json = dict[str, t.Any]
 
@@ -46,7 +45,7 @@ def placed(given: Json, strategy: str) -> Json:
     return result
 
 
-@pytest.mark.parametrize("seed", seeds(350))
+@each_seed(90)
 def test_all_others_are_placed_as_without_it(seed: int) -> None:
     source = random.Random(seed)
     part = source.choice(list(GOOD))
@@ -67,7 +66,7 @@ def test_all_others_are_placed_as_without_it(seed: int) -> None:
     assert result == expected
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_node_without_a_usable_curve_is_unpriced(seed: int) -> None:
     source = random.Random(seed)
     strategy = source.choice(STRATEGIES)

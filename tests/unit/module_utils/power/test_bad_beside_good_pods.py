@@ -22,8 +22,9 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from support.examples import each_seed
 from support.odd_fleets import fleet, full_pod, pod
-from support.odd_values import bounded, seeds, spoilt
+from support.odd_values import bounded, spoilt
 
 Json = dict[str, t.Any]
 
@@ -61,7 +62,7 @@ def without(strategy: str) -> str:
 GOOD = frozenset(each["metadata"]["name"] for each in fleet()["pods"])
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_waiting_pod_that_is_refused_changes_nothing_for_others(seed: int) -> None:
     source = random.Random(seed)
     strategy = source.choice(CHOICES)
@@ -125,7 +126,7 @@ def whole_node() -> Json:
     return {**whole, "status": {"phase": "Running"}}
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_running_pod_counts_as_a_valid_one_of_the_size_that_is_said(seed: int) -> None:
     source = random.Random(seed)
     strategy = source.choice(CHOICES)

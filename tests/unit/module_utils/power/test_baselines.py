@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import numpy
-import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import placers
@@ -25,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
     build_problem,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from support.examples import generated, seeds
 from support.random_placements import random_parameters
 
 Weighted = list[tuple[ScorePlugin, int]]
@@ -55,9 +55,9 @@ def plainly(problem: Problem, plugins: Weighted | None, only_with_cpu: bool = Fa
     return assignment
 
 
-@pytest.mark.parametrize("first_seed", [0, 50, 100, 150])
-def test_what_is_kept_from_pod_to_pod_changes_nothing(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 50):
+@generated
+def test_what_is_kept_from_pod_to_pod_changes_nothing() -> None:
+    for seed in seeds(60):
         problem = problem_of(seed)
         resources: Weighted = [(LeastAllocated(), 1), (BalancedAllocation(), 1)]
         expected = {

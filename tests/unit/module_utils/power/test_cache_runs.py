@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_way
     runs_of_pod,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import CacheRun
+from support.examples import examples
 from support.placement_caches import bits, possible, rows
 from support.placement_checker import violations
 
@@ -169,7 +170,7 @@ FREE = st.lists(st.sampled_from(["", "1-4", "2-3,6-9", "0,2,4-6", "1-2,4-5"]), m
 WANTED = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=5)
 
 
-@settings(max_examples=400, derandomize=True, database=None, deadline=None)
+@examples(400)
 @given(FREE, WANTED, st.booleans())
 def test_rows_fit_exactly_where_the_daemon_finds_them_in_some_order(
     free: list[str], wanted: list[tuple[int, int]], is_guaranteed: bool

@@ -9,7 +9,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import feasibility
@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     from_short_form,
     read_pod,
 )
+from support.examples import examples
 from support.placement_checker import Fleet
 from support.placement_rules import open_to
 
@@ -93,7 +94,7 @@ PODS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=600)
+@examples(200)
 @given(NODES, PODS)
 def test_a_node_is_open_exactly_where_the_rules_say_so(node: Json, pod: Json) -> None:
     (converted,) = from_short_form(pod)

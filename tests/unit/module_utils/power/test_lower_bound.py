@@ -43,6 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.brute_force_placement import optimum_of_the_same_pods
+from support.examples import generated, seeds
 from support.placement_fleets import PATTERNS, Pattern, Size, placement_task
 from support.placement_rules import Json
 from support.random_placements import random_fleet, random_parameters
@@ -64,9 +65,9 @@ def placed_by(assignment: Assignment) -> Json:
     }
 
 
-@pytest.mark.parametrize("first_seed", [0, 40])
-def test_random_prices_never_give_a_bound_above_the_optimum(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 40):
+@generated
+def test_random_prices_never_give_a_bound_above_the_optimum() -> None:
+    for seed in seeds(25):
         parameters = random_parameters(seed)
         problem = problem_of(parameters)
         assignment = Assignment(problem)

@@ -5,19 +5,20 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from support.examples import are_many, examples, generated, nearly_all, seeds
 from support.moves_checker import best_value, value, wrong_steps
 from support.placement_checker import TOLERANCE_WATTS
 from support.random_moves import random_moves
 
-# Of so many fleets the best moves are found in all but so many.
-FLEETS, MISSED = 60, 1
+# Of small fleets, those in which the best moves are found.
+BEST_FOUND = 59 / 60
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@examples(30)
 @given(st.integers(0, 1 << 20), st.integers(4, 12), st.integers(3, 5), st.integers(1, 10))
 def test_steps_are_allowed_and_worth_what_they_say(
     seed: int, pods: int, nodes: int, max_moves: int
@@ -26,9 +27,10 @@ def test_steps_are_allowed_and_worth_what_they_say(
     assert wrong_steps(parameters, place(parameters)) == []
 
 
+@generated
 def test_the_best_moves_are_found_in_nearly_all_small_fleets() -> None:
-    missed, paying, together = [], 0, 0
-    for seed in range(FLEETS):
+    fleets, missed, paying, together = seeds(30), [], 0, 0
+    for seed in fleets:
         parameters = random_moves(seed)
         result = place(parameters)
         found, best = value(parameters, result["steps"]), best_value(parameters, result)
@@ -36,9 +38,10 @@ def test_the_best_moves_are_found_in_nearly_all_small_fleets() -> None:
         missed += [seed] if found < best - TOLERANCE_WATTS else []
         paying += best > 0
         together += any(len(step["moves"]) > 1 for step in result["steps"])
-    assert len(missed) <= MISSED, missed
+    assert nearly_all(len(fleets) - len(missed), len(fleets), BEST_FOUND), missed
     # The fleets are not trivial.
-    assert paying > FLEETS // 3 and together > FLEETS // 20
+    if are_many(fleets):
+        assert paying > len(fleets) // 3 and together >= len(fleets) // 20
 
 
 def test_equal_input_gives_equal_steps_in_any_order() -> None:

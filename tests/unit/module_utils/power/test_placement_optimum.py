@@ -15,6 +15,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from support.placement_checker import value_of, violations
@@ -124,12 +125,21 @@ def test_one_node_more_never_costs_more_added_watts() -> None:
     assert added[0] <= added[1] + PROOF_WATTS
 
 
+def in_mass(*values: object) -> ParameterSet:
+    """A case for `make test-deep` alone."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+PATTERNS = ["plain", "memory", "affinity", "power_off"]
+
+
 @pytest.mark.parametrize(
     ("pattern", "requested"),
     [
-        *itertools.product(["plain", "memory", "affinity", "power_off"], [0.2, 0.5, 0.7, 0.85]),
+        *itertools.product(PATTERNS, [0.7, 0.85]),
         # With fewer slots than pods need even the relaxation leaves some out at 85 %.
-        *itertools.product(["slots"], [0.2, 0.5, 0.7]),
+        ("slots", 0.7),
+        *itertools.starmap(in_mass, itertools.product([*PATTERNS, "slots"], [0.2, 0.5])),
     ],
 )
 def test_up_to_85_percent_every_pod_has_a_node(pattern: Pattern, requested: float) -> None:
@@ -140,8 +150,19 @@ def test_up_to_85_percent_every_pod_has_a_node(pattern: Pattern, requested: floa
     assert not result["unplaced"]
 
 
-@pytest.mark.parametrize("temperature", ["rows", "scattered"])
-@pytest.mark.parametrize("pattern", ["plain", "affinity", "power_off", "uneven"])
+@pytest.mark.parametrize(
+    ("pattern", "temperature"),
+    [
+        ("plain", "rows"),
+        ("affinity", "scattered"),
+        ("power_off", "scattered"),
+        ("uneven", "rows"),
+        in_mass("plain", "scattered"),
+        in_mass("affinity", "rows"),
+        in_mass("power_off", "rows"),
+        in_mass("uneven", "scattered"),
+    ],
+)
 def test_at_85_percent_every_pod_has_a_node_at_no_more_watts_than_schedulers_take(
     pattern: Pattern, temperature: Temperature
 ) -> None:

@@ -22,6 +22,7 @@ TABLES = [
     (client.V1PodSpec, pod_fields.POD),
     (client.V1Container, pod_fields.CONTAINER),
     (client.V1ContainerPort, pod_fields.PORT),
+    (client.V1ContainerRestartRule, pod_fields.RESTART_RULE),
     (client.V1ResourceRequirements, pod_fields.RESOURCES),
     (client.V1Volume, pod_fields.VOLUME),
     (client.V1Affinity, pod_fields.AFFINITY),
@@ -109,6 +110,10 @@ def node_affinity(**term: t.Any) -> Json:
             "spec.initContainers.volumeDevices",
         ),
         (
+            {"containers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            "spec.containers.restartPolicyRules.action",
+        ),
+        (
             {"tolerations": [{"key": "a", "operator": "Gt", "value": "1"}]},
             "spec.tolerations.operator",
         ),
@@ -134,6 +139,7 @@ def test_an_ordinary_pod_is_understood_whole() -> None:
                     "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}],
                     "readinessProbe": {"httpGet": {"port": 80}},
                     "resources": {"requests": {"cpu": "1"}, "claims": []},
+                    "restartPolicyRules": [{"action": "Restart", "exitCodes": {"values": [3]}}],
                 }
             ],
             "dnsPolicy": "ClusterFirst",

@@ -16,6 +16,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     NodeTerm,
     Toleration,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+    occupancies,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 Json = dict[str, t.Any]
 MEBIBYTE = 2**20
@@ -100,6 +104,65 @@ def test_effective_requests_are_what_the_kubelet_reserves(
     requests = pod_reader.effective_requests(spec)
     assert requests.get("cpu", 0) == cpu
     assert requests.get("memory", 0) == memory * MEBIBYTE
+
+
+def told(allocated: Json | None, in_force: Json | None) -> Json:
+    resources = {} if in_force is None else {"resources": {"requests": in_force}}
+    return {**({} if allocated is None else {"allocatedResources": allocated}), **resources}
+
+
+def resized(containers: list[Json], statuses: list[Json], **status: t.Any) -> Json:
+    named = [{**one, "name": f"c{index}"} for index, one in enumerate(containers)]
+    reports = [{**one, "name": f"c{index}"} for index, one in enumerate(statuses)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"nodeName": "n1", "containers": named},
+        "status": {"phase": "Running", "containerStatuses": reports, **status},
+    }
+
+
+GROWING = resized([container("2", "1Mi")], [told({"cpu": "1", "memory": "1Mi"}, {"cpu": "1"})])
+SHRINKING = resized([container("1", "1Mi")], [told({"cpu": "1"}, {"cpu": "2", "memory": "3Mi"})])
+# What one container gives back does not count for another that has not got it yet.
+BOTH = resized(
+    [container("3"), container("1")],
+    [told({"cpu": "1"}, {"cpu": "1"}), told({"cpu": "2"}, {"cpu": "2"})],
+)
+SETTLED = resized([container("1", "1Mi")], [told({"cpu": "1", "memory": "1Mi"}, None)])
+WHOLE = resized([container("1")], [{}], **told({"cpu": "4"}, {"cpu": "6", "memory": "2Mi"}))
+WHOLE["spec"]["resources"] = {"requests": {"cpu": "5"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "cpu", "memory"),
+    [
+        (GROWING, 2000, 1),
+        (SHRINKING, 2000, 3),
+        (BOTH, 4000, 0),
+        (SETTLED, 1000, 1),
+        (WHOLE, 6000, 2),
+        (resized([container("1")], [], phase="Pending"), 1000, 0),
+    ],
+    ids=["growing", "shrinking", "both", "settled", "the pod as a whole", "not started"],
+)
+def test_a_pod_that_is_resized_holds_the_most_of_what_is_asked_allocated_and_in_force(
+    pod: Json, cpu: int, memory: int
+) -> None:
+    held = pod_reader.held_requests(pod)
+    assert held == pod_reader.held_requests(trim_pod(pod))
+    assert (held.get("cpu", 0), held.get("memory", 0)) == (cpu, memory * MEBIBYTE)
+
+
+def test_of_a_pod_that_is_not_resized_the_snapshot_keeps_no_status_of_resources() -> None:
+    assert trim_pod(SETTLED)["status"] == {"phase": "Running"}
+    assert trim_pod(GROWING)["status"].keys() == {"phase", "containerStatuses"}
+
+
+def test_a_node_counts_what_a_resized_pod_holds() -> None:
+    found = occupancies([SHRINKING])["n1"]
+    assert found.requests["cpu"] == found.counted["cpu"] == 2000
 
 
 def read(pod: Json, assumption: str = "0.8") -> t.Any:

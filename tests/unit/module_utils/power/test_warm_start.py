@@ -8,12 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from support.examples import examples
 from support.placement_checker import value_of, violations
 from support.placement_fleets import Size, placement_task
 from support.placement_instances import Feature, Json, parameters
@@ -92,14 +93,7 @@ def test_a_wrong_last_plan_is_named(tmp_path: Path) -> None:
     assert "node" in finding["field"]
 
 
-@settings(
-    max_examples=150,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@examples(30, shrinks=False)
 @given(parameters(FEATURES), st.data())
 def test_any_last_plan_leaves_the_answer_right_and_as_good(task: Json, data: st.DataObject) -> None:
     """Also one that no longer fits, breaks rules, or knows nodes that are gone."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import typing as t
 from collections.abc import Iterator
@@ -17,12 +18,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Budget
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
+from support.examples import each_seed
 from support.https_server import Document, HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.odd_values import bounded, odd_value, spoilt
 from support.redfish_trees import ROOT, SERVER, collection, one_server, ref, sensor, temperature
+from support.snapshots import with_targets
 
 Json = dict[str, t.Any]
+# A clock that stands, so that results with their times can be compared.
+AT_NOON = Context(now=lambda: datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC))
 SENSORS = {
     **sensor(f"{SERVER}/Sensors/Inlet_1", "Inlet 1", 21.5, PhysicalContext="Intake"),
     **sensor(f"{SERVER}/Sensors/Inlet_2", "Inlet 2", 22.5, PhysicalContext="Intake"),
@@ -79,7 +84,7 @@ def read(work: str, servers: t.Sequence[tuple[str, HttpsServer]]) -> Json:
         for name, server in servers
     ]
     given = {"targets": targets, "timeout": 4.0, "allow_plain_http": True}
-    return WORKS[work](given, Context())
+    return WORKS[work](given, AT_NOON)
 
 
 def of_good(result: Json) -> list[t.Any]:
@@ -99,7 +104,7 @@ def alone(pair: Pair) -> dict[str, list[t.Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_machine_is_read_as_if_it_were_alone(
     pair: Pair, alone: dict[str, list[t.Any]], seed: int
 ) -> None:
@@ -149,7 +154,7 @@ def as_stored(value: t.Any) -> t.Any:
     return 2**63 - 1 if is_huge else value
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_status_of_anything_hinders_no_other_machine(
     pair: Pair, tmp_path: Path, seed: int
 ) -> None:
@@ -189,9 +194,9 @@ def test_a_status_of_anything_hinders_no_other_machine(
         names = [{"metadata": {"name": item["spec"]["nodeName"]}} for item in configs]
         body = {"cluster": {}, "nodes": names, "node_configs": configs}
         path = tmp_path / f"{len(configs)}.json"
-        documents.write(str(path), "snapshot", body)
+        documents.write(str(path), "snapshot", with_targets(body))
         with bounded():
-            result = read_thermal(given | {"snapshot": str(path)}, Context())
+            result = read_thermal(given | {"snapshot": str(path)}, AT_NOON)
         results.append(of_good(result))
         assert_fit_for_documents(result)
     assert results[0] == results[1]

@@ -15,6 +15,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.redfish_trees import ROOT, collection, ref
+from support.snapshots import with_targets
 
 SYSTEM = f"{ROOT}/Systems/System.Embedded.1"
 POWER = {
@@ -184,6 +185,6 @@ def test_fakes_answer_without_http(tmp_path: Path) -> None:
         "node_configs": [config],
     }
     path = tmp_path / "snapshot.json"
-    path.write_text(json.dumps(snapshot))
+    path.write_text(json.dumps(with_targets(snapshot)))
     model = read_models({"snapshot": str(path)}, Context())["models"][0]["power_consumption"]
     assert (model["type"], model["endpoint"]) == ("Fake", "https://fake-endpoint")

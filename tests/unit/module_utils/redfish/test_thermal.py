@@ -32,6 +32,7 @@ from support.redfish_trees import (
     temperature,
     thermal,
 )
+from support.snapshots import with_targets
 
 
 def test_everything_that_a_bmc_gives() -> None:
@@ -327,7 +328,7 @@ class TestSnapshot:
             "node_configs": list(configs),
         }
         path = folder / "snapshot.json"
-        path.write_text(json.dumps(body))
+        path.write_text(json.dumps(with_targets(body)))
         return str(path)
 
     def status(self, minutes_ago: int) -> dict[str, t.Any]:

@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
-    build_from,
-    html_from,
-    summary_from,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value, spoilt
 from support.report_documents import Case, write
 
 CASE = Case(nodes=5, racks=2, pods=8, waiting=2, daemons=2, devices=2, steps=2)
@@ -82,7 +80,7 @@ def spoil(folder: Path, good: dict[str, str], name: str, body: t.Any) -> None:
     (folder / name).write_text(json.dumps(body))
 
 
-@pytest.mark.parametrize("seed", seeds(70))
+@each_seed(20)
 def test_a_node_that_is_odd_leaves_all_others_as_they_are(
     seed: int, folder: Path, good: dict[str, str]
 ) -> None:
@@ -106,7 +104,7 @@ def test_a_node_that_is_odd_leaves_all_others_as_they_are(
         assert rows[0] == rows[1]
 
 
-@pytest.mark.parametrize("seed", seeds(120))
+@each_seed(30)
 def test_a_document_that_is_odd_never_loses_the_report(
     seed: int, folder: Path, good: dict[str, str]
 ) -> None:
@@ -122,10 +120,9 @@ def test_a_document_that_is_odd_never_loses_the_report(
             # A document that does not follow its schema is not ours; one sentence says so.
             assert len(str(error)) < 100_000
             return
-        path = folder / "report.json"
-        path.write_text(json.dumps(report, allow_nan=False))
-        read(html_from(str(path)))
-        summary = summary_from(str(path), "/tmp/report.html")
+        json.dumps(report, allow_nan=False)
+        read(page(report))
+        summary = summarize(report, "/tmp/report.html")
         assert all(line.isprintable() for line in summary["lines"])
         json.dumps(summary, allow_nan=False)
         assert report["sections"].keys() >= {"headline", "temperatures", "freshness"}
@@ -137,7 +134,7 @@ def report(folder: Path, good: dict[str, str]) -> dict[str, t.Any]:
     return build_from(str(folder))
 
 
-@pytest.mark.parametrize("seed", seeds(100))
+@each_seed(25)
 def test_a_section_that_is_odd_is_a_sentence_and_the_rest_stands(
     seed: int, report: dict[str, t.Any]
 ) -> None:

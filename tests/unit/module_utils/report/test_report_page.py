@@ -15,11 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.building import (
-    build_from,
-    html_from,
-    summary_from,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.report import building
+from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import element, escape
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
     counted,
@@ -161,12 +158,15 @@ def test_what_does_not_fit_is_left_out_and_the_page_says_so(tmp_path: Path) -> N
     assert "more pods are in report.json" in html
 
 
-def test_pages_and_summaries_come_from_the_report_document(tmp_path: Path) -> None:
-    report = build_from(str(write(tmp_path)), title="hall-1")
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(report))
-    assert html_from(str(path)) == page(report)
-    assert summary_from(str(path), "x.html")["report"] == "x.html"
+def test_page_data_and_summary_are_written_from_one_report(tmp_path: Path) -> None:
+    folder, wanted = write(tmp_path), tmp_path / "index.html"
+    made = building.write({"run_dir": str(folder), "title": "hall-1", "path": str(wanted)})
+    report = json.loads((folder / "report.json").read_text())
+    assert report == json.loads(json.dumps(build_from(str(folder), title="hall-1")))
+    assert wanted.read_text() == page(report)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["report"] == made["path"] == str(wanted)
+    assert made["lines"] == summary["lines"]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cpuset import read_cpusets
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.kubelet import _container_cpus
 from support.bad_beside_good_rmd import bad_object
+from support.examples import each_seed
 from support.node_trees import CONTAINER_ID, pod, write_cpu_manager_state, write_cpus
-from support.odd_values import bounded, odd_value, seeds, spoilt
+from support.odd_values import bounded, odd_value, spoilt
 
 Json = dict[str, t.Any]
 BAD = "bbbbbbbb-ab9d-4180-9afa-4075e2058ac7"
@@ -49,7 +50,7 @@ def others() -> list[Json]:
     return [pod(uid=FIRST, name="first"), pod(uid=SECOND, name="second")]
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_a_bad_pod_changes_nothing_for_the_others(root: Path, seed: int) -> None:
     first, second = others()
     result = read(root, first, bad_object(seed, pod(uid=BAD, name="bad"), finite=False), second)
@@ -63,7 +64,7 @@ def odd_bytes(source: random.Random) -> bytes:
     return str(odd_value(source, finite=False)).encode("utf-8", "surrogatepass")
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_bad_control_group_changes_nothing_for_the_others(root: Path, seed: int) -> None:
     source = random.Random(seed)
     folder = root / group(BAD)
@@ -86,7 +87,7 @@ def test_a_bad_control_group_changes_nothing_for_the_others(root: Path, seed: in
     assert [each["cpus"] for each in of_others(result)] == [[2, 34], [3, 35]]
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_a_bad_entry_of_kubelets_checkpoint_changes_nothing_for_the_others(
     tmp_path: Path, seed: int
 ) -> None:
@@ -101,7 +102,7 @@ def test_a_bad_entry_of_kubelets_checkpoint_changes_nothing_for_the_others(
         assert [each.get("cpus") for each in of_others(result)] == [[2, 34], [3, 35]]
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@each_seed(50)
 def test_no_answer_of_kubelet_is_more_than_an_error(seed: int) -> None:
     source = random.Random(seed)
     answer = bytes(source.choice([0x0A, 0xFF, 0x80, 0x1A, 0x01, 0]) for _byte in range(300))

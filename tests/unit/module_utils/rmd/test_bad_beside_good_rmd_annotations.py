@@ -18,8 +18,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
 from support.bad_beside_good_rmd import bad_object
+from support.examples import each_seed
 from support.node_trees import CONTAINER_ID
-from support.odd_values import TEXTS, bounded, seeds
+from support.odd_values import TEXTS, bounded
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
@@ -180,7 +181,7 @@ def without(cluster: Cluster) -> Json:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_a_bad_pod_changes_nothing_for_the_others(
     cluster: Cluster, without: Json, seed: int
 ) -> None:

@@ -17,9 +17,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.info impo
     PARTS,
     read_daemons,
 )
+from support.examples import each_seed
 from support.https_server import HttpsServer, Reply
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
-from support.odd_values import bounded, seeds
+from support.odd_values import bounded
 
 Json = dict[str, t.Any]
 CACHE: Json = {
@@ -96,7 +97,7 @@ def alone(servers: Servers) -> dict[str, list[t.Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_a_daemon_is_served_as_if_it_were_alone(
     servers: Servers, alone: dict[str, list[t.Any]], seed: int
 ) -> None:

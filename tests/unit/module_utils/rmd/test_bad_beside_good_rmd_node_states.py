@@ -12,7 +12,7 @@ import pytest
 
 from lab.rmd.host import Configuration
 from support.bad_beside_good_rmd import Before, bad_object, daemon_pod, named, of_others, state
-from support.odd_values import seeds
+from support.examples import each_seed
 from support.rmd import rmd_daemons
 
 Json = dict[str, t.Any]
@@ -36,13 +36,13 @@ def without(result: Json, name: str) -> Json:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_bad_state_changes_nothing_for_the_others(before: Before, seed: int) -> None:
     result = before.beside("rmd_node_states", bad_object(seed, state(OTHER)))
     assert without(result, OTHER) == without(before.without, OTHER)
 
 
-@pytest.mark.parametrize("seed", seeds(150))
+@each_seed(40)
 def test_a_bad_node_changes_nothing_for_the_others(before: Before, seed: int) -> None:
     node = {
         "metadata": {"name": OTHER, "uid": "u", "labels": {"rack": "b"}},
@@ -58,7 +58,7 @@ def test_a_bad_node_changes_nothing_for_the_others(before: Before, seed: int) ->
     assert mine == others
 
 
-@pytest.mark.parametrize("seed", seeds(250))
+@each_seed(65)
 def test_a_bad_pod_of_a_daemon_changes_nothing_for_the_others(before: Before, seed: int) -> None:
     good = daemon_pod("n1", "127.0.0.1", 8443)  # of n1, whose endpoint the inventory names
     result = before.beside("rmd_pods", bad_object(seed, good))

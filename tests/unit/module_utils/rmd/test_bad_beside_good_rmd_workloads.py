@@ -12,7 +12,7 @@ import pytest
 
 from lab.rmd.host import Configuration
 from support.bad_beside_good_rmd import BAD, Before, bad_object, config, of_others, workload
-from support.odd_values import seeds
+from support.examples import each_seed
 from support.rmd import rmd_daemons
 
 GOOD = workload(
@@ -39,13 +39,13 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
         yield Before(daemons, folder)
 
 
-@pytest.mark.parametrize("seed", seeds(300))
+@each_seed(75)
 def test_a_bad_workload_changes_nothing_for_the_others(before: Before, seed: int) -> None:
     result = before.beside("rmd_workloads", bad_object(seed, GOOD))
     assert of_others(result) == of_others(before.without)
 
 
-@pytest.mark.parametrize("seed", seeds(120))
+@each_seed(30)
 def test_a_bad_configuration_changes_nothing_for_workloads(before: Before, seed: int) -> None:
     result = before.beside("rmd_configs", bad_object(seed, config(BAD, "a")))
     mine, others = of_others(result), of_others(before.without)

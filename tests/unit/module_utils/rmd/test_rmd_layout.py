@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import random
 
-import pytest
-
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import (
     GUARANTEED,
     Cache,
@@ -30,6 +28,7 @@ from lab.rmd.daemon import Daemon, Refusal
 from lab.rmd.documents import Workload
 from lab.rmd.host import Configuration
 from lab.rmd.views import cache_level
+from support.examples import each_seed
 from support.rmd import BROADWELL
 
 
@@ -110,7 +109,7 @@ def test_without_workloads_the_pools_are_free_and_the_rest_is_in_none() -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(50)
 def test_as_long_as_no_workload_went_every_way_is_where_it_is_drawn(seed: int) -> None:
     daemon = random_daemon(random.Random(seed), deletes=False)
     caches, stored = told(daemon)
@@ -135,7 +134,7 @@ def test_pools_whose_border_nobody_can_know_are_held_together() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each_seed(25)
 def test_after_workloads_went_free_ways_and_amounts_are_still_right(seed: int) -> None:
     daemon = random_daemon(random.Random(seed), deletes=True)
     caches, stored = told(daemon)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload 
     uuid_of,
 )
 from lab.rmd import bitmaps
+from support.examples import examples
 
 CACHE = {"max": 2, "min": 2}
 MORE = {"max": 9, "min": 9}
@@ -183,7 +184,7 @@ def test_all_cores_are_compared_as_a_set() -> None:
     assert plan([stored], [desired], machine_cpus=frozenset(range(21)))[0].action == "unchanged"
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(BY_NAME, BY_NAME, st.frozensets(st.sampled_from("abcdefg")))
 def test_a_plan_ends_without_a_cpu_in_two_workloads(
     before: list[tuple[str, frozenset[int]]],

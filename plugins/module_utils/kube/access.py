@@ -1,0 +1,81 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""How a Kubernetes API server is reached, and who asks, as values."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+
+# Certificates or a key: a Path is a file that holds them, a text is the PEM itself.
+Pem = t.Union[Path, str]
+
+
+@dataclass(frozen=True)
+class Credential:
+    """Value of the header ``Authorization``, client certificate with its key, or both."""
+
+    authorization: str | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """One API server as one client sees it.
+
+    ``credential`` is asked before each request, because tokens rotate. ``ca`` None means the
+    certificates of the system, ``proxy`` None the proxy of the environment. The client certificate
+    and key that stand here take precedence over those of ``credential``.
+    """
+
+    host: str
+    ca: Pem | None = None
+    verify: bool = True
+    server_name: str | None = None
+    proxy: str | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+    credential: t.Callable[[], Credential] = Credential
+    impersonation: tuple[tuple[str, str], ...] = ()
+
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers that say who asks; a name may stand there several times."""
+        authorization = self.credential().authorization
+        own = [("Authorization", authorization)] if authorization else []
+        return [*own, *self.impersonation]
+
+
+def bearer(token: str) -> str:
+    """The value of ``Authorization`` for a token."""
+    return f"Bearer {token.strip()}"
+
+
+def token_file(path: Path) -> t.Callable[[], Credential]:
+    """The credential that a file holds at each moment: kubelets and sidecars renew tokens there."""
+
+    def read() -> Credential:
+        try:
+            return Credential(bearer(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "no UTF-8"
+            raise InvalidInput(
+                f"Cannot read the token of the Kubernetes API in the file {path} ({reason}); "
+                "check that the file exists and is readable"
+            ) from error
+
+    return read
+
+
+def checked_host(host: str, where: str = "host") -> str:
+    """The URL of an API server. Raises InvalidInput."""
+    if not re.match(r"https?://[^/]", host):
+        raise InvalidInput(
+            f"{host!r} is no URL of a Kubernetes API; write {where} as https://address:port"
+        )
+    return host.rstrip("/")

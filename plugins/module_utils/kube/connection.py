@@ -1,0 +1,212 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Connections to an API server: from the options of a task to a pool of TLS connections.
+
+``urllib3`` keeps the connections. The ``kubernetes`` library, which could read the configuration,
+takes half a second of processor time to import; docs/decisions.md compares them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import ipaddress
+import os
+import ssl
+import tempfile
+import typing as t
+import urllib.parse
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
+    Access,
+    Credential,
+    Pem,
+    bearer,
+    checked_host,
+    token_file,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import (
+    no_way,
+    read_kubeconfig,
+)
+
+# One request a thread: the pool must not open and drop connections beyond that.
+_CONNECTIONS = 32
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def access_of(
+    options: t.Mapping[str, t.Any],
+    environment: t.Mapping[str, str] = os.environ,
+    service_account: Path = _SERVICE_ACCOUNT,
+) -> Access:
+    """The access that options of ``argspec.KUBERNETES`` describe. Raises InvalidInput."""
+    kubeconfig, context = options.get("kubeconfig"), options.get("context")
+    if options.get("host"):
+        access = Access(checked_host(options["host"]))
+    elif kubeconfig or context:
+        if isinstance(kubeconfig, str) and os.pathsep not in kubeconfig:
+            _checked_file("kubeconfig", kubeconfig)
+        access = read_kubeconfig(kubeconfig, context, environment)
+    elif environment.get("KUBERNETES_SERVICE_HOST") and service_account.exists():
+        access = _in_cluster(environment, service_account)
+    else:
+        access = read_kubeconfig(None, None, environment)
+    return _overridden(access, options)
+
+
+def _in_cluster(environment: t.Mapping[str, str], service_account: Path) -> Access:
+    """The access of the pod in which this runs."""
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    authority = service_account / "ca.crt"
+    if not port or not authority.is_file():
+        raise no_way(None, f"the pod has no KUBERNETES_SERVICE_PORT or no file {authority}")
+    return Access(
+        f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        ca=authority,
+        credential=token_file(service_account / "token"),
+    )
+
+
+def _overridden(access: Access, options: t.Mapping[str, t.Any]) -> Access:
+    """The access with the options that stand beside a kubeconfig."""
+    changes: dict[str, t.Any] = {}
+    for option, attribute in (
+        ("ca_cert", "ca"),
+        ("client_cert", "certificate"),
+        ("client_key", "key"),
+    ):
+        if options.get(option):
+            changes[attribute] = _checked_file(option, options[option])
+    if options.get("verify_ssl") is not None:
+        changes["verify"] = options["verify_ssl"]
+    if options.get("proxy"):
+        changes["proxy"] = options["proxy"]
+    if options.get("api_key"):
+        credential = Credential(bearer(options["api_key"]))
+        changes["credential"] = lambda: credential
+    if options.get("impersonate_user") or options.get("impersonate_groups"):
+        user = options.get("impersonate_user")
+        groups = options.get("impersonate_groups") or []
+        changes["impersonation"] = (
+            *((("Impersonate-User", user),) if user else ()),
+            *(("Impersonate-Group", group) for group in groups),
+        )
+    return dataclasses.replace(access, **changes)
+
+
+def _checked_file(option: str, path: str) -> Path:
+    """A missing file would be found by the first request, and not by its name."""
+    file = Path(path).expanduser()
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise InvalidInput(
+            f"{option}: cannot read the file {path} ({error.strerror}); correct the path"
+        ) from error
+    return file
+
+
+def pool_of(access: Access) -> t.Any:
+    """A pool of connections in the way of ``urllib3.PoolManager``. Raises InvalidInput."""
+    urllib3 = require("urllib3")
+    settings: dict[str, t.Any] = {"maxsize": _CONNECTIONS}
+    if access.host.startswith("https:"):
+        settings["ssl_context"] = _tls_context(access)
+        if access.server_name:
+            settings["server_hostname"] = access.server_name
+    proxy = access.proxy or _proxy_of_environment(access.host)
+    if not proxy:
+        return urllib3.PoolManager(**settings)
+    parts = urllib.parse.urlsplit(proxy)
+    if parts.scheme.startswith("socks"):
+        socks = require("urllib3.contrib.socks", "PySocks")
+        return socks.SOCKSProxyManager(proxy, **settings)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput("proxy: the proxy of the Kubernetes API is no URL; write http://host")
+    if parts.username:
+        pair = f"{parts.username}:{parts.password or ''}"
+        account = urllib.parse.unquote(pair)
+        settings["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=account)
+    return urllib3.ProxyManager(proxy, **settings)
+
+
+def _tls_context(access: Access) -> ssl.SSLContext:
+    context = t.cast("ssl.SSLContext", require("urllib3.util").ssl_.create_urllib3_context())
+    if access.verify:
+        context.verify_mode, context.check_hostname = ssl.CERT_REQUIRED, True
+        _load_authorities(context, access.ca)
+    else:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    credential = access.credential()
+    certificate = access.certificate or credential.certificate
+    key = access.key if access.certificate else credential.key
+    if certificate is None:
+        return context
+    try:
+        with _as_file(certificate) as chain, _as_file(key) as private:
+            # An answer to the question for a password; without one, OpenSSL would ask a terminal.
+            context.load_cert_chain(t.cast("Path", chain), private, password="")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"The client certificate and key for the Kubernetes API at {access.host} cannot be "
+            "used together; check client_cert and client_key, or the kubeconfig's user"
+        ) from error
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, ca: Pem | None) -> None:
+    try:
+        if ca is None:
+            context.load_default_certs()
+        elif isinstance(ca, str):
+            context.load_verify_locations(cadata=ca)
+        else:
+            context.load_verify_locations(cafile=ca)
+    except (OSError, ValueError) as error:
+        where = f"the file {ca}" if isinstance(ca, Path) else "certificate-authority-data"
+        raise InvalidInput(
+            f"There are no certificates in PEM for the Kubernetes API in {where}; correct ca_cert, "
+            "or certificate-authority in the kubeconfig"
+        ) from error
+
+
+@contextlib.contextmanager
+def _as_file(pem: Pem | None) -> t.Iterator[Path | None]:
+    """A key that stands in a kubeconfig lies in a file no longer than it takes to load it."""
+    if not isinstance(pem, str):
+        yield pem
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(pem)
+        file.flush()
+        yield Path(file.name)
+
+
+def _proxy_of_environment(host: str) -> str | None:
+    import urllib.request  # only here, because it takes its time and most tasks have no proxy
+
+    proxies = urllib.request.getproxies()
+    parts = urllib.parse.urlsplit(host)
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or _needs_no_proxy(parts, proxies.get("no", "")):
+        return None
+    return proxy
+
+
+def _needs_no_proxy(host: urllib.parse.SplitResult, rules: str) -> bool:
+    """Whether the comma-separated rules (names, suffixes, networks) name the host."""
+    name = (host.hostname or "").lower()
+    for rule in (text.strip().lower() for text in rules.split(",") if text.strip()):
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(name) in ipaddress.ip_network(rule, strict=False):
+                return True
+        suffix = rule.lstrip(".*")
+        if rule == "*" or any(
+            text == suffix or text.endswith("." + suffix) for text in (name, host.netloc.lower())
+        ):
+            return True
+    return False

@@ -1,0 +1,215 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kubeconfig files, read as kubectl reads them.
+
+Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
+    Access,
+    Credential,
+    Pem,
+    bearer,
+    checked_host,
+    token_file,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.exec_plugin import ExecPlugin
+
+Object = t.Mapping[str, t.Any]
+
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+_PARTS = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+
+
+class _Entry(t.NamedTuple):
+    """A cluster, context or user, and the folder that its relative paths start from."""
+
+    value: Object
+    folder: Path
+
+
+class _Problem(Exception):
+    """Why a kubeconfig cannot be used; never with a value out of it that may be a secret."""
+
+
+@dataclass
+class _Merged:
+    """Several kubeconfigs as one: of entries with the same name the first counts."""
+
+    current_context: str = ""
+    clusters: dict[str, _Entry] = field(default_factory=dict)
+    contexts: dict[str, _Entry] = field(default_factory=dict)
+    users: dict[str, _Entry] = field(default_factory=dict)
+
+    def add(self, config: Object, folder: Path) -> None:
+        self.current_context = self.current_context or config.get("current-context") or ""
+        for part, member in _PARTS:
+            known: dict[str, _Entry] = getattr(self, part)
+            own: dict[str, _Entry] = {}
+            for item in config.get(part) or []:
+                if item["name"] in own:
+                    raise _Problem(f"two of the {part} are called {item['name']!r}")
+                own[item["name"]] = _Entry(item.get(member) or {}, folder)
+            setattr(self, part, {**own, **known})
+
+    def find(self, part: str, name: t.Any) -> _Entry:
+        entries: dict[str, _Entry] = getattr(self, part)
+        if name not in entries:
+            raise _Problem(f"there is no {part[:-1]} {name!r}")
+        return entries[name]
+
+
+def read_kubeconfig(
+    given: str | Object | None, context: str | None, environment: t.Mapping[str, str] = os.environ
+) -> Access:
+    """The access that a kubeconfig describes: a file, its content, or None for the user's default.
+
+    Raises InvalidInput, which names the file and quotes nothing of it.
+    """
+    try:
+        merged = _Merged()
+        if isinstance(given, t.Mapping):
+            merged.add(given, Path())
+        else:
+            for path in _paths(given or environment.get("KUBECONFIG") or "~/.kube/config"):
+                merged.add(_parse(path), path.parent.absolute())
+        return _access(merged, context)
+    except _Problem as problem:
+        raise no_way(given, str(problem)) from problem
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # What these say is about this code, or quotes the file, which holds secrets.
+        raise no_way(given, "this is no kubeconfig") from error
+
+
+def no_way(kubeconfig: t.Any, problem: str) -> InvalidInput:
+    """The error of a client that cannot tell which API server it is for."""
+    where = f"in the file {kubeconfig}: " if isinstance(kubeconfig, str) and kubeconfig else ""
+    return InvalidInput(
+        f"Cannot find out how to reach Kubernetes: {where}{problem}; set kubeconfig (or "
+        "K8S_AUTH_KUBECONFIG) to a readable kubeconfig file, or host and api_key"
+    )
+
+
+def _paths(given: str) -> list[Path]:
+    """The files of a list like that in ``KUBECONFIG``, without those that do not exist."""
+    paths = [Path(part).expanduser() for part in given.split(os.pathsep) if part]
+    found = [path for path in paths if path.exists()]
+    if not found:
+        raise _Problem(f"there is no file {given}")
+    return found
+
+
+def _parse(path: Path) -> Object:
+    yaml = require("yaml", "PyYAML")
+    try:
+        text = path.read_text(encoding="utf-8")
+        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except OSError as error:
+        raise _Problem(f"{path} cannot be read ({error.strerror})") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise _Problem("this is no kubeconfig") from error
+    if not isinstance(parsed, dict):
+        raise _Problem("this is no kubeconfig")
+    return parsed
+
+
+def _access(merged: _Merged, wanted: str | None) -> Access:
+    name = wanted or merged.current_context
+    if not name:
+        raise _Problem("it has no current-context, and no context is given")
+    context = merged.find("contexts", name).value
+    cluster, folder = merged.find("clusters", context["cluster"])
+    user, home = (
+        merged.find("users", context["user"]) if context.get("user") else _Entry({}, folder)
+    )
+    ca = _pem(cluster, "certificate-authority", folder)
+    return Access(
+        host=checked_host(cluster["server"], "server"),
+        ca=ca,
+        verify=not cluster.get("insecure-skip-tls-verify"),
+        server_name=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url"),
+        certificate=_pem(user, "client-certificate", home),
+        key=_pem(user, "client-key", home),
+        credential=_credential(user, home, lambda: _told_to_plugins(cluster, ca)),
+        impersonation=_impersonation(user),
+    )
+
+
+def _pem(entry: Object, name: str, folder: Path) -> Pem | None:
+    """What stands in ``name``-data in base64, or in the file that ``name`` is the path of."""
+    data, path = entry.get(f"{name}-data"), entry.get(name)
+    if data:
+        return base64.b64decode(data).decode()
+    if not path:
+        return None
+    file: Path = folder / path
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise _Problem(f"the file {file} of {name} cannot be read ({error.strerror})") from error
+    return file
+
+
+def _credential(
+    user: Object, folder: Path, cluster: t.Callable[[], Object]
+) -> t.Callable[[], Credential]:
+    """In the order of kubectl: a token beats a password, and both beat a plugin."""
+    if user.get("tokenFile"):
+        return token_file(folder / user["tokenFile"])
+    authorization = None
+    if user.get("token"):
+        authorization = bearer(user["token"])
+    elif user.get("username"):
+        pair = f"{user['username']}:{user.get('password') or ''}"
+        authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    elif user.get("exec"):
+        return ExecPlugin(user["exec"], folder, cluster())
+    elif user.get("auth-provider"):
+        authorization = bearer(_id_token(user["auth-provider"]))
+    return lambda: Credential(authorization)
+
+
+def _id_token(provider: Object) -> str:
+    """The token of the one auth-provider that Kubernetes still has; kubectl renews it."""
+    token = (provider.get("config") or {}).get("id-token")
+    if provider.get("name") != "oidc" or not isinstance(token, str):
+        raise _Problem(
+            f"the auth-provider {provider.get('name')!r} gives no token; configure an exec plugin"
+        )
+    return token
+
+
+def _told_to_plugins(cluster: Object, ca: Pem | None) -> Object:
+    """The cluster as an exec plugin is told of it."""
+    copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    told = {name: cluster[name] for name in copied if cluster.get(name)}
+    if ca is not None:
+        text = ca if isinstance(ca, str) else ca.read_text(encoding="utf-8")
+        told["certificate-authority-data"] = base64.b64encode(text.encode()).decode()
+    for extension in cluster.get("extensions") or []:
+        if extension["name"] == _EXEC_EXTENSION:
+            told["config"] = extension["extension"]
+    return told
+
+
+def _impersonation(user: Object) -> tuple[tuple[str, str], ...]:
+    headers = [("Impersonate-User", user["as"])] if user.get("as") else []
+    if user.get("as-uid"):
+        headers.append(("Impersonate-Uid", user["as-uid"]))
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or []]
+    for name, values in (user.get("as-user-extra") or {}).items():
+        header = f"Impersonate-Extra-{urllib.parse.quote(name, safe='')}"
+        headers += [(header, value) for value in values]
+    return tuple(headers)

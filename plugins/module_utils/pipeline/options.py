@@ -1,0 +1,144 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The options of fleet_reconciliation: a group for each step, in the words of the step's module."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    LEASE,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
+from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
+
+# In the order in which they are made.
+STEPS = (
+    *("snapshot", "read", "merge", "statuses"),
+    *("predict", "place", "bind", "devices", "evict"),
+)
+BY_DEFAULT = ("snapshot", "read", "merge", "statuses", "predict", "place", "bind")
+
+_ASKING = (
+    *("credentials", "timeout", "concurrency", "allow_plain_http"),
+    *("validate_certs", "ca_path", "tls_fingerprint"),
+)
+_LIMITS = ("time_limit", "seed")
+
+
+def _of(spec: ArgumentSpec, *names: str) -> dict[str, t.Any]:
+    return {name: spec.options[name] for name in names}
+
+
+GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
+    "read": {
+        **_of(thermal.SPEC, *_ASKING, "default_credential_namespaces", "gather", "refresh"),
+        "model_max_age": models.SPEC.options["max_age"],
+    },
+    "merge": _of(observation.SPEC, "max_age", "min_success", "textfile", "textfile_labels"),
+    "predict": {
+        **_of(prediction.SPEC, *_ASKING, "batch_rows", "cpu_usage_format", "min_success"),
+        **_of(prediction.SPEC, "model_origins"),
+        "keep_seconds": {"type": "float", "default": 600.0},
+    },
+    "place": _of(
+        placement.SPEC,
+        *("allow_power_off", "compare", "device_power", "max_moves", "min_gain_watts"),
+        *("pod_usage_assumption", "preference_watts", "rebalance", "scheduler_name"),
+        *("standby_watts", "strategy", "textfile", "textfile_labels", "unpriced", "usage_source"),
+        *_LIMITS,
+    ),
+    "bind": _of(binding.SPEC, "mark_unplaced"),
+    "devices": _of(
+        reconciliation.SPEC,
+        *("api_group", "device_power", "gate", "plan", "scheduler_name", "strategy", *_LIMITS),
+    ),
+    "evict": _of(eviction.SPEC, "timeout"),
+}
+
+_RESULTS = {"type": "list", "elements": "dict"}
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    LEASE,
+    ArgumentSpec(
+        {
+            "steps": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(STEPS),
+                "default": list(BY_DEFAULT),
+            },
+            "run_dir": {"type": "path"},
+            "run_process": {"type": "str"},
+            "record_namespace": {"type": "str"},
+            "node_configs": {"type": "path"},
+            "thermal": _RESULTS,
+            "pressure": _RESULTS,
+            "models": _RESULTS,
+            **{
+                name: {"type": "dict", "options": options, "default": {}}
+                for name, options in GROUPS.items()
+            },
+        }
+    ),
+)
+
+# What a step takes, by the step that makes it; a step that is not made is taken from its document.
+NEEDS: t.Mapping[str, tuple[str, ...]] = {
+    "read": ("snapshot",),
+    "merge": ("snapshot",),
+    "predict": ("snapshot", "merge"),
+    "place": ("snapshot", "predict"),
+    "bind": ("place",),
+    "evict": ("place",),
+}
+
+
+def complete(parameters: Parameters) -> dict[str, t.Any]:
+    """The parameters with every default, checked as far as that is possible before the run.
+
+    Raises InvalidInput.
+    """
+    options = SPEC.complete(parameters)
+    steps = options["steps"]
+    if not steps:
+        raise InvalidInput("steps: no step is to be made; leave it out for all usual ones")
+    if "statuses" in steps and "merge" not in steps:
+        raise InvalidInput("steps: statuses are those that step merge makes; add merge")
+    given = any(options[name] is not None for name in ("thermal", "pressure", "models"))
+    if given and "read" in steps:
+        raise InvalidInput("thermal, pressure and models stand for step read; leave one out")
+    if "merge" in steps and "read" not in steps and not given:
+        raise InvalidInput("steps: merge needs what was read; add read, or give thermal")
+    for step in steps:
+        missing = [needed for needed in NEEDS.get(step, ()) if needed not in steps]
+        if missing and not options["run_dir"]:
+            raise InvalidInput(
+                f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir, "
+                "where a former task left its document"
+            )
+    if "place" in steps:
+        placement.check_options(of_module(placement.SPEC, options, "place"))
+    return options
+
+
+def of_module(
+    spec: ArgumentSpec, options: Parameters, *groups: str, **more: t.Any
+) -> dict[str, t.Any]:
+    """The options of the module that makes a step alone, from those of its groups."""
+    shared = {name: options[name] for name in (*KUBERNETES.options, *LEASE.options)}
+    given = {**shared, **{key: value for name in groups for key, value in options[name].items()}}
+    return spec.complete(
+        {**{name: value for name, value in given.items() if name in spec.options}, **more}
+    )

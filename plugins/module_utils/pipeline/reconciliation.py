@@ -1,0 +1,442 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One run over a fleet, step by step, with values that go from one step to the next."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import identity
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation as devices
+from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
+    kept_predictions,
+    prediction,
+    sources,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import unschedulable
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import poll_targets
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    Targets,
+    of_snapshot,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
+    observation,
+    pressure,
+    textfile,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
+    complete,
+    of_module,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run_folder import RunFolder
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import StepLog, shares
+from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import given_of
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish import bmc, thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+
+Object = t.Mapping[str, t.Any]
+Diffs = list[t.Mapping[str, t.Any]]
+
+_FIELD_MANAGER = "wattwise-observe"
+
+
+def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Result:
+    """Make the steps that the parameters name, and say what came of each.
+
+    Raises WattwiseError, with all that was done in its fields, where a step fails. Whatever fails
+    after the machines were read, their statuses and readings are written.
+    """
+    options = complete(parameters)
+    run = _Run(options, context, RunFolder(options["run_dir"]), StepLog(context))
+    try:
+        run.make()
+    except WattwiseError as error:
+        error.fields = {**error.fields, **run.result()}
+        raise
+    return run.result()
+
+
+@dataclass
+class _Run:
+    """What is known so far. None: the step that makes it was not made in this process."""
+
+    options: Parameters
+    context: Context
+    folder: RunFolder
+    log: StepLog
+    snapshot: Object | None = None
+    answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
+    observation: observation.Observation | None = None
+    curves: Object | None = None
+    plan: Object | None = None
+    devices: Result | None = None
+    diffs: Diffs = field(default_factory=list)
+    summary: Result = field(default_factory=dict)
+    # The first failure of the reading half, which ends the run once all that was read is kept.
+    failure: WattwiseError | None = None
+
+    def make(self) -> None:
+        steps: t.Mapping[str, t.Callable[[], None]] = {
+            "snapshot": self._read_cluster,
+            "read": self._read_machines,
+            "merge": self._merge,
+            "predict": self._predict,
+            "place": self._place,
+            "bind": self._bind,
+            "devices": self._give_devices,
+            "evict": self._evict,
+        }
+        self.folder.open(self.options["run_process"], self.context.now())
+        self._with_record(last_binding.restore)
+        for name, step in steps.items():
+            if name in self.options["steps"]:
+                step()
+
+    def _with_record(self, work: t.Callable[[Kube, str, Path], t.Any]) -> None:
+        """Bring back or keep the last binding; a run is as good without, so a failure is told."""
+        namespace, path = self.options["record_namespace"], self.folder.path
+        if not namespace or path is None:
+            return
+        try:
+            work(self.kube, namespace, path)
+        except (ApiError, InvalidInput) as error:
+            self.context.warn(
+                f"The record of the last binding in namespace {namespace} could not be used, so a "
+                f"later report may lack what was saved: {error}"
+            )
+
+    @functools.cached_property
+    def kube(self) -> Kube:
+        return Kube.connect(self.options)
+
+    @functools.cached_property
+    def targets(self) -> Targets:
+        return of_snapshot(self._snapshot())
+
+    def result(self) -> Result:
+        return {
+            "changed": self.log.changed,
+            "diff": self.diffs,
+            "steps": self.log.as_list(),
+            "summary": self.summary,
+            "documents": self.folder.written,
+            **({"devices": self.devices} if self.devices is not None else {}),
+        }
+
+    def _snapshot(self) -> Object:
+        if self.snapshot is None:
+            self.snapshot = self.folder.this("snapshot")
+        return self.snapshot
+
+    def _write(self, kind: documents.DocumentKind, body: Object) -> None:
+        with self.log.documents():
+            self.folder.write(kind, body, self.context.now())
+
+    def _attempt(self, work: t.Callable[[], None]) -> None:
+        """Go on after a failure of one part of the observation; the first one is kept."""
+        try:
+            work()
+        except WattwiseError as error:
+            self.failure = self.failure or error
+
+    def _read_cluster(self) -> None:
+        with self.log.step("snapshot") as (step, context):
+            options = of_module(snapshot.SPEC, self.options)
+            self.snapshot = snapshot.read_cluster(self.kube, options, context, self._rendered())
+            step.errors += self.snapshot["findings"]
+            step.counts = {
+                name: len(items) for name, items in self.snapshot.items() if isinstance(items, list)
+            }
+            with self.log.documents():
+                self.folder.begin(self.snapshot, context.now())
+
+    def _rendered(self) -> t.Sequence[t.Any]:
+        """NodeConfigs that check mode rendered, and that are not in the cluster for that reason."""
+        path = self.options["node_configs"]
+        if not path or not self.context.check_mode:
+            return ()
+        return t.cast("t.Sequence[t.Any]", documents.load(path, "node_configs")["node_configs"])
+
+    def _read_machines(self) -> None:
+        with self.log.step("read") as (step, context):
+            asked = self.targets
+            readings = self._last_readings
+            models = (self.folder.last("models") or {}).get("models") or ()
+            of_bmcs, of_servers = shares(context, 2)
+            kube = self.kube
+
+            def ask_bmcs() -> None:
+                answer = bmc.read(
+                    asked,
+                    of_module(thermal.SPEC, self.options, "read"),
+                    of_bmcs,
+                    readings,
+                    models,
+                    kube,
+                    model_max_age=self.options["read"]["model_max_age"],
+                )
+                self.answers.update(thermal=[answer.thermal], models=[answer.models])
+
+            def ask_servers() -> None:
+                found = poll_targets(asked, "delta_p")
+                options = of_module(pressure.SPEC, self.options, "read")
+                answer = pressure.read(found, options, of_servers, readings, kube)
+                self.answers["pressure"] = [answer]
+
+            with concurrent.futures.ThreadPoolExecutor(2) as executor:
+                for waiting in [executor.submit(ask) for ask in (ask_bmcs, ask_servers)]:
+                    self._attempt(waiting.result)
+            for name in ("thermal", "pressure", "models"):
+                failed = {"failed": True, "msg": str(self.failure)}
+                for answer in self.answers.setdefault(name, [failed]):
+                    step.errors += answer.get("errors") or ()
+            if self.failure is not None:
+                step.failure = str(self.failure)
+
+    @functools.cached_property
+    def _last_readings(self) -> Object:
+        found: Object = (self.folder.last("readings") or {}).get("readings") or {}
+        return found
+
+    def _merge(self) -> None:
+        with self.log.step("merge") as (step, context):
+            given = self.options["merge"]
+            last = self._last_readings
+            answers = {
+                name: self.answers.get(name) or self.options[name] or ()
+                for name in ("thermal", "pressure", "models")
+            }
+            merged = observation.merge(
+                self.targets,
+                **answers,
+                previous=last,
+                max_age=given["max_age"],
+                now=context.now(),
+            )
+            self.observation = merged
+            self.summary.update(merged.summary)
+            step.counts = {
+                name: value for name, value in merged.summary.items() if isinstance(value, int)
+            }
+            step.errors += merged.errors
+            step.errors += [finding.as_dict() for finding in merged.findings]
+            warn_of(merged.findings, context)
+        # Refused logins come first: whatever fails afterwards, they must not be forgotten.
+        self._attempt(self._write_statuses)
+        self._attempt(self._keep_observation)
+        if self.failure is not None:
+            raise self.failure
+        with self.log.step("merge"):
+            merged.judge(given["min_success"])
+
+    def _write_statuses(self) -> None:
+        """Write what is new; one that the API server refuses is the failure of that object."""
+        if "statuses" not in self.options["steps"] or self.observation is None:
+            return
+        with self.log.step("statuses") as (step, context):
+            new = self.observation.statuses
+            step.counts = {"new": len(new)}
+            if context.check_mode or not new:
+                return
+            stored = {identity(config): config for config in self._snapshot()["node_configs"]}
+            options = applying.SPEC.complete(
+                {"status": True, "on_error": "report", "field_manager": _FIELD_MANAGER}
+            )
+            manifests = [dict(status) for status in new]
+            result = applying.apply_manifests(self.kube, manifests, options, context, stored)
+            step.changed = result["changed"]
+            step.errors += [item for item in result["results"] if item["action"] == "failed"]
+            self.diffs += result["diff"]
+
+    def _keep_observation(self) -> None:
+        """The documents of the observation, and the metrics."""
+        merged = t.cast("observation.Observation", self.observation)
+        with self.log.step("merge"):
+            self._write("node_configs", {"node_configs": [], "statuses": merged.statuses})
+            self._write("readings", {"readings": merged.readings, "errors": merged.errors})
+            self._write("models", {"models": merged.models})
+            given = self.options["merge"]
+            if given["textfile"]:
+                states = self._snapshot().get("rmd_node_states") or []
+                text = merged.metrics(given["textfile_labels"], states)
+                textfile.write(given["textfile"], text)
+
+    def _predict(self) -> None:
+        with self.log.step("predict") as (step, context):
+            options = of_module(prediction.SPEC, self.options, "predict")
+            now = context.now()
+            readings, models = self._read_values()
+            subjects, without = sources.of_targets(self.targets, readings, models, options)
+            last = (self.folder.last("curves") or {}).get("curves") or {}
+            keep_seconds = self.options["predict"]["keep_seconds"]
+            due, kept = kept_predictions.divide(subjects, last, now, keep_seconds)
+            lenient = {**options, "min_success": 0.0, "on_error": "report"}
+            found = prediction.predict(due, lenient, context, self.kube)
+            asked = kept_predictions.with_inputs(
+                prediction.curves_of(found["predictions"]), due, now
+            )
+            self.curves = {**kept, **asked}
+            step.errors += found["errors"]
+            step.counts = {
+                "asked": len(due),
+                "kept": len(kept),
+                "requests": found["requests"],
+                "without_predictor": len(without),
+            }
+            self.summary.update(curves=len(self.curves), kept_curves=len(kept))
+            self._write("curves", {"curves": self.curves, "errors": found["errors"]})
+            _require_curves(len(subjects), found["errors"], options["min_success"])
+
+    def _read_values(self) -> tuple[Object, t.Sequence[Object]]:
+        """Readings and models, of this process or of a former task of the run."""
+        if self.observation is not None:
+            return self.observation.readings, self.observation.models
+        return self.folder.this("readings")["readings"], self.folder.this("models")["models"]
+
+    def _place(self) -> None:
+        with self.log.step("place") as (step, context):
+            options = of_module(placement.SPEC, self.options, "place")
+            if self.curves is None:
+                self.curves = self.folder.this("curves")["curves"]
+            previous = (self.folder.last("plan") or {}).get("placements") or ()
+            given = given_of(self._snapshot(), self.curves, previous, options)
+            plan = placement.place_pods(given, options, context)
+            self.plan = {"time": format_time(context.now()), **plan}
+            step.counts = {
+                "placed": len(plan["placements"]),
+                "unplaced": len(plan["unplaced"]),
+                "unpriced": len(plan["unpriced"]),
+                "steps": len(plan.get("steps") or ()),
+            }
+            step.errors += plan["findings"]
+            self.summary.update(watts=plan["watts"], gap=plan["gap"], **step.counts)
+            self._write("plan", self.plan)
+
+    def _planned(self) -> Object:
+        if self.plan is None:
+            self.plan = self.folder.this("plan")
+        return self.plan
+
+    def _bind(self) -> None:
+        with self.log.step("bind") as (step, context):
+            options = of_module(binding.SPEC, self.options, "bind")
+            plan = self._planned()
+            planned = binding.planned_bindings(plan, options["mark_unplaced"], plan["time"])
+            planned = self._not_yet_told(planned)
+            result = binding.bind_planned(self.kube, planned, options, context, self._record)
+            step.changed = result["changed"]
+            step.errors += result["errors"]
+            step.counts = {
+                name: len(result[name]) for name in ("bound", "unchanged", "skipped", "marked")
+            }
+            self.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
+            self._note_diff("pods", result)
+
+    def _not_yet_told(self, planned: binding.PlannedBindings) -> binding.PlannedBindings:
+        """Without the pods that bore their condition already when this process read them."""
+        pods = {
+            (pod["metadata"].get("namespace"), pod["metadata"]["name"]): pod
+            for pod in (self.snapshot or {}).get("pods") or ()
+        }
+
+        def is_told(one: unschedulable.Unplaced) -> bool:
+            pod = pods.get((one.namespace, one.pod))
+            return pod is not None and unschedulable.is_marked(pod, one)
+
+        left = [one for one in planned.unplaced if not is_told(one)]
+        return replace(planned, unplaced=left)
+
+    def _record(self, result: Result) -> None:
+        """Keep what was bound, with the documents of its run beside it."""
+        path = self.folder.bindings
+        if path is None:
+            return
+        others = tuple(self.folder.file(name) for name in ("snapshot", "readings", "curves"))
+        files = record.Files(path, self.folder.file("plan"), others)
+        plan_time, now = self._planned()["time"], self.context.now()
+        with self.log.documents():
+            written = record.keep(files, plan_time, result, now, self.folder.made_from)
+            if written:
+                self._with_record(last_binding.keep)
+
+    def _give_devices(self) -> None:
+        with self.log.step("devices") as (step, context):
+            options = of_module(devices.SPEC, self.options, "devices")
+            plan = self._plan_for_devices(options["plan"])
+            result = devices.give_devices(self.kube, dict(plan), options, context)
+            self.devices = {
+                name: result[name] for name in ("outcome", "changes", "pods", "errors", "conflict")
+            }
+            step.changed = result["changed"]
+            step.errors += result["errors"]
+            step.counts = {"changes": len(result["changes"])}
+            self._note_diff("devices", result)
+
+    def _plan_for_devices(self, path: str | None) -> Object:
+        """The plan of this run; else that of the option, or of the run before, if there is one."""
+        if self.plan is not None:
+            return self.plan
+        if path:
+            return documents.load(path, "plan")
+        return self.folder.last("plan") or {}
+
+    def _evict(self) -> None:
+        with self.log.step("evict") as (step, context):
+            options = of_module(
+                eviction.SPEC,
+                self.options,
+                "evict",
+                scheduler_name=self.options["place"]["scheduler_name"],
+            )
+            steps = eviction.steps_of(self._planned().get("steps") or ())
+            if not steps:
+                return
+            result = eviction.make_moves(self.kube, steps, options, context)
+            step.changed = result["changed"]
+            moved = sum(move["outcome"] == "moved" for move in result["moves"])
+            step.counts = {"moves": len(result["moves"]), "moved": moved}
+            step.errors += [result["stopped"]] if result["stopped"] else []
+            self.summary["moved"] = moved
+            self._note_diff("moves", result)
+
+    def _note_diff(self, title: str, result: Result) -> None:
+        diff = result["diff"]
+        if diff["before"] or diff["after"]:
+            headers = {"before_header": f"{title} (before)", "after_header": f"{title} (after)"}
+            self.diffs.append({**diff, **headers})
+
+
+def _require_curves(total: int, errors: t.Sequence[Object], min_success: float) -> None:
+    """Raise WattwiseError where fewer of the nodes with a power model got a curve."""
+    succeeded = total - len({error["name"] for error in errors})
+    if total and succeeded / total < min_success:
+        first = errors[0]
+        raise WattwiseError(
+            f"Only {succeeded} of {total} nodes with a power model got a curve, "
+            f"{min_success:.0%} must; the first that failed is {first['name']} "
+            f"({first['endpoint']}), {first['reason']}: {first['detail']}"
+        )

@@ -1,0 +1,91 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The documents of a run: written for audit and replay, read only where another task left them."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, run_owner
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+
+Object = t.Mapping[str, t.Any]
+
+# Kind → file, where the file does not bear the name of its kind.
+_FILES = {"node_configs": "statuses"}
+
+
+class RunFolder:
+    """The folder of a cluster's documents; without a path nothing is written, and nothing found."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = Path(path).absolute() if path else None
+        self._made_from = documents.NOTHING
+        self.written: dict[str, str] = {}
+
+    def open(self, run_process: str | None, now: datetime.datetime) -> None:
+        """Make the folder where it is missing, and claim it for this run. Raises InvalidInput."""
+        if self._path is None:
+            return
+        try:
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"run_dir: cannot make the folder {self._path} ({error.strerror}); name one in "
+                "which this user may write"
+            ) from error
+        if run_process:
+            run_owner.claim(self.file("snapshot"), run_process, now)
+
+    def file(self, kind: str) -> str:
+        """The path of a document; the folder must have one."""
+        return str((self._path or Path()) / f"{_FILES.get(kind, kind)}.json")
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
+    @property
+    def bindings(self) -> str | None:
+        """The path of the bindings document, beside which the others of its run are kept."""
+        return None if self._path is None else str(self._path / "bound" / "bindings.json")
+
+    @property
+    def made_from(self) -> documents.MadeFrom:
+        """The documents of this run that all others are made from."""
+        return self._made_from
+
+    def last(self, kind: documents.DocumentKind) -> Object | None:
+        """The document of the run before; None where there is none that can be used."""
+        if self._path is None or not Path(self.file(kind)).exists():
+            return None
+        try:
+            return documents.load(self.file(kind), kind)
+        except InvalidInput:
+            return None
+
+    def this(self, kind: documents.DocumentKind) -> Object:
+        """The document that a former task of this run left. Raises InvalidInput."""
+        paths = dict.fromkeys((*self._made_from.paths, self.file(kind)))
+        self._made_from = documents.MadeFrom.read(*paths)
+        return documents.load(self.file(kind), kind)
+
+    def begin(self, snapshot: Object, now: datetime.datetime) -> None:
+        """Write the snapshot, with which a run begins."""
+        self._made_from = documents.new_run()
+        self.write("snapshot", snapshot, now)
+        if self._path is not None:
+            paths = (self.file("snapshot"),)
+            self._made_from = documents.MadeFrom(paths, self._made_from.run)
+
+    def write(self, kind: documents.DocumentKind, body: Object, now: datetime.datetime) -> None:
+        """Write a document of this run. Raises InvalidInput."""
+        if self._path is None:
+            return
+        path = self.file(kind)
+        documents.write(path, kind, {"time": format_time(now), **body}, self._made_from)
+        self.written[_FILES.get(kind, kind)] = path

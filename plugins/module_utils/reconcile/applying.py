@@ -1,0 +1,69 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Results of several steps of one task as one result."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+
+
+class Applying:
+    """One connection for all steps, and what they did so far.
+
+    ``result`` has ``changed``, ``diff``, ``results`` and ``pruned`` of all steps, in their order.
+    A step that fails raises its error with those of the steps before it.
+    """
+
+    def __init__(self, kube: Kube, context: Context, assume: t.Sequence[t.Any]) -> None:
+        self.kube = kube
+        self._context = context
+        self._assume = assume
+        self.result: Result = {"changed": False, "diff": [], "results": [], "pruned": []}
+
+    def apply(self, parameters: Parameters) -> bool:
+        """One call of ``kube_apply``; whether it changed anything."""
+        given = {**parameters, "assume": list(self._assume)}
+        try:
+            result = work.apply(given, self._context, self.kube)
+        except WattwiseError as error:
+            self.add(error.fields)
+            error.fields.update(self.result)
+            raise
+        self.add(result)
+        return bool(result["changed"])
+
+    def add(self, result: Parameters) -> None:
+        """Join the result of a step."""
+        self.result["changed"] = self.result["changed"] or bool(result.get("changed"))
+        for name in ("diff", "results", "pruned"):
+            self.result[name] += result.get(name) or []
+
+
+def running(images: t.Sequence[str], part: str) -> str:
+    """The images of controllers with this text in their name; empty where there is none."""
+    return ", ".join(image for image in images if part in image)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for the user alone. Raises InvalidInput."""
+    try:
+        for each in reversed([folder, *folder.parents]):
+            each.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot make the folder {folder} ({error.strerror}); choose another one"
+        ) from error

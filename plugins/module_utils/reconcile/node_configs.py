@@ -1,0 +1,226 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""NodeConfigs of a cluster kept equal to their templates, in one task."""
+
+from __future__ import annotations
+
+import base64
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    PROGRESS,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
+    APPLY_SET,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
+    Applying,
+    make_folder,
+    running,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    SOURCES,
+    WAO_GROUPS,
+    read_part,
+    take,
+)
+
+# ConfigMap that owns Secrets and templates of the inventory, and their ApplySet.
+INVENTORY = "wattwise-inventory"
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": "wao-system"},
+            "secrets": {
+                "type": "list",
+                "elements": "dict",
+                "no_log": True,
+                "secret_keys": ["password"],
+                "default": [],
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "username": {"type": "str", "required": True},
+                    "password": {"type": "str", "required": True, "no_log": True},
+                    "ca": {"type": "str"},
+                    "tls_fingerprint": {"type": "str"},
+                },
+            },
+            "templates": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "annotations": {"type": "dict", "default": {}},
+                    "spec": {"type": "dict", "required": True},
+                },
+            },
+            "tls_fingerprints": {"type": "dict", "default": {}},
+            "wao_group": {"type": "str", "default": WAO_GROUPS[0], "choices": list(WAO_GROUPS)},
+            "prune_max": {"type": "float", "default": 0.3},
+            "force": {"type": "bool", "default": False},
+            "assume": {"type": "list", "elements": "raw", "default": []},
+            "path": {"type": "path"},
+        }
+    ),
+)
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Apply Secrets and templates, and of all templates a NodeConfig for each node they select.
+
+    Raises WattwiseError, with the results of all steps so far, where a step fails; a NodeConfig or
+    a status that the API server refuses is the failure of that object alone.
+    """
+    options = SPEC.complete(parameters)
+    kube = Kube.connect(options)
+    parts = ["controllers", "node_configs", "node_config_templates"]
+    taken = take({"include": parts}, context, kube)
+    rivals = running(taken["controllers"], "wao-controller")
+    if rivals and not options["force"]:
+        raise InvalidInput(
+            f"wao-core runs in this cluster ({rivals}) and writes the same NodeConfigs; scale it "
+            "to zero, or set node_configs_force to true."
+        )
+    namespace = _namespace(options)
+    applying = Applying(kube, context, [*options["assume"], *namespace])
+    applying.apply({"manifests": namespace})
+    if applying.apply(_of_inventory(options)) and not context.check_mode:
+        source = SOURCES["node_config_templates"]
+        taken["snapshot"]["node_config_templates"], _findings = read_part(kube, source, None)
+    rendered = _render(options, taken["snapshot"], context)
+    applying.apply(_of_templates(options, rendered["node_configs"]))
+    applying.apply(
+        {
+            "manifests": rendered["statuses"],
+            "status": True,
+            "on_error": "report",
+            "field_manager": "wattwise-node-configs",
+        }
+    )
+    told = {name: rendered[name] for name in ("errors", "warnings", "counts", "findings")}
+    return {**applying.result, **told}
+
+
+def _render(options: Parameters, snapshot: Result, context: Context) -> Result:
+    path = options["path"]
+    if path:
+        make_folder(Path(path).parent)
+    given = {
+        "templates": _templates(options),
+        "tls_fingerprints": options["tls_fingerprints"],
+        "path": path,
+    }
+    return render(given, context, snapshot)
+
+
+def _namespace(options: Parameters) -> list[Manifest]:
+    name = options["namespace"]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "wattwise.kube"}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": INVENTORY,
+                "namespace": name,
+                "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
+            },
+        },
+    ]
+
+
+def _metadata(name: str, options: Parameters) -> Manifest:
+    return {
+        "name": name,
+        "namespace": options["namespace"],
+        "labels": {
+            "app.kubernetes.io/managed-by": "wattwise.kube",
+            "applyset.kubernetes.io/part-of": INVENTORY,
+        },
+    }
+
+
+def _templates(options: Parameters) -> list[Manifest]:
+    return [
+        {
+            "apiVersion": f"{options['wao_group']}/v1beta1",
+            "kind": "NodeConfigTemplate",
+            "metadata": {**_metadata(given["name"], options), "annotations": given["annotations"]},
+            "spec": given["spec"],
+        }
+        for given in options["templates"]
+    ]
+
+
+def _secret(given: Parameters, options: Parameters) -> Manifest:
+    data = {
+        "username": given["username"],
+        "password": given["password"],
+        "ca.crt": given["ca"],
+        "tls_fingerprint": given["tls_fingerprint"],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/basic-auth",
+        "metadata": _metadata(given["name"], options),
+        "data": {
+            key: base64.b64encode(text.encode()).decode()
+            for key, text in data.items()
+            if text or key in ("username", "password")
+        },
+    }
+
+
+def _of_inventory(options: Parameters) -> Result:
+    """The step that brings Secrets and templates to what the inventory names."""
+    namespace = options["namespace"]
+    kinds = [("v1", "Secret"), (f"{options['wao_group']}/v1beta1", "NodeConfigTemplate")]
+    return {
+        "manifests": _templates(options),
+        "secret_manifests": [_secret(given, options) for given in options["secrets"]],
+        "owner": {
+            "api_version": "v1",
+            "kind": "ConfigMap",
+            "namespace": namespace,
+            "name": INVENTORY,
+        },
+        "prune": INVENTORY,
+        "prune_kinds": [
+            {"api_version": version, "kind": kind, "namespace": namespace}
+            for version, kind in kinds
+        ],
+        "prune_max": options["prune_max"],
+    }
+
+
+def _of_templates(options: Parameters, node_configs: t.Sequence[Manifest]) -> Result:
+    """The step that applies NodeConfigs and removes those without a node."""
+    return {
+        "manifests": list(node_configs),
+        "prune": APPLY_SET,
+        "prune_kinds": [{"api_version": f"{options['wao_group']}/v1beta1", "kind": "NodeConfig"}],
+        "prune_owner_kinds": ["NodeConfigTemplate"],
+        "prune_max": options["prune_max"],
+        "on_error": "report",
+    }

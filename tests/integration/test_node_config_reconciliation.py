@@ -1,0 +1,117 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""node_config_reconciliation in a cluster: from nothing, once more, against a rival, and back."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.node_configs import reconcile
+from support.wao import DEFINITIONS, Object, fake, template
+
+NAMESPACE = "reconciled"
+FILES = [str(path) for path in sorted(DEFINITIONS.glob("wao.bitmedia.co.jp_nodeconfig*.yaml"))]
+PATH = f"/apis/{API_VERSIONS[0]}/namespaces/{NAMESPACE}"
+
+
+def parameters(kubeconfig: str, folder: Path, nodes: list[str]) -> Object:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+    spec = {
+        **template("t", fake("{{ .Hostname }}"))["spec"],
+        "nodeSelector": {"matchExpressions": [expression]},
+    }
+    return {
+        "kubeconfig": kubeconfig,
+        "namespace": NAMESPACE,
+        "secrets": [{"name": "bmc", "username": "monitor", "password": "hunter2"}],
+        "templates": [{"name": "t", "spec": spec}],
+        "assume": FILES,
+        "path": str(folder / "run" / "node_configs.json"),
+    }
+
+
+def actions(result: Object) -> set[str]:
+    return {entry["action"] for entry in result["results"]}
+
+
+def test_a_cluster_is_brought_from_nothing_to_its_templates_and_back(
+    kube: Kube, kubeconfig: str, tmp_path: Path
+) -> None:
+    nodes = sorted(each["metadata"]["name"] for each in kube.list("/api/v1/nodes"))[:2]
+    given = parameters(kubeconfig, tmp_path, nodes)
+    planned = reconcile(given, Context(check_mode=True))
+    assert planned["changed"] and kube.find(f"/api/v1/namespaces/{NAMESPACE}") is None
+    assert planned["counts"]["node_configs"] == 2
+    document = json.loads((tmp_path / "run" / "node_configs.json").read_text())
+    assert len(document["node_configs"]) == 2
+
+    apply({"kubeconfig": kubeconfig, "src": FILES, "wait": True})
+    made = reconcile(given)
+    assert made["changed"] and "failed" not in actions(made) and made["errors"] == []
+    configs = {each["metadata"]["name"]: each for each in kube.list(f"{PATH}/nodeconfigs")}
+    assert sorted(configs) == [f"t-{name}" for name in nodes]
+    [stored] = kube.list(f"{PATH}/nodeconfigtemplates")
+    for name in nodes:
+        [owner] = configs[f"t-{name}"]["metadata"]["ownerReferences"]
+        assert owner["uid"] == stored["metadata"]["uid"]
+    assert stored["status"]["matchedNodes"] == 2
+    secret = kube.read_secret(NAMESPACE, "bmc")
+    assert secret is not None and secret[0] == {"username": "monitor", "password": "hunter2"}
+    assert "hunter2" not in json.dumps(made)
+
+    again = reconcile(given)
+    assert not again["changed"] and actions(again) == {"unchanged"} and again["diff"] == []
+
+    fewer = reconcile({**given, **_for_one(given, nodes[0])})
+    assert [entry["name"] for entry in fewer["pruned"]] == [f"t-{nodes[1]}"]
+    gone = reconcile({**given, "templates": [], "secrets": [], "prune_max": 1.0})
+    assert {entry["kind"] for entry in gone["pruned"]} >= {"Secret", "NodeConfigTemplate"}
+    assert kube.list(f"{PATH}/nodeconfigtemplates") == []
+
+
+def _for_one(given: Object, node: str) -> Object:
+    [only] = json.loads(json.dumps(given["templates"]))
+    only["spec"]["nodeSelector"]["matchExpressions"][0]["values"] = [node]
+    return {"templates": [only]}
+
+
+@pytest.fixture
+def wao_core(kubeconfig: str, namespace: str) -> t.Iterator[str]:
+    """A Deployment like that of wao-core's controller."""
+    labels = {"control-plane": "controller-manager"}
+    container = {"name": "manager", "image": "ghcr.io/waok8s/wao-controller:v1.27.0"}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "wao", "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    apply({"kubeconfig": kubeconfig, "manifests": [deployment]})
+    yield container["image"]
+    apply({"kubeconfig": kubeconfig, "manifests": [deployment], "state": "absent"})
+
+
+def test_nothing_is_written_where_wao_core_runs(
+    kube: Kube, kubeconfig: str, tmp_path: Path, wao_core: str
+) -> None:
+    given = {**parameters(kubeconfig, tmp_path, []), "namespace": "rival"}
+    with pytest.raises(InvalidInput, match=rf"wao-core runs .*{wao_core}.*node_configs_force"):
+        reconcile(given)
+    assert kube.find("/api/v1/namespaces/rival") is None
+    assert reconcile({**given, "force": True}, Context(check_mode=True))["changed"]

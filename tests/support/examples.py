@@ -1,0 +1,88 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Generated examples: their number, their seeds, and the mark of the tests that run them.
+
+A test names the number of examples that every run tries, always the same ones. Environment
+variables scale that number and move the first seed: the gate `unit` measures coverage with a few,
+`generated` tries all without it, and `make test-deep` tries many times as many from a fresh seed.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+FACTOR = "WATTWISE_EXAMPLES_FACTOR"
+FIRST_SEED = "WATTWISE_EXAMPLES_SEED"
+
+Test = t.TypeVar("Test", bound=Callable[..., object])
+
+# For tests that run examples in a loop of their own; `each_seed` and property tests have it.
+generated = pytest.mark.generated
+
+
+def scaled(count: int) -> int:
+    """The number of examples in this run, where every run tries `count`."""
+    return max(1, round(count * float(os.environ.get(FACTOR, "1"))))
+
+
+def first_seed() -> int | None:
+    """The fresh seed of this run; None where it repeats the examples of every run."""
+    given = os.environ.get(FIRST_SEED)
+    return int(given) if given else None
+
+
+def seeds(count: int) -> list[int]:
+    """Seeds of the examples, where every run tries `count`."""
+    first = first_seed() or 0
+    return [first + index for index in range(scaled(count))]
+
+
+def each_seed(count: int) -> Callable[[Test], Test]:
+    """Parametrise a test by its argument `seed`."""
+
+    def decorate(test: Test) -> Test:
+        parametrized = pytest.mark.parametrize("seed", seeds(count))(test)
+        return t.cast("Test", generated(parametrized))
+
+    return decorate
+
+
+def examples(count: int, *, shrinks: bool = True) -> settings:
+    """Settings of a property test; one whose examples take long does not shrink them."""
+    phases = [Phase.explicit, Phase.generate]
+    return settings(
+        max_examples=scaled(count),
+        derandomize=first_seed() is None,
+        database=None,
+        deadline=None,
+        phases=tuple(Phase) if shrinks else phases,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def are_many(tried: t.Sized) -> bool:
+    """Whether there are examples enough to ask how common something is among them."""
+    return len(tried) >= 20
+
+
+def nearly_all(found: int, total: int, share: float = 0.99) -> bool:
+    """Whether at most one example, or so small a share of many, is not among those found."""
+    return total - found <= max(1.0, (1 - share) * total)
+
+
+def register_profile() -> None:
+    """The settings of property tests that have none of their own."""
+    settings.register_profile(
+        "wattwise",
+        deadline=None,
+        derandomize=first_seed() is None,
+        database=None,
+        max_examples=scaled(100),
+    )
+    settings.load_profile("wattwise")

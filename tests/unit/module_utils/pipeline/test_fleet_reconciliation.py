@@ -1,0 +1,319 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A whole run against an API over a real socket; the machines are of type Fake."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+import urllib.parse
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    ProgressCallback,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe import pressure
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import STEPS
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    reconcile_fleet,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report import building
+from support.binding_api import Cluster, Json, found, node, pod
+from support.scripted_api import Asked, Reply, status_reply
+from support.wao import fake, node_config
+
+CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1"
+RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
+READING = ["snapshot", "read", "merge", "statuses"]
+
+
+class Fleet:
+    """Two nodes with NodeConfigs, and what was asked about them."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(hook=self._answer).add(node("n1"), node("n2"))
+        self.configs = {name: self._config(name) for name in ("n1", "n2")}
+        self.lists: Counter[str] = Counter()
+        self.refuses_statuses = False
+        self.record: Json | None = None
+
+    def _config(self, name: str) -> Json:
+        config = node_config(f"c-{name}", name, uid=f"uid-{name}")
+        config["spec"]["predictor"] = {"powerConsumption": fake()}
+        return config
+
+    def _answer(self, asked: Asked, cluster: Cluster) -> Reply | None:
+        url = urllib.parse.urlsplit(asked.path)
+        if asked.method == "GET" and not urllib.parse.parse_qs(url.query).get("fieldSelector"):
+            self.lists[url.path] += 1
+        if asked.method == "PATCH" and url.path.startswith(CONFIGS):
+            return self._status(asked, url.path)
+        if url.path in (RECORD, RECORD.rpartition("/")[0]):
+            self.record = asked.body if asked.method != "GET" else self.record
+            return found(self.record)
+        if url.path == CONFIGS:
+            kind = {"name": "nodeconfigs", "kind": "NodeConfig", "namespaced": True}
+            return Reply({"resources": [kind]})
+        if url.path == f"{CONFIGS}/nodeconfigs":
+            return listed("NodeConfig", self.configs.values())
+        if url.path == "/api/v1/nodes":
+            return listed("Node", cluster.nodes.values())
+        if url.path == "/api/v1/pods" and "spec.nodeName" not in url.query:
+            self.lists[url.path] += 1
+            return listed("Pod", cluster.pods.values())
+        if url.path in ("/api/v1/namespaces", "/apis/apps/v1/replicasets") or "policy" in url.path:
+            return listed("Thing", ())
+        if asked.method == "GET" and url.path.startswith("/apis/") and "leases" not in url.path:
+            return status_reply(404, "not served")
+        return None
+
+    def _status(self, asked: Asked, path: str) -> Reply:
+        if self.refuses_statuses:
+            return status_reply(422, "no such field", reason="Invalid")
+        [config] = [item for item in self.configs.values() if item["metadata"]["name"] in path]
+        config["status"] = asked.body["status"]
+        return Reply(config)
+
+
+def listed(kind: str, items: t.Iterable[Json]) -> Reply:
+    return Reply({"kind": f"{kind}List", "apiVersion": "v1", "metadata": {}, "items": list(items)})
+
+
+def run(fleet: Fleet, context: Context = Context(), **options: t.Any) -> Json:
+    with fleet.cluster.serve() as api:
+        return reconcile_fleet({"host": api.url, **options}, context)
+
+
+def steps_of(result: Json) -> dict[str, Json]:
+    return {step["name"]: step for step in result["steps"]}
+
+
+def test_a_run_reads_places_and_binds_and_leaves_its_documents(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"), pod("huge", cpu="99"))
+    result = run(fleet, run_dir=str(tmp_path / "run"))
+    assert result["changed"]
+    assert fleet.cluster.place_of("a") in ("n1", "n2")
+    steps = steps_of(result)
+    made = ["snapshot", "read", "merge", "statuses", "predict", "place", "bind", "documents"]
+    assert list(steps) == made
+    assert all(step["seconds"] >= 0 and step["failure"] is None for step in steps.values())
+    assert (steps["bind"]["changed"], steps["snapshot"]["changed"]) == (True, False)
+    assert steps["bind"]["counts"] == {"bound": 1, "unchanged": 0, "skipped": 0, "marked": 1}
+    summary = result["summary"]
+    assert (summary["fresh"], summary["placed"], summary["unplaced"]) == (2, 1, 1)
+    documents = {
+        name: json.loads(Path(path).read_text()) for name, path in result["documents"].items()
+    }
+    assert documents.keys() == {"snapshot", "readings", "models", "statuses", "curves", "plan"}
+    assert len({body["run"] for body in documents.values()}) == 1
+    bound = json.loads((tmp_path / "run" / "bound" / "bindings.json").read_text())
+    assert (bound["run"], bound["plan_time"]) == (
+        documents["plan"]["run"],
+        documents["plan"]["time"],
+    )
+    assert (tmp_path / "run" / "bound" / "plan.json").exists()
+    assert [config["status"]["conditions"][0]["status"] for config in fleet.configs.values()] == [
+        "True",
+        "True",
+    ]
+    assert result["diff"][-1]["after"]["shop/a"] == fleet.cluster.place_of("a")
+
+
+def test_a_second_run_changes_nothing_and_each_list_is_read_once(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"), pod("huge", cpu="99"))
+    run(fleet, run_dir=str(tmp_path))
+    fleet.lists.clear()
+    versions = {
+        key: item["metadata"]["resourceVersion"] for key, item in fleet.cluster.pods.items()
+    }
+    result = run(fleet, run_dir=str(tmp_path))
+    assert not result["changed"]
+    assert not any(step["changed"] for step in result["steps"])
+    assert {path: count for path, count in fleet.lists.items() if count > 1} == {}
+    assert versions == {
+        key: item["metadata"]["resourceVersion"] for key, item in fleet.cluster.pods.items()
+    }
+    # A pod that bears its condition already is neither read again nor told.
+    assert steps_of(result)["bind"]["counts"]["marked"] == 0
+    assert not any("/pods/huge" in path for path in fleet.lists)
+
+
+def test_check_mode_plans_and_writes_nothing_to_the_cluster(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    result = run(fleet, Context(check_mode=True), run_dir=str(tmp_path))
+    assert result["changed"]
+    assert result["diff"][-1]["after"].keys() == {"shop/a"}
+    assert fleet.cluster.place_of("a") is None
+    assert fleet.cluster.leases == []
+    assert not any("status" in config for config in fleet.configs.values())
+
+
+def test_without_a_folder_a_run_places_all_the_same(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    result = run(fleet)
+    assert fleet.cluster.place_of("a")
+    assert result["documents"] == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_reader_fails_at_leaves_statuses_and_readings_and_places_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_given: t.Any) -> t.NoReturn:
+        raise InvalidInput("the pressure cannot be read")
+
+    monkeypatch.setattr(pressure, "read", fails)
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    with pytest.raises(WattwiseError, match="the pressure cannot be read") as caught:
+        run(fleet, run_dir=str(tmp_path))
+    steps = steps_of(caught.value.fields)
+    assert list(steps) == [*READING, "documents"]
+    assert steps["read"]["failure"] == "the pressure cannot be read"
+    assert {config["status"]["conditions"][0]["status"] for config in fleet.configs.values()} == {
+        "False"
+    }
+    readings = json.loads((tmp_path / "readings.json").read_text())
+    assert readings["readings"]["n1"]["inlet_celsius"] is not None
+    assert "the pressure cannot be read" in readings["errors"][0]["detail"]
+    assert fleet.cluster.place_of("a") is None
+
+
+def test_too_few_readings_end_the_run_before_anything_is_placed(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    inlet = {"type": "Redfish", "endpoint": "https://127.0.0.1:1"}
+    fleet.configs["n1"]["spec"]["metricsCollector"]["inletTemp"] = inlet
+    with pytest.raises(WattwiseError, match="Only 1 of 2 nodes were read") as caught:
+        run(fleet, run_dir=str(tmp_path), merge={"min_success": 0.9})
+    assert "place" not in steps_of(caught.value.fields)
+    assert steps_of(caught.value.fields)["merge"]["failure"]
+    assert fleet.configs["n1"]["status"]["conditions"][0]["reason"] == "Unreachable"
+    assert fleet.cluster.place_of("a") is None
+    assert run(fleet, run_dir=str(tmp_path), merge={"min_success": 0.5})["summary"]["bound"] == 1
+
+
+def test_a_metrics_file_that_cannot_be_written_fails_after_the_statuses(tmp_path: Path) -> None:
+    fleet = Fleet()
+    wanted = {"textfile": str(tmp_path / "none" / "x.prom")}
+    with pytest.raises(WattwiseError, match="is the folder there"):
+        run(fleet, run_dir=str(tmp_path), merge=wanted)
+    assert "status" in fleet.configs["n1"]
+
+
+def test_a_refused_status_is_the_failure_of_that_object_alone(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.refuses_statuses = True
+    fleet.cluster.add(pod("a"))
+    result = run(fleet, run_dir=str(tmp_path))
+    assert len(steps_of(result)["statuses"]["errors"]) == 2
+    assert steps_of(result)["statuses"]["warnings"]
+    assert result["summary"]["bound"] == 1
+
+
+def test_a_later_task_goes_on_with_the_documents_of_the_first(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    first = run(fleet, run_dir=str(tmp_path), steps=READING)
+    assert set(first["documents"]) == {"snapshot", "readings", "models", "statuses"}
+    second = run(fleet, run_dir=str(tmp_path), steps=["predict", "place", "bind"])
+    assert second["summary"]["bound"] == 1
+    runs = {
+        json.loads((tmp_path / f"{name}.json").read_text())["run"] for name in ("snapshot", "plan")
+    }
+    assert len(runs) == 1
+
+
+def test_results_of_gateways_take_the_place_of_reading(tmp_path: Path) -> None:
+    fleet = Fleet()
+    run(fleet, run_dir=str(tmp_path), steps=["snapshot"])
+    thermal = {"readings": [{"name": "n1", "inlet_celsius": 31.5}]}
+    failed = {"failed": True, "msg": "no route"}
+    options: Json = {"thermal": [thermal, failed], "pressure": [failed], "models": [failed]}
+    result = run(fleet, run_dir=str(tmp_path), steps=["merge", "statuses"], **options)
+    readings = json.loads((tmp_path / "readings.json").read_text())
+    assert readings["readings"]["n1"]["inlet_celsius"] == 31.5
+    assert "no route" in readings["errors"][0]["detail"]
+    assert result["summary"]["fresh"] == 0
+
+
+def test_a_folder_that_did_not_survive_gets_the_last_binding_back(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"))
+    run(fleet, run_dir=str(tmp_path / "one"), record_namespace="kube-system")
+    assert fleet.record is not None
+    result = run(fleet, run_dir=str(tmp_path / "two"), record_namespace="kube-system")
+    assert not result["changed"]
+    for name in ("bindings", "plan", "readings", "curves"):
+        before, after = (
+            json.loads((tmp_path / folder / "bound" / f"{name}.json").read_text())
+            for folder in ("one", "two")
+        )
+        assert {**before, "unplaced": [], "allocations": [], "findings": []} == {
+            **after,
+            "unplaced": [],
+            "allocations": [],
+            "findings": [],
+        }
+    report = building.write({"run_dir": str(tmp_path / "two")})
+    assert "1 pod" in report["lines"][0]
+
+
+def test_a_record_that_is_odd_is_a_warning_and_hinders_no_run(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.record = {"binaryData": {"bound.bindings.json.gz": "bm8="}}
+    fleet.cluster.add(pod("a"))
+    told: list[str] = []
+    context = Context(warn=told.append)
+    result = run(fleet, context, run_dir=str(tmp_path), record_namespace="kube-system")
+    assert "holds no document bound/bindings.json" in told[0]
+    assert result["summary"]["bound"] == 1
+    assert fleet.record.keys() > {"binaryData"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": []}, "no step is to be made"),
+        ({"steps": ["place"]}, "place needs the result of snapshot"),
+        ({"steps": ["statuses"]}, "add merge"),
+        ({"steps": ["merge"], "run_dir": "x"}, "merge needs what was read"),
+        ({"thermal": []}, "stand for step read"),
+        ({"place": {"pod_usage_assumption": 80}}, "from 0 to 1"),
+        ({"place": {"strategie": "greedy"}}, "unknown option strategie"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_asked(
+    options: Json, message: str
+) -> None:
+    fleet = Fleet()
+    with pytest.raises(InvalidInput, match=message):
+        run(fleet, **options)
+    assert not fleet.lists
+
+
+def test_progress_is_told_by_step() -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def progress_of(step: str) -> ProgressCallback:
+        def progress(done: int, total: int, failed: int) -> None:
+            told.append((step, done, total))
+
+        return progress
+
+    run(Fleet(), Context(progress_of=progress_of))
+    assert {step for step, _done, _total in told} <= {*STEPS}
+    assert ("snapshot", 10, 10) in told

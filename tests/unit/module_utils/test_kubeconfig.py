@@ -1,0 +1,545 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each way to reach an API server and to say who asks; the ``kubernetes`` library is the oracle."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import http.server
+import json
+import os
+import ssl
+import threading
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from kubernetes import client
+from kubernetes.config import incluster_config, kube_config
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import Access, Pem
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
+    access_of,
+    pool_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.exec_plugin import ExecPlugin
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
+from support.certificates import Certificate, self_signed
+from support.scripted_api import Reply, ScriptedApi, in_turn
+
+Object = dict[str, t.Any]
+
+NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+SERVER = self_signed()
+CLIENT = self_signed(common_name="client")
+V1 = "client.authentication.k8s.io/v1"
+
+
+def private_key(certificate: Certificate) -> str:
+    return certificate.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def kubeconfig(user: Object, cluster: Object | None = None, server: str = "") -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "c",
+                "cluster": {"server": server or "https://10.9.8.7:6443", **(cluster or {})},
+            }
+        ],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "k", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "k",
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a kubeconfig's files, and a plugin that prints what stands in a file."""
+    (tmp_path / "ca.pem").write_text(SERVER.pem)
+    (tmp_path / "cert.pem").write_text(CLIENT.pem)
+    (tmp_path / "key.pem").write_text(private_key(CLIENT))
+    (tmp_path / "token").write_text("of-a-file")
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        '#!/bin/sh\nfolder=$(dirname "$0")\necho "$KUBERNETES_EXEC_INFO" > "$folder/asked"\n'
+        'echo run >> "$folder/runs"\ncat "$folder/answer"\n'
+    )
+    plugin.chmod(0o700)
+    return tmp_path
+
+
+def write(folder: Path, config: Object) -> str:
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def answer(folder: Path, **status: t.Any) -> None:
+    body = {"apiVersion": V1, "kind": "ExecCredential", "status": status}
+    (folder / "answer").write_text(json.dumps(body))
+
+
+def content(pem: Pem | None) -> str | None:
+    return pem.read_text() if isinstance(pem, Path) else pem
+
+
+def facts(access: Access) -> Object:
+    credential = access.credential()
+    return {
+        "host": access.host,
+        "authorization": credential.authorization,
+        "ca": content(access.ca),
+        "certificate": content(access.certificate or credential.certificate),
+        "key": content(access.key or credential.key),
+        "verify": access.verify,
+        "server_name": access.server_name,
+        "proxy": access.proxy,
+    }
+
+
+def facts_of_library(configuration: t.Any) -> Object:
+    def read(path: str | None) -> str | None:
+        return Path(path).read_text() if path else None
+
+    return {
+        "host": configuration.host,
+        "authorization": configuration.get_api_key_with_prefix("BearerToken"),
+        "ca": read(configuration.ssl_ca_cert),
+        "certificate": read(configuration.cert_file),
+        "key": read(configuration.key_file),
+        "verify": configuration.verify_ssl,
+        "server_name": configuration.tls_server_name,
+        "proxy": configuration.proxy,
+    }
+
+
+EXEC = {
+    "exec": {"apiVersion": V1, "command": "./plugin", "args": ["x"], "interactiveMode": "Never"}
+}
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        ({}, {}),
+        ({"token": "t0ken"}, {}),
+        ({"tokenFile": "token"}, {}),
+        ({"username": "eve", "password": "p:ss"}, {}),
+        ({"token": "t0ken", "username": "eve", "password": "p"}, {}),
+        (EXEC, {}),
+        ({"token": "t0ken", **EXEC}, {}),
+        ({"client-certificate": "cert.pem", "client-key": "key.pem"}, {}),
+        (
+            {
+                "client-certificate-data": encoded(CLIENT.pem),
+                "client-key-data": encoded(private_key(CLIENT)),
+            },
+            {},
+        ),
+        ({}, {"certificate-authority": "ca.pem"}),
+        ({}, {"certificate-authority-data": encoded(SERVER.pem)}),
+        ({}, {"certificate-authority": "no.pem", "certificate-authority-data": encoded("x")}),
+        ({}, {"insecure-skip-tls-verify": True}),
+        ({}, {"insecure-skip-tls-verify": False, "tls-server-name": "kubernetes.default"}),
+        ({}, {"proxy-url": "http://127.0.0.1:3128"}),
+        ({}, {"server": "https://hall.example/k8s/clusters/c-1/"}),
+        ({}, {"server": "http://127.0.0.1:8080"}),
+    ],
+)
+def test_a_kubeconfig_means_what_the_kubernetes_library_reads_in_it(
+    files: Path, monkeypatch: pytest.MonkeyPatch, user: Object, cluster: Object
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    answer(files, token="of-a-plugin")
+    path = write(files, kubeconfig(user, cluster))
+    expected = client.Configuration()
+    kube_config.load_kube_config(path, client_configuration=expected, persist_config=False)
+    assert facts(access_of({"kubeconfig": path})) == facts_of_library(expected)
+
+
+def test_several_files_are_merged_and_the_first_counts(files: Path) -> None:
+    second = files / "second"
+    second.mkdir()
+    (second / "token").write_text("of-the-second")
+    other = kubeconfig({"tokenFile": "token"}, server="https://second:6443")
+    other["users"][0]["name"] = other["contexts"][0]["context"]["user"] = "v"
+    other["contexts"][0]["name"] = other["current-context"] = "l"
+    both = os.pathsep.join(
+        [
+            write(files, kubeconfig({"tokenFile": "token"}, server="https://first:6443")),
+            str(files / "nowhere"),
+            write(second, other),
+        ]
+    )
+    first = read_kubeconfig(None, None, {"KUBECONFIG": both})
+    assert (first.host, first.headers()) == (
+        "https://first:6443",
+        [("Authorization", "Bearer of-a-file")],
+    )
+    # The cluster c of the first file, the user and the folder of the second.
+    chosen = access_of({"kubeconfig": both, "context": "l"})
+    assert (chosen.host, chosen.headers()) == (
+        "https://first:6443",
+        [("Authorization", "Bearer of-the-second")],
+    )
+
+
+def test_a_pod_uses_its_service_account_as_the_kubernetes_library_does(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("of-the-pod")
+    (tmp_path / "ca.crt").write_text(SERVER.pem)
+    for host in ("10.96.0.1", "fd00::1"):
+        environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+        expected = client.Configuration()
+        incluster_config.InClusterConfigLoader(
+            str(tmp_path / "token"), str(tmp_path / "ca.crt"), environ=environment
+        ).load_and_set(expected)
+        access = access_of({}, environment, tmp_path)
+        assert (access.host, content(access.ca)) == (expected.host, SERVER.pem)
+    # The token rotates.
+    assert access.headers() == [("Authorization", "Bearer of-the-pod")]
+    (tmp_path / "token").write_text("renewed\n")
+    assert access.headers() == [("Authorization", "Bearer renewed")]
+    (tmp_path / "token").unlink()
+    with pytest.raises(InvalidInput, match=r"Cannot read the token .*/token \(No such file"):
+        access.headers()
+    (tmp_path / "ca.crt").unlink()
+    with pytest.raises(InvalidInput, match="Cannot find out how .*the pod has no"):
+        access_of({}, environment, tmp_path)
+
+
+def test_outside_a_pod_the_default_kubeconfig_counts(files: Path) -> None:
+    path = write(files, kubeconfig({"token": "t"}))
+    assert access_of({}, {"KUBECONFIG": path}).host == "https://10.9.8.7:6443"
+    nowhere = str(files / "none")
+    with pytest.raises(InvalidInput, match="Cannot find out how .*there is no file .*none"):
+        access_of({}, {"KUBECONFIG": nowhere})
+
+
+def test_options_take_the_place_of_what_the_kubeconfig_says(files: Path) -> None:
+    path = write(files, kubeconfig(EXEC, {"proxy-url": "http://127.0.0.1:1"}))
+    access = access_of(
+        {
+            "kubeconfig": path,
+            "api_key": "given",
+            "ca_cert": str(files / "ca.pem"),
+            "client_cert": str(files / "cert.pem"),
+            "client_key": str(files / "key.pem"),
+            "verify_ssl": False,
+            "proxy": "http://127.0.0.1:2",
+            "impersonate_user": "eve",
+            "impersonate_groups": ["a", "b"],
+        }
+    )
+    assert facts(access) == {
+        "host": "https://10.9.8.7:6443",
+        "authorization": "Bearer given",
+        "ca": SERVER.pem,
+        "certificate": CLIENT.pem,
+        "key": private_key(CLIENT),
+        "verify": False,
+        "server_name": None,
+        "proxy": "http://127.0.0.1:2",
+    }
+    assert not (files / "runs").exists()
+    groups = (("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    assert access.impersonation == (("Impersonate-User", "eve"), *groups)
+
+
+def test_a_user_acts_as_another_one_with_all_groups() -> None:
+    user = {
+        "token": "t",
+        "as": "eve",
+        "as-uid": "7",
+        "as-groups": ["ops", "night"],
+        "as-user-extra": {"acme.com/hall": ["2"]},
+    }
+    received: list[tuple[str, str]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.extend(self.headers.items())
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
+            """Keep the test's output quiet."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        Kube.connect({"kubeconfig": kubeconfig(user, server=url)}).get("/x")
+        thread.join()
+    assert [item for item in received if item[0].startswith(("Auth", "Impersonate"))] == [
+        ("Authorization", "Bearer t"),
+        ("Impersonate-User", "eve"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Group", "night"),
+        ("Impersonate-Extra-acme.com%2Fhall", "2"),
+    ]
+
+
+def plugin_of(folder: Path, now: list[datetime.datetime], **settings: t.Any) -> ExecPlugin:
+    known = {"apiVersion": V1, "command": "./plugin", **settings}
+    return ExecPlugin(known, folder, {"server": "https://x"}, lambda: now[0])
+
+
+def test_an_exec_plugin_runs_again_when_its_token_ends(files: Path) -> None:
+    now = [NOON]
+    plugin = plugin_of(files, now)
+    answer(files, token="one", expirationTimestamp="2026-01-31T12:10:00Z")
+    assert [plugin().authorization for _again in range(2)] == ["Bearer one"] * 2
+    answer(files, token="two")
+    now[0] += datetime.timedelta(minutes=9, seconds=29)
+    assert plugin().authorization == "Bearer one"
+    now[0] += datetime.timedelta(seconds=1)
+    assert plugin().authorization == "Bearer two"
+    now[0] += datetime.timedelta(days=1)
+    assert plugin().authorization == "Bearer two"
+    assert (files / "runs").read_text() == "run\n" * 2
+
+
+def test_an_exec_plugin_is_told_of_the_cluster_where_it_asks(files: Path) -> None:
+    answer(files, token="x")
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    cluster = {
+        "certificate-authority": "ca.pem",
+        "tls-server-name": "kubernetes",
+        "extensions": [{"name": "other", "extension": 1}, extension],
+    }
+    for asks in (False, True):
+        user = {"exec": {**EXEC["exec"], "provideClusterInfo": asks}}
+        access_of({"kubeconfig": write(files, kubeconfig(user, cluster))}).headers()
+        asked = json.loads((files / "asked").read_text())
+        assert (asked["apiVersion"], asked["kind"]) == (V1, "ExecCredential")
+        told = {
+            "server": "https://10.9.8.7:6443",
+            "tls-server-name": "kubernetes",
+            "certificate-authority-data": encoded(SERVER.pem),
+            "config": {"audience": "a"},
+        }
+        assert asked["spec"] == {"interactive": False, **({"cluster": told} if asks else {})}
+
+
+def test_an_exec_plugin_gets_its_variables(files: Path) -> None:
+    (files / "plugin").write_text(
+        '#!/bin/sh\nprintf \'{"apiVersion":"%s","kind":"ExecCredential","status":'
+        '{"token":"%s"}}\' "$1" "$WANTED"\n'
+    )
+    variables = [{"name": "WANTED", "value": "hall"}]
+    assert plugin_of(files, [NOON], args=[V1], env=variables)().authorization == "Bearer hall"
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("echo no such profile >&2; exit 3", r"ended with status 3 \(no such profile\); run it"),
+        ("echo hunter2", "prints no ExecCredential; run it by hand"),
+        ("echo '[]'", "prints no ExecCredential"),
+        (f'echo \'{{"apiVersion":"{V1}","kind":"ExecCredential","status":{{}}}}\'', "neither a"),
+        ('echo \'{"apiVersion":"v0","kind":"ExecCredential","status":{}}\'', "another apiVersion"),
+    ],
+)
+def test_an_exec_plugin_that_fails_is_named_and_its_answer_not_quoted(
+    files: Path, script: str, problem: str
+) -> None:
+    (files / "plugin").write_text(f"#!/bin/sh\n{script}\n")
+    with pytest.raises(InvalidInput, match=rf"^The exec plugin .*/plugin .*{problem}") as refusal:
+        plugin_of(files, [NOON])()
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_an_exec_plugin_that_is_missing_comes_with_its_hint(files: Path) -> None:
+    with pytest.raises(InvalidInput, match="aws-iam-none .*is not installed .*; brew install it"):
+        plugin_of(files, [NOON], command="aws-iam-none", installHint="brew install it")()
+    (files / "plugin").chmod(0o600)
+    with pytest.raises(InvalidInput, match=r"cannot be run \(Permission denied\)"):
+        plugin_of(files, [NOON])()
+
+
+def test_an_openid_token_is_sent_and_another_auth_provider_refused() -> None:
+    provider = {"name": "oidc", "config": {"id-token": "a.b.c"}}
+    access = read_kubeconfig(kubeconfig({"auth-provider": provider}), None)
+    assert access.headers() == [("Authorization", "Bearer a.b.c")]
+    with pytest.raises(InvalidInput, match="auth-provider 'gcp' gives no token; configure an exec"):
+        read_kubeconfig(kubeconfig({"auth-provider": {"name": "gcp"}}), None)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"current-context": None}, "no current-context"),
+        ({"current-context": "z"}, "there is no context 'z'"),
+        ({"users": []}, "there is no user 'u'"),
+        ({"clusters": [{"name": "c"}, {"name": "c"}]}, "two of the clusters are called 'c'"),
+        ({"clusters": [{"name": "c", "cluster": {"server": 3}}]}, "this is no kubeconfig"),
+        (
+            {"clusters": [{"name": "c", "cluster": {"server": "x:1"}}]},
+            "'x:1' is no URL of a Kubernetes API; write server as",
+        ),
+        (
+            {
+                "clusters": [
+                    {"name": "c", "cluster": {"server": "https://x", "certificate-authority": "z"}}
+                ]
+            },
+            r"the file z of certificate-authority cannot be read \(No such file",
+        ),
+    ],
+)
+def test_a_kubeconfig_that_leads_nowhere_says_why(change: Object, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        read_kubeconfig({**kubeconfig({}), **change}, None)
+
+
+class TlsApi:
+    """An API server that wants a client certificate and tells whose it got."""
+
+    def __enter__(self) -> TlsApi:
+        received = self.received = list[str]()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                connection = t.cast("ssl.SSLSocket", self.connection)
+                subject = t.cast("t.Any", connection.getpeercert() or {}).get("subject", ())
+                received.append(dict(pair for part in subject for pair in part)["commonName"])
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
+                """Keep the test's output quiet."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = SERVER.server_context()
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=CLIENT.pem)
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_details: t.Any) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.server.server_port}"
+
+
+def test_client_certificates_from_files_texts_and_plugins_are_sent_and_left_nowhere(
+    files: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    key = private_key(CLIENT)
+    answer(files, clientCertificateData=CLIENT.pem, clientKeyData=key)
+    trusted = {"certificate-authority-data": encoded(SERVER.pem)}
+    with TlsApi() as api:
+        for user, cluster in (
+            ({"client-certificate": "cert.pem", "client-key": "key.pem"}, trusted),
+            (
+                {"client-certificate-data": encoded(CLIENT.pem), "client-key-data": encoded(key)},
+                {"certificate-authority": "ca.pem"},
+            ),
+            (EXEC, {"insecure-skip-tls-verify": True}),
+            (EXEC, {**trusted, "tls-server-name": "localhost"}),
+        ):
+            path = write(files, kubeconfig(user, cluster, api.url))
+            with (
+                pytest.warns()
+                if "insecure-skip-tls-verify" in cluster
+                else contextlib.nullcontext()
+            ):
+                Kube.connect({"kubeconfig": path}).get("/x")
+        assert api.received == ["client"] * 4
+        assert list(temporary.iterdir()) == []
+        wrong = kubeconfig(user, {**trusted, "tls-server-name": "other.example"}, api.url)
+        with pytest.raises(ApiError, match="is not trusted"):
+            Kube.connect({"kubeconfig": write(files, wrong)}, patience_seconds=0.0).get("/x")
+
+
+def test_a_certificate_that_is_none_or_has_another_key_is_told(files: Path) -> None:
+    other = kubeconfig(
+        {"client-certificate": "cert.pem", "client-key-data": encoded(private_key(SERVER))}
+    )
+    with pytest.raises(InvalidInput, match="cannot be used together; check client_cert"):
+        Kube.connect({"kubeconfig": write(files, other)})
+    (files / "ca.pem").write_text("none")
+    with pytest.raises(InvalidInput, match=r"no certificates in PEM .* in the file .*/ca\.pem"):
+        Kube.connect({"host": "https://x", "ca_cert": str(files / "ca.pem")})
+    bad = kubeconfig({}, {"certificate-authority-data": encoded("none")})
+    with pytest.raises(InvalidInput, match="no certificates in PEM .* certificate-authority-data"):
+        Kube.connect({"kubeconfig": bad})
+
+
+def test_requests_go_through_the_proxy_with_its_account() -> None:
+    with ScriptedApi(in_turn(Reply({"a": 1}), Reply({"a": 2}))) as proxy:
+        url = proxy.url.replace("http://", "http://eve:p%40ss@")
+        Kube.connect({"host": "http://hall.example:8080", "proxy": url}).get("/x")
+        Kube.connect({"kubeconfig": kubeconfig({}, {"proxy-url": url}, "http://hall.example")}).get(
+            "/y"
+        )
+        assert [asked.path for asked in proxy.asked] == [
+            "http://hall.example:8080/x",
+            "http://hall.example/y",
+        ]
+        wanted = f"Basic {encoded('eve:p@ss')}"
+        assert {asked.headers["proxy-authorization"] for asked in proxy.asked} == {wanted}
+    with pytest.raises(InvalidInput, match="proxy of the Kubernetes API is no URL"):
+        Kube.connect({"host": "http://x", "proxy": "ftp://y"})
+
+
+@pytest.mark.parametrize(
+    ("host", "rules", "is_used"),
+    [
+        ("https://10.1.2.3:6443", "", True),
+        ("https://10.1.2.3:6443", "10.0.0.0/8", False),
+        ("https://10.1.2.3:6443", "10.2.0.0/16,example", True),
+        ("https://10.1.2.3:6443", "10.1.2.3", False),
+        ("https://10.1.2.3:6443", "10.1.2.3:6443", False),
+        ("https://10.1.2.3:6443", "10.1.2.3:1", True),
+        ("https://api.hall.example", ".hall.example", False),
+        ("https://api.hall.example", "x, HALL.example", False),
+        ("https://api.hall.example", "all.example", True),
+        ("https://api.hall.example", "*", False),
+        ("https://[fd00::1]:6443", "fd00::/8", False),
+    ],
+)
+def test_the_proxy_of_the_environment_is_used_as_by_the_kubernetes_library(
+    monkeypatch: pytest.MonkeyPatch, host: str, rules: str, is_used: bool
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:3128")
+    monkeypatch.setenv("no_proxy", rules)
+    configuration = client.Configuration(host=host)
+    expected = client.ApiClient(configuration).rest_client.pool_manager
+    pool = pool_of(Access(host))
+    assert type(pool).__name__ == type(expected).__name__
+    assert (type(pool).__name__ == "ProxyManager") is is_used
