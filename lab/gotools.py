@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.errors import LabError
@@ -30,7 +30,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class GoTools:
-    """Programs of one go.mod: file name → Go package; `duration` is that of a first build."""
+    """Programs of one go.mod: file name → Go package; `duration` is that of a first build.
+
+    `files` are copied beside the programs: file name → path in the folder of `files_module`.
+    """
 
     name: str
     module: Path
@@ -38,6 +41,8 @@ class GoTools:
     duration: str
     linker_flags: str = "-s -w"
     build_tags: tuple[str, ...] = ()
+    files_module: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def cache_folder() -> Path:
@@ -68,6 +73,8 @@ def build(tools: GoTools, say: Say) -> Path:
 def _fingerprint(tools: GoTools) -> str:
     choices = [dict(tools.programs), tools.linker_flags, platform.system(), platform.machine()]
     choices += tools.build_tags
+    if tools.files:
+        choices += [tools.files_module, dict(tools.files)]
     digest = hashlib.sha256(json.dumps(choices, sort_keys=True).encode())
     for name in ("go.mod", "go.sum"):
         digest.update((tools.module / name).read_bytes())
@@ -82,12 +89,28 @@ def _build_programs(tools: GoTools, folder: Path, say: Say) -> None:
         say(f"building {program} ({count}; all take about {tools.duration} the first time)")
         flags = [*_build_flags(tools), "-o", str(folder / program)]
         _compile(tools, [go, "build", *flags, package], say)
+    if tools.files:
+        source = _folder_of_module(go, tools)
+        for name, path in tools.files.items():
+            shutil.copyfile(source / path, folder / name)
     say(f"built {', '.join(tools.programs)} in {time.monotonic() - start:.0f} s")
 
 
 def _build_flags(tools: GoTools) -> list[str]:
     flags = ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly"]
     return [*flags, f"-tags={','.join(tools.build_tags)}", f"-ldflags={tools.linker_flags}"]
+
+
+def _folder_of_module(go: str, tools: GoTools) -> Path:
+    """Where Go keeps the source of the module that has the files."""
+    command = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tools.files_module]
+    environment = os.environ | {"GOWORK": "off"}
+    result = subprocess.run(
+        command, cwd=tools.module, env=environment, capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0:
+        raise LabError(f"Cannot find the files of {tools.files_module}: {result.stderr.strip()}")
+    return Path(result.stdout.strip())
 
 
 def _compile(tools: GoTools, command: list[str], say: Say) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lab.controlplane.credentials import folder, kubeconfig_of
+from lab.controlplane.programs import KWOK_STAGES
 from lab.process import Service
 from lab.releases import release_of
 from lab.state import LabSettings, LabState
@@ -108,21 +109,24 @@ def kube_scheduler(state: LabState, settings: LabSettings) -> Service:
 
 def kwok(state: LabState, settings: LabSettings) -> Service:
     address = f"{ADDRESS}:{settings.ports['kwok']}"
+    stages = Path(_program(state, "kwok")).resolve().parent
     command = (
         *(_program(state, "kwok"), f"--config={state.run / 'kwok.json'}"),
+        *(f"--config={stages / name}" for name in KWOK_STAGES),
         *(f"--kubeconfig={kubeconfig_of(state, 'kwok')}", f"--server-address={address}"),
     )
     return Service("kwok", command, functools.partial(_answers, state, f"http://{address}/healthz"))
 
 
 def write_kwok_configuration(state: LabState) -> None:
-    """Without stages of ours KWOK plays its own: nodes become Ready, pods run until deleted."""
+    """Write KWOK's options; `KWOK_STAGES` say how it plays nodes and pods."""
     options = {
         "manageAllNodes": True,
         "cidr": "10.128.0.1/9",
         "nodeLeaseDurationSeconds": NODE_LEASE_SECONDS,
         "nodePlayStageParallelism": KWOK_PARALLELISM,
         "podPlayStageParallelism": KWOK_PARALLELISM,
+        "nodeLeaseParallelism": KWOK_PARALLELISM,
     }
     configuration = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from lab.gotools import GoTools, Say, build
@@ -43,11 +44,23 @@ def kubernetes(release: Release) -> GoTools:
     )
 
 
+# How KWOK plays nodes and pods: nodes become Ready and renew their Leases, pods run until deleted.
+KWOK_STAGES = {
+    "node-initialize.yaml": "kustomize/stage/node/fast/node-initialize.yaml",
+    "node-heartbeat-with-lease.yaml": (
+        "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml"
+    ),
+    "pod-ready.yaml": "kustomize/stage/pod/fast/pod-ready.yaml",
+    "pod-complete.yaml": "kustomize/stage/pod/fast/pod-complete.yaml",
+    "pod-delete.yaml": "kustomize/stage/pod/fast/pod-delete.yaml",
+}
 KWOK = GoTools(
     name="kwok",
     module=LAB / "kwok",
     programs={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
     duration="2 minutes",
+    files_module="sigs.k8s.io/kwok",
+    files=KWOK_STAGES,
 )
 # An API server is only taken together with the store that it came with.
 INSEPARABLE = ("etcd", "kube-apiserver")
@@ -56,13 +69,14 @@ INSEPARABLE = ("etcd", "kube-apiserver")
 def find_programs(say: Say, minor: str = "") -> dict[str, Path]:
     """Every program's path; those that `$KUBEBUILDER_ASSETS` and PATH lack are built.
 
-    Where a minor version of Kubernetes is asked for, its programs are the built ones: installed
-    ones may be of another version.
+    KWOK always is, because an installed one comes without its stages. Where a minor version of
+    Kubernetes is asked for, its programs are the built ones: installed ones may be of another
+    version.
     """
     tools = kubernetes(release_of(minor))
-    found = _installed([*tools.programs, *KWOK.programs])
+    found = _installed(tools.programs)
     if minor or not all(name in found for name in INSEPARABLE):
-        found = {name: path for name, path in found.items() if name in KWOK.programs}
+        found = {}
     for name, path in found.items():
         say(f"using the installed {name}: {path}")
     for group in (tools, KWOK):
@@ -79,7 +93,7 @@ def build_programs(say: Say, minor: str = "") -> None:
         say(f"{', '.join(tools.programs)} are in {build(tools, say)}")
 
 
-def _installed(names: list[str]) -> dict[str, Path]:
+def _installed(names: Iterable[str]) -> dict[str, Path]:
     folders = [os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ.get("PATH", os.defpath)]
     path = os.pathsep.join(folder for folder in folders if folder)
     return {name: Path(found) for name in names if (found := shutil.which(name, path=path))}

@@ -16,8 +16,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.rmd import reconcile
 from support.playbook import PlaybookRun, run_playbook
 from support.rmd import RmdDaemons
 
@@ -50,16 +49,9 @@ class Walk:
         return dict(zip(self.nodes, self.daemons.endpoints.values(), strict=True))
 
     def run(self) -> Object:
-        """What the role does, without starting Ansible; the result of the reconciliation."""
-        path, document = str(self.folder / "rmd-snapshot.json"), str(self.folder / "rmd.json")
-        parts = ["rmd_workloads", "rmd_node_states", "rmd_configs", "rmd_pods"]
-        snapshot.take({"kubeconfig": self.kubeconfig, "include": parts, "path": path})
-        options = {"snapshot": path, "endpoints": self.endpoints, "path": document}
-        result = reconcile({**options, **self.daemons.tls})
-        for key, status in (("node_states", False), ("statuses", True)):
-            given = {"src": [document], "src_key": key, "status": status}
-            apply({"kubeconfig": self.kubeconfig, **given, "field_manager": "wattwise-rmd"})
-        return result
+        """The work of rmd_cluster_reconciliation, without starting Ansible."""
+        options = {"kubeconfig": self.kubeconfig, "endpoints": self.endpoints}
+        return reconcile({**options, "daemons": self.daemons.tls, "run_dir": str(self.folder)})
 
     def leave_client_files(self) -> None:
         """What role rmd leaves in the run folder, for these daemons."""

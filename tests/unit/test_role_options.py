@@ -39,6 +39,7 @@ REASONS: dict[str, dict[str, str]] = {
     ),
     "fleet_snapshot_info": {
         **dict.fromkeys(("selectors", "node_configs"), "the role knows what it reads"),
+        "path": "a role that reads a list alone needs no document",
         "run_process": "the action plugin fills it in",
     },
     "redfish_thermal_info": {

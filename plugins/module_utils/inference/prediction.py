@@ -113,6 +113,7 @@ def predict_power(parameters: Parameters, context: Context = Context()) -> Resul
     WattwiseError with all results in its fields where fewer than ``min_success`` succeeded.
     """
     options = SPEC.complete(parameters)
+    _fleet_options(options)  # wrong ones are told before a document is read
     made_from = _made_from(options)
     if options["snapshot"]:
         subjects, without_predictor = of_documents(options)

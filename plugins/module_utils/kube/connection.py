@@ -40,10 +40,14 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 def access_of(
     options: t.Mapping[str, t.Any],
-    environment: t.Mapping[str, str] = os.environ,
+    environment: t.Mapping[str, str] | None = None,
     service_account: Path = _SERVICE_ACCOUNT,
 ) -> Access:
-    """The access that options of ``argspec.KUBERNETES`` describe. Raises InvalidInput."""
+    """The access that options of ``argspec.KUBERNETES`` describe. Raises InvalidInput.
+
+    ``environment`` stands for that of the process.
+    """
+    environment = os.environ if environment is None else environment
     kubeconfig, context = options.get("kubeconfig"), options.get("context")
     if options.get("host"):
         access = Access(checked_host(options["host"]))

@@ -71,12 +71,14 @@ class _Merged:
 
 
 def read_kubeconfig(
-    given: str | Object | None, context: str | None, environment: t.Mapping[str, str] = os.environ
+    given: str | Object | None, context: str | None, environment: t.Mapping[str, str] | None = None
 ) -> Access:
     """The access that a kubeconfig describes: a file, its content, or None for the user's default.
 
-    Raises InvalidInput, which names the file and quotes nothing of it.
+    ``environment`` stands for that of the process. Raises InvalidInput, which names the file and
+    quotes nothing of it.
     """
+    environment = os.environ if environment is None else environment
     try:
         merged = _Merged()
         if isinstance(given, t.Mapping):

@@ -20,6 +20,7 @@ from lab.releases import CURRENT, OLDEST, RELEASES, Release
 FAKE_GO = """#!/bin/sh
 set -e
 if [ "$1" = env ]; then echo {version}; exit; fi
+if [ "$1" = list ]; then dirname "$0"; exit; fi
 echo "$*" >> {log}
 [ "$CGO_ENABLED" = 0 ]
 while [ "$1" != -o ]; do shift; done
@@ -35,6 +36,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     install(monkeypatch, tmp_path / "tools")
+    for path in programs.KWOK_STAGES.values():
+        stage = tmp_path / "tools" / path
+        stage.parent.mkdir(parents=True, exist_ok=True)
+        stage.write_text(stage.name)
     return tmp_path / "cache" / "wattwise"
 
 
@@ -123,17 +128,22 @@ def test_a_failed_build_shows_the_compiler_and_leaves_nothing_to_be_found(
     assert (build(tools, print) / "one").exists()
 
 
-def test_installed_programs_are_used_without_any_build(
+def test_an_installed_control_plane_is_used_without_a_build_of_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {*programs.kubernetes(CURRENT).programs, *programs.KWOK.programs}
-    for name in names:
+    names = set(programs.kubernetes(CURRENT).programs)
+    for name in (*names, "kwok"):
         executable(tmp_path / "tools" / name)
     executable(tmp_path / "assets" / "etcd")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     said: list[str] = []
     found = programs.find_programs(said.append)
     assert found.pop("etcd") == tmp_path / "assets" / "etcd"
+    # An installed KWOK comes without its stages.
+    kwok = found.pop("kwok")
+    assert kwok.is_relative_to(cache)
+    assert {path.name for path in kwok.parent.iterdir()} == {"kwok", *programs.KWOK_STAGES}
+    assert (kwok.parent / "pod-ready.yaml").read_text() == "pod-ready.yaml"
     assert found == {name: tmp_path / "tools" / name for name in names - {"etcd"}}
     assert f"using the installed etcd: {tmp_path / 'assets' / 'etcd'}" in said
 
@@ -160,10 +170,9 @@ def test_an_api_server_without_its_store_is_not_used(cache: Path, tmp_path: Path
 def test_installed_programs_are_not_used_where_a_version_is_asked_for(
     cache: Path, tmp_path: Path
 ) -> None:
-    for name in ("etcd", "kube-apiserver", "kwok"):
+    for name in ("etcd", "kube-apiserver"):
         executable(tmp_path / "tools" / name)
     found = programs.find_programs(print, "1.34")
-    assert found["kwok"].parent == tmp_path / "tools"
     assert found["etcd"].is_relative_to(cache)
     assert found["etcd"].parent == build(programs.kubernetes(OLDEST), print)
 
