@@ -24,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from support.snapshots import with_targets
 from support.wao import DEFINITIONS, Object, node_config, template
 
 FALLBACK = "wattwise.github.io/fallback-inlet-celsius"
@@ -62,7 +63,7 @@ def of_namespace(kubeconfig: str, namespace: str, folder: Path, names: list[str]
         body[part] = [o for o in body[part] if o["metadata"]["namespace"] == namespace]
     body["nodes"] = [node for node in body["nodes"] if node["metadata"]["name"] in names]
     path = str(folder / "snapshot.json")
-    documents.write(path, "snapshot", body)
+    documents.write(path, "snapshot", with_targets(body))
     return path
 
 

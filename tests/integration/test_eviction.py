@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snap
 from lab.process import wait_until
 from support.inference_server import InferenceServer, Model
 from support.playbook import PlaybookRun, run_playbook
+from support.snapshots import with_targets
 
 Json = dict[str, t.Any]
 CHEAP = {"cpu": [0, 4], "watts": [50, 90]}
@@ -373,7 +374,7 @@ def write_documents(
         for node, model in zip(nodes, models.models, strict=True)
     ]
     reading = {"inlet_celsius": 22.0, "delta_p_pascal": 5.0, "power_watts": None}
-    documents.write(str(folder / "snapshot.json"), "snapshot", taken)
+    documents.write(str(folder / "snapshot.json"), "snapshot", with_targets(taken))
     documents.write(
         str(folder / "readings.json"),
         "readings",

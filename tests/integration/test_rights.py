@@ -36,6 +36,7 @@ RMD_SAMPLE = RBAC.parents[1] / "tests" / "conformance" / "rmd" / "rmdworkload-gu
 RMD_CONFIG = RMD_SAMPLE.with_name("rmdconfig.yaml")
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
+RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
 # Right → why it is given although nothing here uses it.
 UNUSED = {
@@ -160,7 +161,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         assert run.returncode == 0, run.output
         assert_exactly(account, granted, set(account.proxy.used))
 
-        forget_the_lease(whole_lab)
+        forget_former_runs(whole_lab)
         account.may("placement", without=Right("", "pods/binding", "create"))
         run = account.play(placement())
         assert run.returncode != 0
@@ -236,10 +237,12 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         }
 
 
-def forget_the_lease(lab: RunningLab) -> None:
-    """The right to create it is needed once in a cluster."""
-    with Api(lab.state.kubeconfig) as api, contextlib.suppress(ApiError):
-        api.request("DELETE", LEASE)
+def forget_former_runs(lab: RunningLab) -> None:
+    """The rights to create a Lease and the record of a binding are needed once in a cluster."""
+    with Api(lab.state.kubeconfig) as api:
+        for path in (LEASE, RECORD):
+            with contextlib.suppress(ApiError):
+                api.request("DELETE", path)
 
 
 def leave_what_role_rmd_makes(lab: RunningLab) -> None:

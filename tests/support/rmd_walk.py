@@ -51,7 +51,9 @@ class Walk:
     def run(self) -> Object:
         """The work of rmd_cluster_reconciliation, without starting Ansible."""
         options = {"kubeconfig": self.kubeconfig, "endpoints": self.endpoints}
-        return reconcile({**options, "daemons": self.daemons.tls, "run_dir": str(self.folder)})
+        return reconcile(
+            {**options, "daemons": self.daemons.tls, "prune_max": 1.0, "run_dir": str(self.folder)}
+        )
 
     def leave_client_files(self) -> None:
         """What role rmd leaves in the run folder, for these daemons."""
