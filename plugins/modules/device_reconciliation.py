@@ -86,7 +86,6 @@ extends_documentation_fragment:
   - wattwise.kube.attributes.changing_module
 requirements:
   - python >= 3.11
-  - kubernetes
   - cel-expr-python >= 0.1.3 (for selectors)
   - ortools >= 9.15 (for O(strategy=optimal), and conflicts that counting does not find)
   - PyYAML (for the annotation)

@@ -697,6 +697,24 @@ devices:
     errors: []
     outcome: allocated
     pods: []
+evict:
+  description:
+    - What step V(evict) did; moves, gain_watts and stopped as M(wattwise.kube.pod_eviction) returns
+      them.
+  returned: when step V(evict) had moves to make
+  type: dict
+  sample:
+    gain_watts: 12.5
+    moves:
+      - from_node: node-2
+        namespace: default
+        outcome: moved
+        pod: worker-7d4b9-x2x8k
+        reason:
+        replacement: worker-7d4b9-qk5fp
+        step: 1
+        to_node: node-1
+    stopped:
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module

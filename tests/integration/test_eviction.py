@@ -33,7 +33,7 @@ from support.snapshots import with_targets
 Json = dict[str, t.Any]
 CHEAP = {"cpu": [0, 4], "watts": [50, 90]}
 DEAR = {"cpu": [0, 4], "watts": [50, 250]}
-MOVING = "Move running pods that had better be elsewhere"
+PLACING = "Place the waiting pods"
 TIME = "2026-01-31T12:00:00Z"
 
 
@@ -425,10 +425,10 @@ def test_the_role_moves_one_pod_after_another_until_the_first_refusal(
             lambda: kube.get(store)["status"]["disruptionsAllowed"] == 0, 30.0, "no eviction"
         )
         before = {pod["metadata"]["uid"] for pod in pods(kube, namespace)}
-        checked = run_role(kubeconfig, namespace, tmp_path, "--check").results(MOVING)[0]
+        checked = run_role(kubeconfig, namespace, tmp_path, "--check").results(PLACING)[0]["evict"]
         assert {pod["metadata"]["uid"] for pod in pods(kube, namespace)} == before
         assert [move["gain_watts"] for move in planned_moves(tmp_path)] == [32.0, 16.0]
-        done = run_role(kubeconfig, namespace, tmp_path).results(MOVING)[0]
+        done = run_role(kubeconfig, namespace, tmp_path).results(PLACING)[0]["evict"]
         for result in (checked, done):
             assert fates(result) == ["moved", "refused"]
             assert result["moves"][0]["pod"].startswith("web-")

@@ -94,6 +94,7 @@ class _Run:
     curves: Object | None = None
     plan: Object | None = None
     devices: Result | None = None
+    evicted: Result | None = None
     diffs: Diffs = field(default_factory=list)
     summary: Result = field(default_factory=dict)
     # The first failure of the reading half, which ends the run once all that was read is kept.
@@ -145,6 +146,7 @@ class _Run:
             "summary": self.summary,
             "documents": self.folder.written,
             **({"devices": self.devices} if self.devices is not None else {}),
+            **({"evict": self.evicted} if self.evicted is not None else {}),
         }
 
     def _snapshot(self) -> Object:
@@ -416,6 +418,7 @@ class _Run:
             if not steps:
                 return
             result = eviction.make_moves(self.kube, steps, options, context)
+            self.evicted = {name: result[name] for name in ("moves", "gain_watts", "stopped")}
             step.changed = result["changed"]
             moved = sum(move["outcome"] == "moved" for move in result["moves"])
             step.counts = {"moves": len(result["moves"]), "moved": moved}
