@@ -104,8 +104,8 @@ options:
     type: str
   prune_kinds:
     description:
-      - Kinds to look for objects to prune in, beside those of the manifests; needed where there may
-        be no manifest left.
+      - Kinds in which objects to prune are looked for, by default those of the manifests. They are
+        needed where no manifest of a kind may be left, and each needs the right to list it.
     type: list
     elements: dict
     suboptions:

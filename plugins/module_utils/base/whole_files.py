@@ -59,6 +59,18 @@ def link(source: Path, destination: Path) -> None:
     partial.replace(destination)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for the user alone. Raises InvalidInput."""
+    try:
+        for each in reversed([folder, *folder.parents]):
+            each.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot make the folder {folder} ({error.strerror}); name one in which this user may "
+            "write"
+        ) from error
+
+
 def sync(folder: Path) -> None:
     """Bring names that were added to a folder to the disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)

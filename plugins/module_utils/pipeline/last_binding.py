@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 
 NAME = "wattwise-last-binding"
 _MOST_BYTES = 1_000_000
-# Of one document: what unpacks to more was not packed here.
+# A document that unpacks to more was not packed here.
 _LONGEST = 100_000_000
 # File in the run folder and kind of its document; the first matter most.
 _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
@@ -32,7 +32,7 @@ _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
     ("baseline.json", "readings"),
     ("bound/curves.json", "curves"),
 )
-# Of a plan what a report does not read, and what is long.
+# Long parts of a plan that no report reads.
 _LEFT_OUT = ("allocations", "findings", "steps", "unplaced")
 
 

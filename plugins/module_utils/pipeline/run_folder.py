@@ -9,7 +9,11 @@ import datetime
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, run_owner
+from ansible_collections.wattwise.kube.plugins.module_utils.base import (
+    documents,
+    run_owner,
+    whole_files,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 
@@ -31,13 +35,7 @@ class RunFolder:
         """Make the folder where it is missing, and claim it for this run. Raises InvalidInput."""
         if self._path is None:
             return
-        try:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(
-                f"run_dir: cannot make the folder {self._path} ({error.strerror}); name one in "
-                "which this user may write"
-            ) from error
+        whole_files.make_folder(self._path)
         if run_process:
             run_owner.claim(self.file("snapshot"), run_process, now)
 

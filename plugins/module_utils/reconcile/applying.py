@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import typing as t
-from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
@@ -56,14 +52,3 @@ class Applying:
 def running(images: t.Sequence[str], part: str) -> str:
     """The images of controllers with this text in their name; empty where there is none."""
     return ", ".join(image for image in images if part in image)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, for the user alone. Raises InvalidInput."""
-    try:
-        for each in reversed([folder, *folder.parents]):
-            each.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            f"Cannot make the folder {folder} ({error.strerror}); choose another one"
-        ) from error

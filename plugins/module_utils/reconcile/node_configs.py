@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
     APPLY_SET,
@@ -28,7 +29,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
     Applying,
-    make_folder,
     running,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
@@ -216,10 +216,14 @@ def _of_inventory(options: Parameters) -> Result:
 
 def _of_templates(options: Parameters, node_configs: t.Sequence[Manifest]) -> Result:
     """The step that applies NodeConfigs and removes those without a node."""
+    # Templates that people made may be of the other group.
+    versions = [f"{options['wao_group']}/v1beta1", *(each["apiVersion"] for each in node_configs)]
     return {
         "manifests": list(node_configs),
         "prune": APPLY_SET,
-        "prune_kinds": [{"api_version": f"{options['wao_group']}/v1beta1", "kind": "NodeConfig"}],
+        "prune_kinds": [
+            {"api_version": version, "kind": "NodeConfig"} for version in dict.fromkeys(versions)
+        ],
         "prune_owner_kinds": ["NodeConfigTemplate"],
         "prune_max": options["prune_max"],
         "on_error": "report",

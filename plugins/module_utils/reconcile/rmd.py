@@ -25,10 +25,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
     Applying,
-    make_folder,
     running,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation

@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
     Group,
     Kind,
     groups_of,

@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.column_generation import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.column_generation import (
     Columns,
     generate_columns,
 )

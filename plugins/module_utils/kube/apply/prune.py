@@ -27,7 +27,10 @@ KindInNamespace = tuple[str, str, t.Optional[str]]
 
 @dataclass(frozen=True)
 class Pruning:
-    """What may be pruned: bearers of the ApplySet label that an owner of these kinds owns."""
+    """What may be pruned: bearers of the ApplySet label that an owner of these kinds owns.
+
+    ``kinds`` says where they are looked for; without any it is where the wanted objects are.
+    """
 
     label_value: str
     kinds: tuple[KindInNamespace, ...]
@@ -62,17 +65,11 @@ def prune(
 
 def _members(kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest]) -> dict[str, Object]:
     """Every object of the ApplySet that is ours to delete, by path."""
-    kinds = dict.fromkeys(
-        [
-            *pruning.kinds,
-            *(
-                (item["apiVersion"], item["kind"], item["metadata"].get("namespace"))
-                for item in wanted
-            ),
-        ]
+    of_wanted = (
+        (item["apiVersion"], item["kind"], item["metadata"].get("namespace")) for item in wanted
     )
     members: dict[str, Object] = {}
-    for api_version, kind, namespace in kinds:
+    for api_version, kind, namespace in pruning.kinds or dict.fromkeys(of_wanted):
         try:
             resource = kube.resource(api_version, kind)
         except UnknownKind:

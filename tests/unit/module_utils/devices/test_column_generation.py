@@ -26,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import optimal
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
     groups_of,
     kinds_of,
 )

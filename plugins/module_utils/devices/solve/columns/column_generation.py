@@ -22,25 +22,25 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
     Instance,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
     Group,
     Kind,
     groups_of,
     kinds_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.pricing_problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.pricing_problem import (
     Costs,
     PricingProblem,
     TooLarge,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.restricted_master import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.restricted_master import (
     SCALE,
     Held,
     Master,
     Rest,
     fits,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import Solution, solve
 
 _MOST_KINDS = 200

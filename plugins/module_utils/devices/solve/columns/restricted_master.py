@@ -13,11 +13,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.object
     WHOLE,
     Objective,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.components import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
     Group,
     Kind,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.pricing_problem import (
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.pricing_problem import (
     SUMS,
     Pattern,
     Prices,
