@@ -18,10 +18,14 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.run_owner import process_identity
+from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
+    DirectActionModule,
+    Result,
+    Variables,
+)
 
 # Ansible imports action plugins before it forks workers, and a worker has no terminal.
 PARENT_HAS_TERMINAL = sys.stdout.isatty()
@@ -86,52 +90,31 @@ class ProgressReader(threading.Thread):
         return text if self._is_line else f"{text} ({time.monotonic() - self._begun_at:.0f} s)"
 
 
-class ProgressActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
+class ProgressActionModule(DirectActionModule):
     """Runs the module of the action's own name, with progress where that can be seen."""
 
-    _supports_async = True
-    _supports_check_mode = True
     # Whether the module is told which process of Ansible it works for.
     _names_process = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
+    def _run_module(self, arguments: dict[str, t.Any], task_vars: Variables) -> Result:
         if self._names_process:
             # Of the run, not of this worker.
             arguments["run_process"] = process_identity(os.getppid())
         style = self._style(arguments)
         if style == "none" or self._task.async_val or self._connection.transport != "local":
-            result.update(self._run_module(arguments, task_vars))
-            return result
+            return super()._run_module(arguments, task_vars)
         with tempfile.TemporaryDirectory(prefix="wattwise-progress-") as folder:
             path = Path(folder) / "progress"
             path.touch()
             is_line = style == "line"
             seconds = LINE_SECONDS if is_line else LOG_SECONDS
-            label = self._label(task_vars or {})
-            reader = ProgressReader(path, label, is_line, _display, seconds)
+            reader = ProgressReader(path, self._label(task_vars), is_line, _display, seconds)
             reader.start()
             try:
                 arguments["progress_file"] = str(path)
-                result.update(self._run_module(arguments, task_vars))
+                return super()._run_module(arguments, task_vars)
             finally:
                 reader.finish()
-        return result
-
-    def _run_module(
-        self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any] | None
-    ) -> dict[str, t.Any]:
-        return t.cast(
-            "dict[str, t.Any]",
-            self._execute_module(
-                module_args=arguments,
-                task_vars=task_vars,
-                wrap_async=self._task.async_val and not self._connection.has_native_async,
-            ),
-        )
 
     def _style(self, arguments: dict[str, t.Any]) -> str:
         environment: dict[str, t.Any] = {}
@@ -142,7 +125,7 @@ class ProgressActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ha
             return "line" if PARENT_HAS_TERMINAL else "log"
         return str(style)
 
-    def _label(self, task_vars: dict[str, t.Any]) -> str:
+    def _label(self, task_vars: Variables) -> str:
         host = task_vars.get("inventory_hostname", "")
         return f"{self._task.action.rsplit('.', 1)[-1]} [{host}]"
 

@@ -97,9 +97,9 @@ def test_gates_run_beside_others_for_which_there_is_room(tmp_path: Path) -> None
     """The two that need each other's file end only if both run; the third needs both gone."""
     waits = "while [ ! -e {0} ]; do sleep 0.05; done"
     scripts = {
-        "wide": f"touch wide; {waits.format('narrow')}; rm wide",
+        "wide": f"touch wide started; {waits.format('narrow')}; rm wide",
         "also-wide": "[ ! -e wide ]",
-        "narrow": f"touch narrow; {waits.format('wide')}",
+        "narrow": f"touch narrow; {waits.format('started')}",
     }
     gates = [Gate("wide", 2), Gate("also-wide", 2), Gate("narrow")]
     ended = runner(tmp_path, scripts).run(gates)

@@ -23,7 +23,7 @@ class ArgumentSpec:
     """Options of a module in AnsibleModule's form, with the rules that tie them together.
 
     An option may name under ``environment`` the variables that stand in for it, and under
-    ``secret_keys`` the members that are the secret part of a ``no_log`` option; skin.py reads both.
+    ``secret_keys`` the members that are the secret part of a ``no_log`` option; module_runner.py reads both.
     """
 
     options: Options
@@ -54,7 +54,7 @@ class ArgumentSpec:
         )
 
     def to_keywords(self) -> dict[str, t.Any]:
-        """The keyword arguments of AnsibleModule, with what only skin.py reads still in them."""
+        """The keyword arguments of AnsibleModule, with what only module_runner.py reads still in them."""
         return {
             "argument_spec": {name: dict(option) for name, option in self.options.items()},
             "mutually_exclusive": [list(rule) for rule in self.mutually_exclusive],

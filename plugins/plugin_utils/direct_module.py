@@ -1,0 +1,111 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Start a module from the installed collection instead of packing a copy of the library for it.
+
+Ansible packs a module with all that it imports, and the copy is compiled anew by each task: two to
+three seconds for the larger modules. Where the module would run on the control node, as the same
+user and with the same Python, the installed files do as well, and Python keeps their bytecode. The
+module is started as Ansible's developer guide starts modules by hand: ``python -m``, its arguments
+as JSON on the standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible import constants
+from ansible.plugins.action import ActionBase
+
+MODULES = "ansible_collections.wattwise.kube.plugins.modules"
+# The folder that holds ansible_collections.
+ROOT = Path(__file__).resolve().parents[5]
+LAST_LINES = 10
+
+Variables = t.Mapping[str, t.Any]
+Result = dict[str, t.Any]
+
+
+class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
+    """Runs the module of the action's own name, directly where that makes no difference."""
+
+    _supports_async = True
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> Result:
+        result: Result = super().run(tmp, task_vars)
+        result.update(self._run_module(dict(self._task.args), task_vars or {}))
+        return result
+
+    def _run_module(self, arguments: dict[str, t.Any], task_vars: Variables) -> Result:
+        if self._can_run_directly(task_vars):
+            return self._run_directly(arguments, task_vars)
+        return t.cast(
+            "Result",
+            self._execute_module(
+                module_args=arguments,
+                task_vars=task_vars,
+                wrap_async=self._task.async_val and not self._connection.has_native_async,
+            ),
+        )
+
+    def _can_run_directly(self, task_vars: Variables) -> bool:
+        """Same host, same user, same Python; and nobody wants to look at the packed module."""
+        return (
+            self._connection.transport == "local"
+            and not self._connection.become
+            and not self._task.async_val
+            and not constants.DEFAULT_KEEP_REMOTE_FILES
+            and self._interpreter(task_vars) == sys.executable
+        )
+
+    def _interpreter(self, task_vars: Variables) -> str:
+        host = self._task.delegate_to
+        variables = task_vars.get("ansible_delegated_vars", {}).get(host, {}) if host else task_vars
+        wanted = constants.config.get_config_value("INTERPRETER_PYTHON", variables=variables)
+        return str(self._templar.template(wanted))
+
+    def _run_directly(self, arguments: dict[str, t.Any], task_vars: Variables) -> Result:
+        name = self._task.action.rsplit(".", 1)[-1]
+        self._update_module_args(self._task.action, arguments, task_vars)
+        environment: dict[str, t.Any] = {}
+        self._compute_environment_string(environment)
+        return start_module(name, arguments, environment, self._loader.get_basedir())
+
+
+def start_module(
+    name: str, arguments: Variables, environment: t.Mapping[str, t.Any], folder: str
+) -> Result:
+    """The module's result. ``environment`` is added to the present one; paths start at ``folder``.
+
+    A module that ends without a result gives one that has failed and holds the end of its output.
+    """
+    variables = {**os.environ, **{key: str(value) for key, value in environment.items()}}
+    paths = [str(ROOT), *filter(None, [variables.get("PYTHONPATH")])]
+    ended = subprocess.run(
+        # The working folder is the playbook's, and Python must not import from it.
+        [sys.executable, "-P", "-m", f"{MODULES}.{name}"],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}, default=str),
+        cwd=folder,
+        env={**variables, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        result = json.loads(ended.stdout)
+    except ValueError:
+        result = None
+    if isinstance(result, dict):
+        return result
+    last = "\n".join((ended.stdout + ended.stderr).splitlines()[-LAST_LINES:])
+    return {
+        "failed": True,
+        "msg": f"The module {name} ended without a result, with return code {ended.returncode}; "
+        f"the end of its output: {last or 'none'}",
+    }
