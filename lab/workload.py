@@ -89,7 +89,7 @@ def create_pods(api: Api, pods: Sequence[JsonObject], scheduler: str) -> None:
     _in_parallel(create, pods)
 
 
-def delete_pods(api: Api, settings: LabSettings) -> None:
+def delete_pods(api: Api, settings: LabSettings, seconds: float = 60.0) -> None:
     """Delete the demo's pods; return when they are gone and no machine has their load."""
     names = [pod["metadata"]["name"] for pod in list_pods(api)]
 
@@ -98,7 +98,7 @@ def delete_pods(api: Api, settings: LabSettings) -> None:
         api.request("DELETE", path)
 
     _in_parallel(delete, names)
-    wait_until(lambda: not list_pods(api), 60.0, "the demo's pods to go")
+    wait_until(lambda: not list_pods(api), seconds, "the demo's pods to go", interval=0.2)
     wait_for_load(api, settings)
 
 
@@ -108,13 +108,13 @@ def list_pods(api: Api) -> list[JsonObject]:
     return pods
 
 
-def wait_until_bound(api: Api, count: int, settings: LabSettings) -> None:
+def wait_until_bound(api: Api, count: int, settings: LabSettings, seconds: float = 60.0) -> None:
     """Return when so many pods have a node and the machines draw the power for them."""
 
     def all_bound() -> bool:
         return sum(bool(pod["spec"].get("nodeName")) for pod in list_pods(api)) == count
 
-    wait_until(all_bound, 60.0, f"{count} pods to be bound", interval=0.2)
+    wait_until(all_bound, seconds, f"{count} pods to be bound", interval=0.2)
     wait_for_load(api, settings)
 
 

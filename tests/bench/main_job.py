@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 from bench.kit import scale
-from bench.kit.hall import Hall, MainJob, SiteRun, main_job, play
-from bench.kit.rows import Bench, Different, Metric, Row, at_most, exactly, metric
+from bench.kit.hall import FLEET, ROW_OF_RACKS, Hall, MainJob, Size, main_job, play
+from bench.kit.rows import Bench, Different, Peer, Row, at_least, at_most, metric, ratio
 from bench.kit.stage import MIB, Stage
 from lab.api import Api
 
 IDLE_SECONDS = 5.0
-OURS = {
-    path.stem for path in (Path(__file__).resolve().parents[2] / "plugins/modules").glob("*.py")
-}
 _WRITING = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
 _COUNTED = re.compile(
     r"(?P<name>apiserver_request_total|apiserver_response_sizes_sum)"
@@ -27,69 +22,77 @@ _COUNTED = re.compile(
 )
 
 
-def whole_job(stage: Stage) -> Row:
-    job = main_job(stage)
-    if job.again.changed:
-        raise Different(f"the second run changed {job.again.changed} tasks")
+def small_fleet(stage: Stage) -> Row:
+    return _whole_job(stage, ROW_OF_RACKS, place_seconds=5.0, site_seconds=12.0)
+
+
+def whole_fleet(stage: Stage) -> Row:
+    return _whole_job(stage, FLEET, place_seconds=14.0, site_seconds=30.0)
+
+
+def _whole_job(stage: Stage, size: Size, place_seconds: float, site_seconds: float) -> Row:
+    job = main_job(stage, size)
+    site = [play(stage, job.hall, "site", job.run_dir) for _run in stage.runs(2)]
+    place = [play(stage, job.hall, "place", job.run_dir) for _run in stage.runs(3)]
+    changed = [run.changed for run in (*site, *place)]
+    if any(changed):
+        raise Different(f"runs with nothing to do changed {sum(changed)} tasks")
     nodes = len(job.hall.machines)
+    place_cpu = [run.usage.cpu_seconds for run in place]
+    every = (job.installed, job.placed, *site, *place)
+    peer = "kube-scheduler binds the same pods"
     return Row(
-        title=f"The main job on {nodes:,} nodes with {job.pods:,} waiting pods",
+        title=f"The main job on {nodes:,} nodes with {job.pods:,} pods",
         work=(
-            "Playbook `site` on an empty cluster, then with pods that wait, then with nothing left "
-            "to do. BMCs take 50 ms for an answer. The API server, the machines and the power "
-            "models run on the same processors."
+            "Playbook `site` on an empty cluster, then with pods that wait, then `site` and "
+            "`place` with nothing left to do. BMCs take 50 ms for an answer. The API server, the "
+            "machines and the power models run on the same processors."
         ),
         command="ansible-playbook wattwise.kube.site",
+        peers=[Peer("kube-scheduler", "first to last binding of the same pods, in the same lab")],
         metrics=[
-            metric("empty cluster, whole run", "s", [job.installed.usage.seconds]),
-            metric("pods waiting, whole run", "s", [job.placed.usage.seconds]),
-            metric("nothing to do, whole run", "s", [job.again.usage.seconds]),
-            metric("tasks that the last run changed", "", [job.again.changed], exactly(0)),
-            *_seconds(job.placed, "pods waiting"),
-            *_seconds(job.again, "nothing to do"),
+            metric("`site`, empty cluster", "s", [job.installed.usage.seconds]),
+            metric("`site`, pods waiting", "s", [job.placed.usage.seconds]),
+            metric("binding the pods", "s", [job.binding_seconds], at_most(35)),
+            metric(peer, "s", [job.scheduler_seconds]),
+            ratio(
+                "kube-scheduler's time to ours",
+                [job.scheduler_seconds],
+                [job.binding_seconds],
+                at_least(1),
+            ),
+            metric(
+                "`site`, nothing to do",
+                "s",
+                [run.usage.seconds for run in site],
+                at_most(site_seconds),
+            ),
+            metric(
+                "`place`, nothing to do",
+                "s",
+                [run.usage.seconds for run in place],
+                at_most(place_seconds),
+            ),
+            metric("`place`, nothing to do: processor time", "s", place_cpu, at_most(13)),
+            metric(
+                "one `place` a minute, of one core",
+                "%",
+                [100 * seconds / 60 for seconds in place_cpu],
+                at_most(30),
+            ),
+            metric(
+                "memory of the largest process",
+                "MiB",
+                [run.usage.peak_bytes / MIB for run in every],
+                at_most(250, "worst"),
+            ),
         ],
-        equal="the last run changes no task, so every object is as the run before wanted it.",
-        notes=["One run each: every run finds another cluster."],
-    )
-
-
-def _seconds(run: SiteRun, name: str) -> Iterator[Metric]:
-    """Where the time of a run goes: our modules, those of a second or more, and all the rest."""
-    spent: dict[str, float] = {}
-    for item in run.modules:
-        spent[item.module] = spent.get(item.module, 0.0) + item.seconds
-    for module, seconds in sorted(spent.items(), key=lambda pair: -pair[1]):
-        if module in OURS and seconds >= 1.0:
-            yield metric(f"{name}: `{module}`", "s", [seconds])
-    yield metric(f"{name}: Ansible itself", "s", [run.usage.seconds - sum(spent.values())])
-    yield metric(f"{name}: processor time of all", "s", [run.usage.cpu_seconds])
-
-
-def memory(stage: Stage) -> Row:
-    job = main_job(stage)
-    nodes = len(job.hall.machines)
-    return Row(
-        title=f"Memory of the modules at {nodes:,} nodes and {job.pods:,} pods",
-        work="The highest resident memory of each module's process over the three runs of `site`.",
-        command="ansible-playbook wattwise.kube.site",
-        metrics=[
-            metric(f"`{name}`", "MiB", [value / MIB for value in values], at_most(300, "worst"))
-            for name, values in sorted(_peaks(job).items())
-        ],
+        equal="runs with nothing to do change no task, so every object is as the run before wanted it.",
         notes=[
-            "As the kernel counts it for the process (`ru_maxrss`), libraries and the interpreter "
-            "included."
+            "The clusters of the first two figures exist once, so they are of one run each.",
+            "Bindings are stamped to the second by the API server.",
         ],
     )
-
-
-def _peaks(job: MainJob) -> dict[str, list[int]]:
-    peaks: dict[str, list[int]] = {}
-    for run in (job.installed, job.placed, job.again):
-        for item in run.modules:
-            if item.module in OURS:
-                peaks.setdefault(item.module, []).append(item.peak_bytes)
-    return peaks
 
 
 def costs(stage: Stage) -> Row:
@@ -156,4 +159,8 @@ def served(room: Hall) -> dict[str, float]:
     return counts
 
 
-BENCHES = [Bench("main-job", whole_job), Bench("memory", memory), Bench("costs", costs)]
+BENCHES = [
+    Bench("main-job-50", small_fleet),
+    Bench("main-job", whole_fleet),
+    Bench("costs", costs),
+]

@@ -1,38 +1,46 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab of a thousand machines that benches share, and the main job as it ran there."""
+"""The labs that benches share, of a thousand and of fifty machines, and the main job there."""
 
 from __future__ import annotations
 
 import copy
+import datetime
 import re
-import stat
-import sys
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from bench.kit import launcher
 from bench.kit.rows import Json
-from bench.kit.stage import Stage, Usage, usages
+from bench.kit.stage import Stage, Usage
 from lab import faults, lifecycle, process, workload
 from lab.api import Api
 from lab.inventory import CLUSTER
 from lab.machines import Machine, build_machines
 from lab.state import LabSettings, LabState
 
-NODES, SMOKE_NODES = 1000, 24
-PODS, SMOKE_PODS = 10_000, 100
 NODES_PER_RACK = 50
 PARTS = (lifecycle.CONTROL_PLANE, "bmc", "pressure", "predictor")
 BMC_SECONDS = 0.05
-SLOWEST_START_SECONDS = 300.0
+SLOWEST_SECONDS = 300.0
 # What lists, watches and writes by itself; nothing that is measured later needs it.
-BUSY_BODIES = ("kwok", "kube-controller-manager", "kube-scheduler")
+SCHEDULER = "kube-scheduler"
+BUSY_BODIES = ("kwok", "kube-controller-manager", SCHEDULER)
 _CHANGED = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
-_MODULE = re.compile(r"AnsiballZ_(\w+)\.py$")
+
+
+class Size(t.NamedTuple):
+    """Machines, and the pods that wait for them."""
+
+    nodes: int
+    pods: int
+
+
+FLEET = Size(1000, 5000)
+ROW_OF_RACKS = Size(50, 500)
+SMOKE = Size(24, 100)
 
 
 @dataclass(frozen=True)
@@ -62,22 +70,11 @@ class Hall:
 
 
 @dataclass(frozen=True)
-class ModuleRun:
-    """One task of a playbook: its module's process from start to end."""
-
-    module: str
-    seconds: float
-    cpu_seconds: float
-    peak_bytes: int
-
-
-@dataclass(frozen=True)
 class SiteRun:
     """A run of a playbook on the hall; `changed` counts the tasks that changed something."""
 
     usage: Usage
     changed: int
-    modules: tuple[ModuleRun, ...]
 
 
 @dataclass(frozen=True)
@@ -91,36 +88,41 @@ class Installed:
 
 @dataclass(frozen=True)
 class MainJob:
-    """What the main job did on the hall: an empty cluster, then waiting pods, then nothing new."""
+    """What the main job did on the hall: an empty cluster, then waiting pods, then nothing new.
+
+    `scheduler_seconds` and `binding_seconds` are the time from the first to the last binding of
+    the same pods, by kube-scheduler and by us.
+    """
 
     hall: Hall
     pods: int
     installed: SiteRun
+    scheduler_seconds: float
     placed: SiteRun
-    again: SiteRun
+    binding_seconds: float
     run_dir: Path
 
     def document(self, kind: str) -> Path:
         return self.run_dir / CLUSTER / f"{kind}.json"
 
 
-def hall(stage: Stage) -> Hall:
+def hall(stage: Stage, size: Size = FLEET) -> Hall:
     """The running lab; started by the first bench that asks for it."""
-    return stage.shared("hall", _start)
+    return stage.shared(f"hall of {size.nodes}", lambda stage: _start(stage, size))
 
 
-def installed(stage: Stage) -> Installed:
+def installed(stage: Stage, size: Size = FLEET) -> Installed:
     """The hall after the main job ran on its empty cluster: every BMC was read once."""
-    return stage.shared("installed hall", _install)
+    return stage.shared(f"installed hall of {size.nodes}", lambda stage: _install(stage, size))
 
 
-def main_job(stage: Stage) -> MainJob:
+def main_job(stage: Stage, size: Size = FLEET) -> MainJob:
     """The hall after the main job ran on it."""
-    return stage.shared("main job", _run)
+    return stage.shared(f"main job on {size.nodes}", lambda stage: _run(stage, size))
 
 
-def _start(stage: Stage) -> Hall:
-    nodes = stage.size(NODES, SMOKE_NODES)
+def _start(stage: Stage, size: Size) -> Hall:
+    nodes = SMOKE.nodes if stage.smoke else size.nodes
     asked = LabSettings(nodes, max(1, nodes // NODES_PER_RACK), seed=1, parts=PARTS)
     state = LabState(stage.folder())
     stage.say(f"  starting a lab of {nodes:,} machines")
@@ -137,28 +139,46 @@ def _silent(_text: str) -> None:
     """The lab's own progress is not that of the benches."""
 
 
-def _install(stage: Stage) -> Installed:
-    room, run_dir = hall(stage), stage.folder()
+def _install(stage: Stage, size: Size) -> Installed:
+    room, run_dir = hall(stage, size), stage.folder()
     stage.say("  installing on the empty cluster")
     return Installed(room, play(stage, room, "site", run_dir), run_dir)
 
 
-def _run(stage: Stage) -> MainJob:
-    before = installed(stage)
+def _run(stage: Stage, size: Size) -> MainJob:
+    before = installed(stage, size)
     room, run_dir = before.hall, before.run_dir
     room.liven()
-    count = stage.size(PODS, SMOKE_PODS)
-    stage.say(f"  making {count:,} pods")
+    count = SMOKE.pods if stage.smoke else size.pods
+    pods = workload.demo_pods(count, seed=1)
     with Api(room.state.kubeconfig) as api:
         workload.make_namespace(api)
-        workload.create_pods(api, workload.demo_pods(count, seed=1), "wattwise")
-    stage.say("  placing them")
-    placed = play(stage, room, "site", run_dir)
+        stage.say(f"  {count:,} pods for kube-scheduler")
+        process.stop(room.state, [SCHEDULER])
+        workload.create_pods(api, pods, "default-scheduler")
+        room.liven()
+        workload.wait_until_bound(api, count, room.settings, SLOWEST_SECONDS)
+        scheduler_seconds = _binding_seconds(api)
+        _wait_until_running(room)
+        workload.delete_pods(api, room.settings, SLOWEST_SECONDS)
+        stage.say("  the same pods for us")
+        workload.create_pods(api, pods, "wattwise")
+        placed = play(stage, room, "site", run_dir)
+        binding_seconds = _binding_seconds(api)
     _wait_until_running(room)
     room.quieten()
-    stage.say("  once more, with nothing to do")
-    again = play(stage, room, "site", run_dir)
-    return MainJob(room, count, before.run, placed, again, run_dir)
+    return MainJob(room, count, before.run, scheduler_seconds, placed, binding_seconds, run_dir)
+
+
+def _binding_seconds(api: Api) -> float:
+    """From the first to the last binding, as the API server stamped them to the second."""
+    stamps = [
+        datetime.datetime.fromisoformat(condition["lastTransitionTime"])
+        for pod in workload.list_pods(api)
+        for condition in pod["status"]["conditions"]
+        if condition["type"] == "PodScheduled" and condition["status"] == "True"
+    ]
+    return (max(stamps) - min(stamps)).total_seconds() + 1.0
 
 
 def _wait_until_running(room: Hall) -> None:
@@ -168,43 +188,20 @@ def _wait_until_running(room: Hall) -> None:
     with Api(room.state.kubeconfig) as api:
         process.wait_until(
             lambda: not api.request("GET", path)["items"],
-            SLOWEST_START_SECONDS,
+            SLOWEST_SECONDS,
             "all bound pods to run",
             interval=1.0,
         )
 
 
 def play(stage: Stage, room: Hall, playbook: str, run_dir: Path, *arguments: str) -> SiteRun:
-    """Run a playbook of the collection on the hall, with a look at each module's process."""
-    folder = stage.folder()
-    report = folder / "modules.json"
-    report.touch()
-    python = _measuring_python(folder / "python", report)
+    """Run a playbook of the collection on the hall."""
     usage = stage.playbook(
         f"wattwise.kube.{playbook}",
-        *("-i", str(room.state.inventory), "-e", f"wattwise_run_dir={run_dir}"),
-        *("-e", f"ansible_python_interpreter={python}", *arguments),
+        *("-i", str(room.state.inventory), "-e", f"wattwise_run_dir={run_dir}", *arguments),
     )
     changed = sum(int(count) for count in _CHANGED.findall(usage.output))
-    return SiteRun(usage, changed, tuple(_modules(report)))
-
-
-def _measuring_python(path: Path, report: Path) -> Path:
-    """An interpreter that appends what each of its processes used to the report."""
-    path.write_text(
-        "#!/bin/sh\n"
-        f'exec "{sys.executable}" -I -S "{launcher.__file__}" "{report}" "{sys.executable}" "$@"\n'
-    )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-def _modules(report: Path) -> t.Iterator[ModuleRun]:
-    for used in usages(report):
-        for argument in used["command"]:
-            if found := _MODULE.search(argument):
-                figures = (used["seconds"], used["cpu_seconds"], used["peak_bytes"])
-                yield ModuleRun(found.group(1), *figures)
+    return SiteRun(usage, changed)
 
 
 def without_sensors(snapshot: Json) -> Json:
