@@ -24,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests impor
     Manifest,
     identity,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.applied import is_applied
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import (
     Change,
     conflict_sentence,
@@ -158,6 +159,8 @@ class ApplyRun:
         path = resource.path(this.name, this.namespace)
         if self.options["status"]:
             return self._apply_status(manifest, before, path, this)
+        if before is not None and is_applied(manifest, before, self.options["field_manager"]):
+            return Change(this, "unchanged", before, before)
         try:
             after, created = self._patch(path, manifest, force)
         except ApiError as error:
@@ -235,6 +238,8 @@ class ApplyRun:
             "metadata": {"name": this.name, "namespace": this.namespace or None},
             "status": status,
         }
+        if is_applied(body, before, self.options["field_manager"], "status"):
+            return Change(this, "unchanged", before, before, is_change=False)
         try:
             after, _created = self._patch(f"{path}/status", body, force=True)
         except ApiError as error:
