@@ -61,7 +61,7 @@ class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has 
             and not self._connection.become
             and not self._task.async_val
             and not constants.DEFAULT_KEEP_REMOTE_FILES
-            and self._interpreter(task_vars) == sys.executable
+            and is_own_interpreter(self._interpreter(task_vars))
         )
 
     def _interpreter(self, task_vars: Variables) -> str:
@@ -76,6 +76,15 @@ class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has 
         environment: dict[str, t.Any] = {}
         self._compute_environment_string(environment)
         return start_module(name, arguments, environment, self._loader.get_basedir())
+
+
+def is_own_interpreter(path: str) -> bool:
+    """Whether the path is the Python of this process, perhaps by another name such as python3.
+
+    The folder decides which environment a Python belongs to, so its links are not followed.
+    """
+    given, own = Path(path), Path(sys.executable)
+    return given.parent == own.parent and given.exists() and given.samefile(own)
 
 
 def start_module(

@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import json
+import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import start_module
+from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
+    is_own_interpreter,
+    start_module,
+)
 from support.playbook import PYTHON, PlaybookRun, run_playbook
 
 Json = dict[str, t.Any]
@@ -93,6 +97,14 @@ def test_a_task_in_the_background_or_of_another_user_is_packed(
     """The sudo here is none: what matters is how the module is started, not whether it may."""
     ran = run(tmp_path, {**TASK, **keywords}, ansible_become_exe="/bin/false")
     assert is_packed(ran)
+
+
+def test_another_name_of_the_own_python_is_the_same_python(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "python"
+    elsewhere.symlink_to(sys.executable)
+    folder = Path(sys.executable).parent
+    assert all(is_own_interpreter(str(folder / name)) for name in ("python", "python3"))
+    assert not any(is_own_interpreter(name) for name in (str(elsewhere), "python", "", "auto"))
 
 
 def test_a_tasks_environment_reaches_the_module(tmp_path: Path) -> None:
