@@ -28,7 +28,7 @@ attributes:
     details:
       - This module changes nothing.
   diff_mode:
-    description: Returns what has changed, or would change, when in diff mode.
+    description: Returns the objects before and after the change when in diff mode.
     support: N/A
     details:
       - This module changes nothing.
@@ -43,10 +43,10 @@ attributes:
 options: {}
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and returns what would change, without changing it.
+    description: Can run in C(check_mode) and returns the changes that it would make.
     support: full
   diff_mode:
-    description: Returns what has changed, or would change, when in diff mode.
+    description: Returns the objects before and after the change when in diff mode.
     support: full
   idempotent:
     description: Has the same effect when run again; the second run changes nothing.

@@ -7,53 +7,54 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_configs
-short_description: The nodes of a cluster as hosts, with what their NodeConfigs say
+short_description: Nodes of a cluster as hosts, with variables from their NodeConfigs
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes every Node of a Kubernetes cluster a host, with variables from the Node and from the
-    NodeConfig that counts for it.
-  - Hosts are in the group O(node_group) and in the groups C(template_<name>), C(rack_<name>) and
-    C(architecture_<name>), as far as these are known. Characters that no group may have become
+  - Creates a host for every Node of a Kubernetes cluster, with variables from the Node and its
+    effective NodeConfig.
+  - Each host is in the group O(node_group) and in the groups C(template_<name>), C(rack_<name>) and
+    C(architecture_<name>), as far as known. Characters that are invalid in group names become
     underscores.
-  - A host has C(ansible_host), the internal address of the node, where that is an IP address of
-    another machine than the controller. It also has C(node_name), C(node_labels),
+  - C(ansible_host) is the internal address of the node; it is set if it is an IP address of another
+    machine than the controller. Further variables are C(node_name), C(node_labels),
     C(node_annotations), C(node_taints), C(node_unschedulable), C(node_ready), C(node_architecture),
     C(node_operating_system), C(node_capacity), C(node_allocatable) and C(node_rack).
-  - With a NodeConfig it also has C(node_config_namespace), C(node_config_name),
-    C(node_config_template), C(node_config_spec), C(node_config_ready) and
-    C(node_config_readings), the readings in its status.
-  - A variable of one text is not set where there is nothing to say. No variable is ever templated,
-    whatever stands in the cluster. No Secret is read.
-  - A Node or NodeConfig that cannot be read is left out with a warning, and so is a Node that is
-    named localhost while there is no O(name_prefix).
-  - The name of the file must end in C(node_configs.yml) or C(node_configs.yaml).
+  - Variables from the NodeConfig are C(node_config_namespace), C(node_config_name),
+    C(node_config_template), C(node_config_spec), C(node_config_ready) and C(node_config_readings)
+    (the readings in its status).
+  - Text variables without a value are not set. No variable is ever templated. No Secret is read.
+  - A Node or NodeConfig that cannot be read is left out with a warning. Without O(name_prefix) this
+    also holds for a Node with the name localhost.
+  - The file name must end in C(node_configs.yml) or C(node_configs.yaml).
 options:
   plugin:
-    description: The name of this plugin.
+    description: Name of this plugin.
     type: str
     required: true
     choices:
       - wattwise.kube.node_configs
   node_group:
-    description: Group of all hosts that this file makes.
+    description: Group of all hosts of this file.
     type: str
     default: nodes
   name_prefix:
     description:
-      - Text before the name of every host, so that nodes of several clusters can have equal names.
+      - Prefix of all host names. Set it where nodes of several clusters have equal names.
     type: str
     default: ""
   node_selector:
-    description: Label selector in Kubernetes' text form. Only nodes that it selects become hosts.
+    description:
+      - Label selector, in Kubernetes' text form, of the nodes that become hosts. All nodes by
+        default.
     type: str
   configured_only:
-    description: Whether nodes without a NodeConfig are left out.
+    description: Whether to leave out nodes without a NodeConfig.
     type: bool
     default: false
   rack_labels:
-    description: Labels of nodes that name their rack. The first that a node bears counts.
+    description: Node labels with the rack, in order of precedence.
     type: list
     elements: str
     default:
