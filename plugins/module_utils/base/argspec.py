@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Argument specifications as values: merged by modules, completed with defaults by the library.
+"""Argument specifications as values, which modules merge and the library completes with defaults.
 
-The shared ones stand here, each named after the doc fragment that describes it to users; a test
-holds the two against each other.
+Each shared specification has the name of the doc fragment that describes it; a test compares the
+two.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Rules = tuple[tuple[t.Any, ...], ...]
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """Options of a module in AnsibleModule's form, with the rules that tie them together.
+    """Options of a module in AnsibleModule's form, with the rules between them.
 
-    An option may name under ``environment`` the variables that stand in for it, and under
-    ``secret_keys`` the members that are the secret part of a ``no_log`` option; module_runner.py reads both.
+    ``environment`` of an option lists environment variables that replace it. ``secret_keys`` lists
+    the secret members of a ``no_log`` option. module_runner.py reads both.
     """
 
     options: Options
@@ -34,7 +34,7 @@ class ArgumentSpec:
     required_by: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     def merge(self, *others: ArgumentSpec) -> ArgumentSpec:
-        """This specification and others as one; an option may stand in one of them only."""
+        """Merge this specification with others; an option may be in one of them only."""
         parts = (self, *others)
         options: dict[str, t.Mapping[str, t.Any]] = {}
         required_by: dict[str, t.Any] = {}
@@ -54,7 +54,7 @@ class ArgumentSpec:
         )
 
     def to_keywords(self) -> dict[str, t.Any]:
-        """The keyword arguments of AnsibleModule, with what only module_runner.py reads still in them."""
+        """Keyword arguments of AnsibleModule, with the keys that only module_runner.py reads."""
         return {
             "argument_spec": {name: dict(option) for name, option in self.options.items()},
             "mutually_exclusive": [list(rule) for rule in self.mutually_exclusive],
@@ -65,9 +65,9 @@ class ArgumentSpec:
         }
 
     def complete(self, parameters: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """Parameters with every default filled in, so that the library can be called directly.
+        """Fill in all defaults of the parameters, for direct calls of the library.
 
-        Raises InvalidInput for an unknown or a missing option. Types are AnsibleModule's work.
+        Raises InvalidInput for an unknown or a missing option. AnsibleModule checks the types.
         """
         return _complete(self.options, parameters, "parameters")
 
@@ -139,7 +139,7 @@ PROGRESS = ArgumentSpec(
     }
 )
 
-# Every module that sends pods to nodes; see lease.py.
+# Options of every module that binds or evicts pods or allocates devices; see lease.py.
 LEASE = ArgumentSpec(
     {
         "lease_namespace": {"type": "str", "default": "kube-system"},
@@ -147,7 +147,7 @@ LEASE = ArgumentSpec(
     }
 )
 
-# Every module that asks many machines over HTTP.
+# Options of every module that asks many machines over HTTP.
 FLEET = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
@@ -164,7 +164,7 @@ FLEET = ArgumentSpec(
     }
 )
 
-# Every module that asks RMD daemons.
+# Options of every module that asks RMD daemons.
 RMD = ArgumentSpec(
     {
         "timeout": {"type": "float", "default": 10.0},

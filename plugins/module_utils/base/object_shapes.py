@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Shapes of the objects that others write: each function gives a value of its type or raises.
+"""Typed access to objects of others: each function returns a value of its type or raises.
 
-All raise InvalidField, so that a boundary around one object tells the field.
+All raise InvalidField, so that a finding names the field.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
 Object = dict[str, t.Any]
 
 _LONGEST_NAME = 253
-# Sums with other times must stay times: the calendar of Python ends with the year 9999.
+# Sums with other times must be valid times; Python's calendar ends with the year 9999.
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
 
 
 def mapping(value: t.Any, field: str) -> Object:
-    """A mapping; an empty one where there is none."""
+    """A mapping; an empty one for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -34,7 +34,7 @@ def mapping(value: t.Any, field: str) -> Object:
 
 
 def mappings(value: t.Any, field: str) -> list[Object]:
-    """A list of mappings; an empty one where there is none."""
+    """A list of mappings; an empty one for None."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -43,7 +43,7 @@ def mappings(value: t.Any, field: str) -> list[Object]:
 
 
 def text(value: t.Any, field: str) -> str:
-    """A text that can be written in UTF-8; an empty one where there is none."""
+    """A text that UTF-8 can encode; an empty one for None."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -56,7 +56,7 @@ def text(value: t.Any, field: str) -> str:
 
 
 def texts(value: t.Any, field: str) -> dict[str, str]:
-    """A mapping of texts, as labels and annotations are."""
+    """A mapping of texts, such as labels and annotations."""
     return {
         text(key, field): text(item, f"{field}[{shown(key)}]")
         for key, item in mapping(value, field).items()
@@ -64,7 +64,7 @@ def texts(value: t.Any, field: str) -> dict[str, str]:
 
 
 def name(value: t.Any, field: str) -> str:
-    """The name of an object: printable, and no longer than Kubernetes allows."""
+    """Name of an object: printable and no longer than Kubernetes allows."""
     given = text(value, field)
     if not given or len(given) > _LONGEST_NAME or not given.isprintable():
         raise InvalidField(field, f"{shown(value)} cannot be the name of an object")
@@ -72,7 +72,7 @@ def name(value: t.Any, field: str) -> str:
 
 
 def time(value: t.Any, field: str) -> str:
-    """A time in the form that Kubernetes writes; empty where there is none."""
+    """A time in the form of Kubernetes; empty for None."""
     if value is None:
         return ""
     moment = parse_time(value, field)
@@ -94,7 +94,7 @@ def number(value: t.Any, field: str) -> float:
 
 
 def with_readable_metadata(obj: t.Any) -> Object:
-    """The object, whose name, namespace, labels, annotations and owners have their types."""
+    """The object, with checked types of name, namespace, labels, annotations and owners."""
     if not isinstance(obj, dict):
         raise InvalidField("", f"{shown(obj)} is no object")
     metadata = mapping(obj.get("metadata"), "metadata")
