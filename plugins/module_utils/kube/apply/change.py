@@ -75,7 +75,8 @@ def without_bookkeeping(obj: Object) -> Object:
 
 
 def desired_part(obj: Object) -> Object:
-    """The object without server-maintained fields and status, which an application cannot change.
+    """The part of the object that an application can change: no server-maintained fields, no
+    status.
     """
     return {key: value for key, value in without_bookkeeping(obj).items() if key != "status"}
 
