@@ -372,7 +372,7 @@ def _remembered(found: t.Sequence[PollTarget], options: Parameters) -> dict[str,
 
 
 def _is_fake(job: Job[t.Any]) -> bool:
-    """Whether the endpoint is a fake. Raises TargetFailure for any kind but that of the job."""
+    """Whether the endpoint is a fake. Raises TargetFailure for an endpoint of another job."""
     target = job.target
     if target.problem is not None:
         raise TargetFailure("malformed", target.problem)

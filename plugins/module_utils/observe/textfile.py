@@ -22,9 +22,9 @@ Samples = t.Iterable[tuple[Labels, float]]
 
 
 class Reading(t.Protocol):
-    """What the text format needs of a node's reading.
+    """Fields of a node's reading for the text format.
 
-    ``failing`` are pairs of what was asked, ``bmc`` or ``pressure``, and the reason of its failure.
+    ``failing`` has pairs of endpoint (``bmc`` or ``pressure``) and reason.
     """
 
     node: str
@@ -37,7 +37,7 @@ class Reading(t.Protocol):
 
 
 class CacheWays(t.NamedTuple):
-    """Guaranteed ways of one cache that are free: all of them, and the longest run."""
+    """Free guaranteed ways of one cache: their number and the longest run."""
 
     node: str
     cache: str
@@ -60,10 +60,10 @@ def render(
     labels: Labels,
     cache_ways: t.Sequence[CacheWays] = (),
 ) -> str:
-    """The file of an observation; every sample bears ``labels`` beside those of its own.
+    """The file of an observation; ``labels`` are added to every sample.
 
-    A cluster without ``cache_ways`` has no metrics of them. Raises InvalidInput for labels that
-    Prometheus does not take.
+    Metrics of cache ways need ``cache_ways``. Raises InvalidInput for labels that are invalid in
+    Prometheus.
     """
     _check(labels)
     readings = list(readings)
@@ -83,10 +83,10 @@ def render(
 
 
 def render_predicted(expected_watts: t.Mapping[str, float], labels: Labels) -> str:
-    """The file of a prediction: watts by node at its present CPU use.
+    """The file of a prediction: watts by node at the present CPU use.
 
-    It is another file than that of the readings, because others write it, and at other times.
-    Raises InvalidInput for labels that Prometheus does not take.
+    It differs from the file of the readings, because another step writes it at other times. Raises
+    InvalidInput for labels that are invalid in Prometheus.
     """
     _check(labels)
     text = "Power that the model of a node predicts at its present CPU use."
@@ -164,7 +164,7 @@ def _escaped(text: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    """Replace the file whole; readable by all, as the exporter runs as a user of its own."""
+    """Replace the file atomically, readable by all because the exporter has its own user."""
     destination = Path(path).absolute()
     try:
         whole_files.sweep(destination.parent)

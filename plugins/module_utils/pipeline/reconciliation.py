@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One run over a fleet, step by step, with values that go from one step to the next."""
+"""One run over a fleet, with values that pass from step to step."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ _FIELD_MANAGER = "wattwise-observe"
 
 
 def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Result:
-    """Make the steps that the parameters name, and say what came of each.
+    """Run the steps of the parameters, and return the result of each.
 
-    Raises WattwiseError, with all that was done in its fields, where a step fails. Whatever fails
-    after the machines were read, their statuses and readings are written.
+    Raises WattwiseError, with the results so far in its fields, if a step fails. Statuses and
+    readings are written even if a later step fails.
     """
     options = complete(parameters)
     run = _Run(options, context, RunFolder(options["run_dir"]), StepLog(context))
@@ -82,7 +82,7 @@ def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Res
 
 @dataclass
 class _Run:
-    """What is known so far. None: the step that makes it was not made in this process."""
+    """Values of the run so far; None for a step that did not run in this process."""
 
     options: Parameters
     context: Context
@@ -97,7 +97,7 @@ class _Run:
     evicted: Result | None = None
     diffs: Diffs = field(default_factory=list)
     summary: Result = field(default_factory=dict)
-    # The first failure of the reading half, which ends the run once all that was read is kept.
+    # First failure of the observation, which ends the run after all readings are written.
     failure: WattwiseError | None = None
 
     def make(self) -> None:
@@ -118,7 +118,7 @@ class _Run:
                 step()
 
     def _with_record(self, work: t.Callable[[Kube, str, Path], t.Any]) -> None:
-        """Bring back or keep the last binding; a run is as good without, so a failure is told."""
+        """Restore or keep the last binding; a failure is only a warning, because it is optional."""
         namespace, path = self.options["record_namespace"], self.folder.path
         if not namespace or path is None:
             return
@@ -159,7 +159,7 @@ class _Run:
             self.folder.write(kind, body, self.context.now())
 
     def _attempt(self, work: t.Callable[[], None]) -> None:
-        """Go on after a failure of one part of the observation; the first one is kept."""
+        """Continue after a failure of one part of the observation, and keep the first failure."""
         try:
             work()
         except WattwiseError as error:
@@ -177,7 +177,7 @@ class _Run:
                 self.folder.begin(self.snapshot, context.now())
 
     def _rendered(self) -> t.Sequence[t.Any]:
-        """NodeConfigs that check mode rendered, and that are not in the cluster for that reason."""
+        """NodeConfigs that check mode rendered without applying them."""
         path = self.options["node_configs"]
         if not path or not self.context.check_mode:
             return ()
@@ -256,7 +256,7 @@ class _Run:
             merged.judge(given["min_success"])
 
     def _write_statuses(self) -> None:
-        """Write what is new; one that the API server refuses is the failure of that object."""
+        """Write new statuses; a refused one is only a failure of its object."""
         if "statuses" not in self.options["steps"] or self.observation is None:
             return
         with self.log.step("statuses") as (step, context):
@@ -275,7 +275,7 @@ class _Run:
             self.diffs += result["diff"]
 
     def _keep_observation(self) -> None:
-        """The documents of the observation, and the metrics."""
+        """Write the documents and the metrics of the observation."""
         merged = t.cast("observation.Observation", self.observation)
         with self.log.step("merge"):
             self._write("node_configs", {"node_configs": [], "statuses": merged.statuses})
@@ -314,7 +314,7 @@ class _Run:
             _require_curves(len(subjects), found["errors"], options["min_success"])
 
     def _read_values(self) -> tuple[Object, t.Sequence[Object]]:
-        """Readings and models, of this process or of a former task of the run."""
+        """Readings and models, from this process or an earlier task of the run."""
         if self.observation is not None:
             return self.observation.readings, self.observation.models
         return self.folder.this("readings")["readings"], self.folder.this("models")["models"]
@@ -359,7 +359,7 @@ class _Run:
             self._note_diff("pods", result)
 
     def _not_yet_told(self, planned: binding.PlannedBindings) -> binding.PlannedBindings:
-        """Without the pods that bore their condition already when this process read them."""
+        """The plan without unplaced pods that already had their condition."""
         pods = {
             (pod["metadata"].get("namespace"), pod["metadata"]["name"]): pod
             for pod in (self.snapshot or {}).get("pods") or ()
@@ -373,7 +373,7 @@ class _Run:
         return replace(planned, unplaced=left)
 
     def _record(self, result: Result) -> None:
-        """Keep what was bound, with the documents of its run beside it."""
+        """Record the bindings with the documents of the run."""
         path = self.folder.bindings
         if path is None:
             return
@@ -399,7 +399,7 @@ class _Run:
             self._note_diff("devices", result)
 
     def _plan_for_devices(self, path: str | None) -> Object:
-        """The plan of this run; else that of the option, or of the run before, if there is one."""
+        """The plan of this run, else of the option, else of the last run, if any."""
         if self.plan is not None:
             return self.plan
         if path:
@@ -434,7 +434,7 @@ class _Run:
 
 
 def _require_curves(total: int, errors: t.Sequence[Object], min_success: float) -> None:
-    """Raise WattwiseError where fewer of the nodes with a power model got a curve."""
+    """Raise WattwiseError if too few nodes with a power model got a curve."""
     succeeded = total - len({error["name"] for error in errors})
     if total and succeeded / total < min_success:
         first = errors[0]

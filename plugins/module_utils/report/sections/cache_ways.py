@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who holds which ways of the last-level caches, and in how long a run the others are free."""
+"""Holders of the ways of last-level caches, and lengths of free runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _cache(cache: Data) -> dict[str, t.Any]:
 
 
 def _kinds(nodes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """One node for all whose caches have equal pools, with how many more there are of it."""
+    """One node for each group with equal pools, with the number of further nodes."""
     kinds: dict[str, dict[str, t.Any]] = {}
     for node in nodes:
         key = repr([(cache["ways"], cache["shares"]) for cache in node["caches"]])
@@ -96,7 +96,7 @@ def _is_split(node: Data) -> bool:
 
 
 def _order(node: Data) -> tuple[bool, int]:
-    """Those whose free ways do not lie together first, then those with the shortest run."""
+    """Nodes with fragmented free ways first, then those with the shortest run."""
     return not _is_split(node), min((cache["longest_run"] for cache in node["caches"]), default=0)
 
 
@@ -178,7 +178,7 @@ def _part(share: Data, letters: t.Mapping[str, str]) -> Part:
 
 
 def _marks(shares: t.Sequence[Data]) -> list[Mark]:
-    """One line below the ways of each pool."""
+    """A line below the ways of each pool."""
     marks: list[Mark] = []
     for share in shares:
         sign = _LETTERS.get(share.get("pool") or "", "")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Endpoints that gave no answer, why, and what to do about each."""
+"""Failing endpoints with reason and remedy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How old each reading is, and where it comes from."""
+"""Age and source of each reading."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 
 def _value(node: Node, quantity_name: str, moment: t.Any) -> dict[str, t.Any] | None:
-    """Value, source, time and age in seconds at the last observation; None where there is none."""
+    """Value, source, time and age in seconds at the last observation; None if missing."""
     value = node.reading.get(quantity_name)
     if value is None:
         return None

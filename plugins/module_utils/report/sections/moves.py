@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Running pods that had better be elsewhere, as the newest plan proposes: steps and their worth."""
+"""Moves of running pods that the newest plan proposes, with the gain of each step."""
 
 from __future__ import annotations
 
