@@ -202,8 +202,7 @@ class TemplateSource:
 
     @staticmethod
     def _join(path: Path, spec: Object) -> t.Callable[[t.Sequence[Piece]], str]:
-        """Function that joins pieces to a field's text; the type of a term renders first.
-        """
+        """Function that joins pieces to a field's text; the type of a term renders first."""
         is_asked = _at(spec, (*path[:-1], "type")) not in ("Fake", "")
         return url_of if path[-1] == "endpoint" and is_asked else plain_text
 
