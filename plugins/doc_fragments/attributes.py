@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module says about check mode, diff mode, idempotence and its action group."""
+"""Attributes of the modules: check mode, diff mode, idempotence and action group."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of the Lease that lets one run at a time send pods to nodes; see argspec.LEASE."""
+"""The options of the Lease that excludes concurrent runs; see argspec.LEASE."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option ``targets`` of modules that read machines, and what they remember of accounts.
+"""The option ``targets`` of modules that read machines, and the state of their accounts.
 
-See poll.reading_spec and poll.AUTHENTICATION. A fragment cannot add a suboption to those of
-another, so those that modules share stand here once and each fragment is put together.
+See poll.reading_spec and poll.AUTHENTICATION. A fragment cannot add suboptions to another one, so
+shared suboptions are defined once and each fragment is assembled from them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory plugin node_configs: its documentation, and what ties node_inventory to Ansible."""
+"""The inventory plugin node_configs: its documentation, and the adapter of node_inventory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ EXAMPLES = r"""
 plugin: wattwise.kube.node_configs
 
 ---
-# inventory/hall-1.node_configs.yml: the nodes that have a NodeConfig, read anew after ten minutes
+# inventory/hall-1.node_configs.yml: nodes with a NodeConfig, read again after ten minutes
 plugin: wattwise.kube.node_configs
 kubeconfig: ~/.kube/hall-1
 name_prefix: hall-1-
@@ -83,7 +83,7 @@ cache_connection: ~/.cache/wattwise/inventory
 cache_timeout: 600
 
 ---
-# inventory/by_heat.node_configs.yml: groups and variables of one's own
+# inventory/by_heat.node_configs.yml: custom groups and variables
 plugin: wattwise.kube.node_configs
 node_selector: "!node-role.kubernetes.io/control-plane"
 compose:
@@ -118,9 +118,9 @@ FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
 
 
 def _never_templated(value: t.Any) -> t.Any:
-    """The value with every text marked that ansible-core before 2.19 would take for a template.
+    """The value with its texts marked as unsafe that ansible-core before 2.19 would template.
 
-    People who may write to the cluster must not be able to run anything here.
+    Writers of the cluster must not be able to run code on the controller.
     """
     if isinstance(value, dict):
         return {key: _never_templated(member) for key, member in value.items()}
@@ -130,7 +130,7 @@ def _never_templated(value: t.Any) -> t.Any:
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # ansible-core has no types
-    """Hosts from Nodes."""
+    """Inventory hosts from Nodes."""
 
     NAME = "wattwise.kube.node_configs"
 
@@ -175,7 +175,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict)
 
     def _read_cluster(self, path: str, cache: bool) -> t.Mapping[str, t.Any]:
-        """Nodes and NodeConfigs, from the cache where it has them and may be used."""
+        """Nodes and NodeConfigs, from a valid cache if allowed."""
         connection = {name: self._connection_option(name) for name in KUBERNETES.options}
         selector = self.get_option("node_selector")
         asked = json.dumps([connection, selector], sort_keys=True, default=str)

@@ -19,7 +19,7 @@ _PHASES: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),
     frozenset({"ServiceAccount", "Role", "ClusterRole"}),
-    # Whoever is no administrator may bind only what is there to be looked at.
+    # A binding of a missing role is refused for accounts without the right to bind.
     frozenset({"RoleBinding", "ClusterRoleBinding"}),
     frozenset({"Secret", "ConfigMap"}),
 )

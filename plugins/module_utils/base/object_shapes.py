@@ -77,7 +77,9 @@ def time(value: t.Any, field: str) -> str:
         return ""
     moment = parse_time(value, field)
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        raise InvalidField(field, f"{shown(value)} is not a time of this age")
+        raise InvalidField(
+            field, f"{shown(value)} is not a time from {_FIRST_YEAR} to {_LAST_YEAR}"
+        )
     return format_time(moment)
 
 

@@ -168,11 +168,11 @@ def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
             raise InvalidField(where, problem)
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         if last < first or last > _LARGEST_CPU:
-            problem = f"the range {shown(part)} in {shown(text)} is empty or absurd"
+            problem = f"the range {shown(part)} in {shown(text)} is empty or too large"
             raise InvalidField(where, problem)
         named += last - first + 1
         if named > _MOST_CPUS_NAMED:
-            raise InvalidField(where, f"{shown(text)} names CPUs far more often than once each")
+            raise InvalidField(where, f"{shown(text)} repeats CPUs too often")
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 

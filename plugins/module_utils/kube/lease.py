@@ -169,7 +169,7 @@ class Lease:
         """Renew the Lease; the thread of the lock does this every few seconds."""
         with contextlib.suppress(ApiError):
             if not self._write(self._quick, {**self._stored["spec"], "renewTime": _now()}):
-                self._lost = "somebody else took or deleted it"
+                self._lost = "another client took or deleted it"
 
     def _remaining(self) -> float:
         age = self._clock() - self._renewed
@@ -264,7 +264,7 @@ class Lease:
 
     def _who_holds(self) -> str:
         spec = self._stored.get("spec") or {}
-        holder = spec.get("holderIdentity") or "somebody else"
+        holder = spec.get("holderIdentity") or "an unknown client"
         return (
             f"{holder} holds the {self._title}, last renewed {spec.get('renewTime', 'just now')}: "
             "another run is at work; run again when it is done"

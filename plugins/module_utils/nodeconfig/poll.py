@@ -189,7 +189,7 @@ def given_targets(
 def snapshot_targets(parameters: Parameters) -> Targets:
     """Targets of the snapshot document, limited by ``node_selector``. Raises InvalidInput."""
     if not parameters["snapshot"]:
-        raise InvalidInput("Nothing to read is given; give targets or snapshot")
+        raise InvalidInput("There are no targets; give targets or snapshot")
     targets = of_snapshot(documents.load(parameters["snapshot"], "snapshot"))
     return targets.selected(parameters["node_selector"])
 
@@ -344,9 +344,9 @@ def conclude(
 def fleet_options(parameters: Parameters, per_host: int = 1) -> FleetOptions:
     """Options of the visit, from those of a module. Raises InvalidInput."""
     if not parameters["timeout"] > 0:
-        raise InvalidInput(f"timeout: {parameters['timeout']} is no time; give seconds above 0")
+        raise InvalidInput(f"timeout: {parameters['timeout']} is no duration; give seconds above 0")
     if parameters["concurrency"] < 1:
-        raise InvalidInput(f"concurrency: {parameters['concurrency']} asks nobody; give 1 or more")
+        raise InvalidInput(f"concurrency: {parameters['concurrency']} is too small; give 1 or more")
     if not 0 <= parameters["min_success"] <= 1:
         raise InvalidInput(f"min_success: {parameters['min_success']} is not between 0 and 1")
     return FleetOptions(parameters["timeout"], parameters["concurrency"], per_host)

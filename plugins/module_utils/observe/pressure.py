@@ -197,7 +197,7 @@ def _pressure(body: Object, path: str) -> Pressure:
         raise TargetFailure(
             "implausible",
             f"the sensor {identifier!r} of {path} gives {pascals:g} Pa, more than "
-            f"{MOST_PASCALS:g} Pa; have it checked",
+            f"{MOST_PASCALS:g} Pa; check the sensor",
         )
     return Pressure(pascals, identifier, number(sensor.get("temperature")))
 

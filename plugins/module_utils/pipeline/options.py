@@ -113,20 +113,20 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
     options = SPEC.complete(parameters)
     steps = options["steps"]
     if not steps:
-        raise InvalidInput("steps: no step is to be made; leave it out for all usual ones")
+        raise InvalidInput("steps: the list is empty; leave it out for the default steps")
     if "statuses" in steps and "merge" not in steps:
-        raise InvalidInput("steps: statuses are those that step merge makes; add merge")
+        raise InvalidInput("steps: statuses needs the result of merge; add merge")
     given = any(options[name] is not None for name in ("thermal", "pressure", "models"))
     if given and "read" in steps:
-        raise InvalidInput("thermal, pressure and models stand for step read; leave one out")
+        raise InvalidInput("thermal, pressure and models replace step read; leave one out")
     if "merge" in steps and "read" not in steps and not given:
-        raise InvalidInput("steps: merge needs what was read; add read, or give thermal")
+        raise InvalidInput("steps: merge needs readings; add read, or give thermal")
     for step in steps:
         missing = [needed for needed in NEEDS.get(step, ()) if needed not in steps]
         if missing and not options["run_dir"]:
             raise InvalidInput(
-                f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir, "
-                "where a former task left its document"
+                f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir "
+                "with the document of an earlier task"
             )
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))

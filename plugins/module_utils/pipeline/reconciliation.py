@@ -127,7 +127,7 @@ class _Run:
         except (ApiError, InvalidInput) as error:
             self.context.warn(
                 f"The record of the last binding in namespace {namespace} could not be used, so a "
-                f"later report may lack what was saved: {error}"
+                f"later report may lack the saving: {error}"
             )
 
     @functools.cached_property

@@ -109,7 +109,7 @@ def foreign_manager(obj: Object, field_manager: str) -> str | None:
         return None
     labels = obj["metadata"].get("labels") or {}
     by_label = labels.get("app.kubernetes.io/managed-by")
-    return str(by_label or (managers[0] if managers else "somebody else"))
+    return str(by_label or (managers[0] if managers else "an unknown manager"))
 
 
 def conflict_sentence(error: ApiError, identity: Identity) -> str | None:

@@ -211,8 +211,8 @@ class ApplyRun:
         while _is_same(self.kube.find(path), before):
             if time.monotonic() > deadline:
                 raise WattwiseError(
-                    f"{identity(manifest)} cannot be changed, and has not gone after "
-                    f"{self.options['wait_timeout']:g} s; look what holds it, and run again"
+                    f"{identity(manifest)} cannot be changed, and was not deleted within "
+                    f"{self.options['wait_timeout']:g} s; check its finalizers, and run again"
                 )
             time.sleep(_READY_POLL_SECONDS)
         after, _created = self._patch(path, manifest, force=True)

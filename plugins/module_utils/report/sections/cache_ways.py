@@ -106,12 +106,12 @@ def _render(data: Data, detail: Detail) -> Markup:
     parts.append(element("div", map(_card, drawn), class_="cards"))
     if data["nodes"]:
         parts.append(_table(data["nodes"], detail))
-    told = f"As the daemons said at {moment(data['time'])}."
+    told = f"State of the daemons at {moment(data['time'])}."
     if data["nodes"]:
         told += (
-            " RMD tells which ways are free and how many a workload has, not which ones: these are "
-            "concluded from how it gives them, and workloads with equally many ways may stand in "
-            "each other's place."
+            " RMD reports the free ways and the number of ways of each workload. The ways of a "
+            "workload are derived from the order in which RMD assigns them, so workloads with "
+            "equal numbers of ways may be swapped."
         )
     return join([*parts, note(told)])
 
@@ -124,7 +124,7 @@ def _words(data: Data) -> str:
         words = [f"No workload holds cache ways on {daemons} with RMD."]
     split = [node["node"] for node in nodes if _is_split(node)]
     if split:
-        words.append(f"What is free does not lie in one run on {listed(split)}.")
+        words.append(f"Free ways are not contiguous on {listed(split)}.")
     if used > _MOST_DRAWN:
         words.append(f"{number(_MOST_DRAWN)} are drawn, the table has them all.")
     if data["silent"]:
@@ -212,7 +212,7 @@ def _free(cache: Data) -> str:
 
 def _name(item: Data) -> str:
     given = item.get("pod") or item.get("workload") or item["uuid"]
-    return str(given) if given else f"workload {item['id']} of somebody else"
+    return str(given) if given else f"workload {item['id']} from another source"
 
 
 def _asked(item: Data) -> str:

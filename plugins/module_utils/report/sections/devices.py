@@ -120,10 +120,10 @@ def _render(data: Data, detail: Detail) -> Markup:
     if drawn:
         parts += [_legend(drawn), element("div", map(_card, drawn), class_="cards")]
         parts.append(_node_table(nodes, detail))
-    said = f"As the cluster said at {moment(data['time'])}."
-    told = f"{said} Devices that draw on shared counters count as one."
+    said = f"State of the cluster at {moment(data['time'])}."
+    told = f"{said} Devices with shared counters count as one."
     if data["problems"]:
-        told += f" Left out, as it cannot be read: {listed(data['problems'], 3)}."
+        told += f" Left out as unreadable: {listed(data['problems'], 3)}."
     return join([*parts, note(told)])
 
 
@@ -166,7 +166,7 @@ def _legend(nodes: t.Sequence[Data]) -> Markup:
     items.append(element("li", picture(1, [Part(0, 1, "free")], ""), "free"))
     if any(one["unusable"] for node in nodes for one in node["whole"]):
         drawn = picture(1, [Part(0, 1, "unused")], "")
-        items.append(element("li", drawn, "not to be had: its pool is incomplete or invalid"))
+        items.append(element("li", drawn, "unavailable: its pool is incomplete or invalid"))
     return element("ul", items, class_="legend")
 
 

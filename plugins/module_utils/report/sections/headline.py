@@ -291,8 +291,8 @@ def _remarks(data: Data) -> list[Child]:
     if data["left_out"] and data["counted"]:
         left_out = counted(len(data["left_out"]), "node")
         remarks.append(
-            f"Over the {number(data['counted'])} nodes of which every value here is known; "
-            f"{left_out} left out: {listed(data['left_out'])}."
+            f"Sums over the {number(data['counted'])} nodes with all values; {left_out} left out: "
+            f"{listed(data['left_out'])}."
         )
     if data["skipped"]:
         remarks.append(
@@ -303,13 +303,13 @@ def _remarks(data: Data) -> list[Child]:
     if data["watts"]["baseline"] is not None and baseline and plan and _days(baseline, plan) >= 1:
         remarks.append(
             f"The default scheduler's watts were read {counted(_days(baseline, plan), 'day')} from "
-            "the plan: they hold only if its pods were the same."
+            "the plan. They are comparable only for the same pods."
         )
     if data["gone"] or data["came"]:
         remarks.append(
             f"Since the plan {counted(data['gone'], 'pod')} ended and "
-            f"{counted(data['came'], 'pod')} came, so measured and predicted watts are not of the "
-            "same load."
+            f"{counted(data['came'], 'pod')} came, so measured and predicted watts have different "
+            "loads."
         )
     return [note(remark) for remark in remarks]
 

@@ -73,7 +73,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         Column("Saves"),
         Column("Pods that move"),
         Column("May sleep"),
-        Column("If cut short", True),
+        Column("If interrupted", True),
     ]
     told = (
         f"{counted(data['moves'], 'move')} of running pods would save {watts(data['gain_watts'])}."
@@ -84,8 +84,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("Moves of running pods, by step", columns, rows),
             detail.rest(steps, "steps"),
             note(
-                "As the plan proposes. Steps may end after any; the last column is what ending "
-                "within one would cost at the most, until its other moves are made."
+                "Proposed by the plan. A run may end after any step. The last column is the largest "
+                "cost of an end within the step, until its other moves are made."
             ),
         ]
     )

@@ -93,8 +93,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("Prediction error by server type", columns, rows),
             detail.rest(types, "server types"),
             note(
-                "Off by: predicted less measured. A type that is off by much, and by more each "
-                "time, has a model that wants new training."
+                "Off by: predicted minus measured. Retrain the model of a type whose error is "
+                "large and grows."
             ),
         ]
     )

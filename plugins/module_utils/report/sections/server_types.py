@@ -131,8 +131,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("What a core costs on each type of server", _COLUMNS, rows),
             detail.rest(entries, "server types"),
             note(
-                "Watts a core: where pods were placed, the predicted watts that they add for each "
-                "core that they use; where none were, the best price that any load could have had."
+                "Watts a core: the predicted watts that the placed pods add per core in use; for a "
+                "type without placed pods, the fewest watts per core of any additional load."
             ),
         ]
     )
