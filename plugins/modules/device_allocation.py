@@ -77,11 +77,11 @@ options:
     description:
       - V(first_fit) takes claims in their order, nodes by name, and on each node the devices that
         the search of kube-scheduler finds first.
-      - V(optimal) considers all claims and nodes together and optimises these objectives, each
-        before the next. The number of satisfied claims, by pod priority; the rank of alternatives
-        in prioritized lists; the watts, where known; the largest partitions and whole devices left
-        free; the closeness of a pod's devices, by PCIe root and NUMA node; and the order of nodes
-        and devices. RV(objective) has the value and the bound of each.
+      - V(optimal) considers all claims and nodes together. Its objectives, in order of precedence,
+        are the number of satisfied claims by pod priority, the rank of alternatives in prioritized
+        lists, the watts (where known), the largest partitions and whole devices left free, the
+        closeness of a pod's devices by PCIe root and NUMA node, and the order of nodes and devices.
+        RV(objective) has the value and the bound of each.
       - V(optimal) proves its result for thousands of pods with one claim for one unshared,
         unpartitioned device each. For other claims it does so up to about 20000 pairs of a claim
         and a usable device. Larger inputs are allocated pod by pod, with bounds from counting.
@@ -297,8 +297,8 @@ objective:
       value: 3.0
 stopped_by:
   description:
-    - Reason for the end of the search. V(completed), V(work_limit) if the work that O(time_limit)
-      allows did not prove all of RV(objective), or V(wall_clock).
+    - Reason for the end of the search. It is V(completed), V(work_limit) if the work that
+      O(time_limit) allows did not prove all of RV(objective), or V(wall_clock).
   returned: success
   type: str
   sample: completed

@@ -281,7 +281,7 @@ options:
         default: 10000
       cpu_usage_format:
         description:
-          - Unit of CPU use in requests to the models. V(percent) of the node's capacity, or V(raw)
+          - Unit of CPU use in requests to the models, V(percent) of the node's capacity or V(raw)
             cores.
           - The annotation C(wattwise.github.io/cpu-usage-format) of a NodeConfig overrides this
             option.

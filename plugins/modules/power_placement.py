@@ -488,8 +488,8 @@ proven:
   sample: false
 method:
   description:
-    - Method that found the result. With O(strategy=optimal) V(local_search) or V(mip), else the
-      strategy.
+    - Method that found the result. It is V(local_search) or V(mip) with O(strategy=optimal), else
+      the strategy.
   returned: success
   type: str
   sample: mip

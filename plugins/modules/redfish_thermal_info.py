@@ -15,9 +15,9 @@ author:
 description:
   - Reads the inlet air temperature and the power of each server from the Redfish services of many
     BMCs concurrently.
-  - Sensors are found by walking the Redfish tree of any vendor. In the chassis of the computer
-    system, the first usable reading of this list counts. The intake of C(ThermalMetrics), a
-    C(Sensor) with the physical context C(Intake), an entry of C(Thermal) with this context, a
+  - Sensors are found by walking the Redfish tree of any vendor. The first usable reading in the
+    chassis of the computer system counts, in the order of the intake of C(ThermalMetrics), a
+    C(Sensor) with the physical context C(Intake), an entry of C(Thermal) with this context, and a
     sensor with inlet, ambient or front in its name.
   - Sensors of power supplies, risers, accelerators, drives and liquids never count. Of equal
     candidates the first by natural order of the identifiers counts.
@@ -118,7 +118,7 @@ readings:
       sample: /redfish/v1/Chassis/System.Embedded.1/Sensors/SystemBoardInletTemp
     rule:
       description:
-        - Rule that selected the sensor. V(thermal_metrics_intake),
+        - Rule that selected the sensor. It is V(thermal_metrics_intake),
           V(sensor_physical_context_intake), V(thermal_physical_context_intake), V(sensor_name), or
           V(known_sensor) for a sensor from an earlier result.
       type: str
