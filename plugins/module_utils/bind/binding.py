@@ -233,7 +233,7 @@ def planned_bindings(
     for placement in placements:
         key = (placement.namespace, placement.pod)
         if key in seen:
-            raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
+            raise InvalidInput(f"placements: the pod {'/'.join(key)} is listed twice")
         seen.add(key)
     unplaced = plan.get("unplaced") or [] if mark_unplaced else []
     return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced], time)

@@ -199,7 +199,7 @@ def _require_distinct_names(found: t.Sequence[PollTarget]) -> None:
     for target in found:
         if target.name in first:
             raise InvalidInput(
-                f"The name {target.name!r} stands in {first[target.name]} and in "
+                f"The name {target.name!r} is used in {first[target.name]} and in "
                 f"{target.where}; give each target a name of its own"
             )
         first[target.name] = target.where

@@ -415,7 +415,7 @@ class Rendering:
     def _rendered(self, key: Key) -> Manifest:
         problem = self._kept.get(key)
         if problem is None:
-            return _condition("Rendered", True, "Rendered", "The template rendered wholly")
+            return _condition("Rendered", True, "Rendered", "All fields of the template rendered")
         message = f"The template does not render, so the last good spec stays: {problem}"
         return _condition("Rendered", False, "NotRendered", message)
 
