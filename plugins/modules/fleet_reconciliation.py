@@ -433,7 +433,7 @@ options:
         description:
           - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus
             the assumed use of pods that have not started. V(requests) is the assumed use of all
-            pods; see O(pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics,
+            pods; see O(place.pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics,
             else V(requests).
           - With V(metrics), a node without metrics counts as a node without a power curve.
         type: str
