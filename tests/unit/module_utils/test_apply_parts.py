@@ -40,7 +40,10 @@ def test_an_observation_is_no_change() -> None:
     [
         ({"managedFields": [{"manager": "wattwise"}, {"manager": "kubectl"}]}, None),
         ({"managedFields": [{"manager": "kubectl"}]}, "kubectl"),
-        ({"managedFields": [{"manager": "wattwise", "subresource": "status"}]}, "an unknown manager"),
+        (
+            {"managedFields": [{"manager": "wattwise", "subresource": "status"}]},
+            "an unknown manager",
+        ),
         ({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "managedFields": []}, "Helm"),
         ({}, "an unknown manager"),
     ],
