@@ -24,7 +24,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     shown_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    cel,
+    ext_bindings,
+    ext_math,
+    ext_optional,
+    ext_strings,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
 from ansible_collections.wattwise.kube.plugins.module_utils.cel import functions
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.cost import (
@@ -250,31 +257,27 @@ def _reads_as_quantity(text: str) -> bool:
 @functools.cache
 def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
     """The environment that checks types and the one that evaluates; both never change."""
-    library = require("cel_expr_python.cel", "cel-expr-python")
     extensions = [
-        require(f"cel_expr_python.ext.{module}", "cel-expr-python").__dict__[name]()
-        for module, name in (
-            ("ext_strings", "ExtStrings"),
-            ("ext_bindings", "ExtBindings"),
-            ("ext_optional", "ExtOptional"),
-            ("ext_math", "ExtMath"),
-        )
+        ext_strings.ExtStrings(),
+        ext_bindings.ExtBindings(),
+        ext_optional.ExtOptional(),
+        ext_math.ExtMath(),
     ]
     made = []
     for opaque in (True, False):
-        quantity = functions.carrier(library, functions.QUANTITY, opaque)
+        quantity = functions.carrier(functions.QUANTITY, opaque)
         made.append(
-            library.NewEnv(
-                variables=_variables(library, kind, quantity),
-                functions=functions.declarations(library, opaque),
+            cel.NewEnv(
+                variables=_variables(kind, quantity),
+                functions=functions.declarations(opaque),
                 extensions=extensions,
             )
         )
     return made[0], made[1]
 
 
-def _variables(library: t.Any, kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
-    kinds = library.Type
+def _variables(kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
+    kinds = cel.Type
     if kind == "flat":
         return {"device": kinds.Map(kinds.STRING, kinds.DYN)}
     return {

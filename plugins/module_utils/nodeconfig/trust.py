@@ -27,8 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import x509
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
     certificate_fingerprint,
@@ -126,7 +126,6 @@ async def _work(client: Client, _target: Target) -> Result:
 
 def _description(certificate: bytes) -> dict[str, t.Any]:
     """What a person reviews. Names are a server's own words, which a terminal must not obey."""
-    x509 = require("cryptography.x509", "cryptography")
     parsed = x509.load_der_x509_certificate(certificate)
     # Since cryptography 42 times are aware; those before are in UTC without saying so.
     ends = getattr(parsed, "not_valid_after_utc", None) or parsed.not_valid_after.replace(

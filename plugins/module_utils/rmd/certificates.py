@@ -24,7 +24,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    cryptography_exceptions,
+    hashes,
+    rsa,
+    serialization,
+    x509,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -170,7 +177,6 @@ class _Maker:
     now: datetime.datetime
 
     def __post_init__(self) -> None:
-        self._x509 = require("cryptography.x509", "cryptography")
         self.made: dict[str, str] = {}
 
     def keep(self, name: str, stored: Pair | None, wish: Wish, authority: Pair | None) -> Pair:
@@ -183,8 +189,7 @@ class _Maker:
 
     def shown(self, name: str, pair: Pair) -> dict[str, t.Any]:
         """What people may see of a certificate."""
-        hashes = require("cryptography.hazmat.primitives.hashes", "cryptography")
-        certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
         return {
             "name": name,
             "secret": self.options[f"{name}_secret"],
@@ -199,7 +204,7 @@ class _Maker:
         problem = self.unusable(pair, wish)
         if problem is not None:
             return problem
-        certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
         lasting = self.options["renew_days"] + (
             self.options["valid_days"] if wish.is_authority else 0
         )
@@ -211,9 +216,8 @@ class _Maker:
 
     def unusable(self, pair: Pair, wish: Wish) -> str | None:
         """Why neither daemons nor clients could use the pair; None where they can."""
-        serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
         try:
-            certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+            certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = serialization.load_pem_private_key(pair.key, password=None)
         except ValueError:
             return "it could not be read"
@@ -226,7 +230,6 @@ class _Maker:
         return None
 
     def _names(self, certificate: t.Any) -> list[str]:
-        x509 = self._x509
         try:
             found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
@@ -234,31 +237,28 @@ class _Maker:
         return list(found.value.get_values_for_type(x509.DNSName))
 
     def _is_issued_by(self, certificate: t.Any, authority: Pair) -> bool:
-        exceptions = require("cryptography.exceptions", "cryptography")
-        issuer = self._x509.load_pem_x509_certificate(authority.certificate)
+        issuer = x509.load_pem_x509_certificate(authority.certificate)
         try:
             certificate.verify_directly_issued_by(issuer)
-        except (ValueError, TypeError, exceptions.InvalidSignature):
+        except (ValueError, TypeError, cryptography_exceptions.InvalidSignature):
             return False
         return True
 
     def _make(self, wish: Wish, authority: Pair | None) -> Pair:
-        rsa = require("cryptography.hazmat.primitives.asymmetric.rsa", "cryptography")
-        hashes = require("cryptography.hazmat.primitives.hashes", "cryptography")
-        serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
         key = rsa.generate_private_key(public_exponent=65537, key_size=self.options["key_bits"])
         subject = self._subject(wish)
-        issuer, signing_key = subject, key
+        issuer = subject
+        signing_key: t.Any = key
         if authority is not None:
-            issuer = self._x509.load_pem_x509_certificate(authority.certificate).subject
+            issuer = x509.load_pem_x509_certificate(authority.certificate).subject
             signing_key = serialization.load_pem_private_key(authority.key, password=None)
         days = self.options["valid_days"] * (_AUTHORITY_LIVES_LONGER if wish.is_authority else 1)
         builder = (
-            self._x509.CertificateBuilder()
+            x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(issuer)
             .public_key(key.public_key())
-            .serial_number(self._x509.random_serial_number())
+            .serial_number(x509.random_serial_number())
             .not_valid_before(self.now - _CLOCK_SKEW)
             .not_valid_after(self.now + datetime.timedelta(days=days))
         )
@@ -274,14 +274,13 @@ class _Maker:
         )
 
     def _subject(self, wish: Wish) -> t.Any:
-        x509, oid = self._x509, require("cryptography.x509.oid", "cryptography").NameOID
+        oid = x509.oid.NameOID
         parts = [x509.NameAttribute(oid.COMMON_NAME, wish.common_name)]
         if wish.unit:
             parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, wish.unit))
         return x509.Name(parts)
 
     def _extended(self, builder: t.Any, wish: Wish) -> t.Any:
-        x509 = self._x509
         constraints = x509.BasicConstraints(
             ca=wish.is_authority, path_length=0 if wish.is_authority else None
         )
@@ -290,7 +289,7 @@ class _Maker:
             names = [x509.DNSName(name) for name in wish.names]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         if not wish.is_authority:
-            usages = require("cryptography.x509.oid", "cryptography").ExtendedKeyUsageOID
+            usages = x509.oid.ExtendedKeyUsageOID
             usage = usages.SERVER_AUTH if wish.names else usages.CLIENT_AUTH
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         return builder

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import (
     cache_check,
 )
@@ -66,11 +66,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 _NO_RELATIONS = PodRelations()
 
@@ -130,7 +130,6 @@ class _Builder:
         count: Integers,
         allowed: Booleans,
     ) -> None:
-        self._numpy = require("numpy")
         self._instance = instance
         self._shapes = shapes
         self._count = count
@@ -145,9 +144,9 @@ class _Builder:
         self.caps: list[SoftCap] = []
 
     def _mask(self, groups: t.Iterable[int]) -> Booleans:
-        mask = self._numpy.zeros(len(self._shapes), dtype=bool)
+        mask = numpy.zeros(len(self._shapes), dtype=bool)
         mask[list(groups)] = True
-        return t.cast("Booleans", mask)
+        return mask
 
     def _members(self, peers: int) -> Booleans:
         return self._mask(self._groups_of.get(peers, []))
@@ -242,7 +241,7 @@ class _Builder:
             constraints.tolerations if honors[1] else None,
         )
         if key not in self._counted:
-            self._counted[key] = self._numpy.array(
+            self._counted[key] = numpy.array(
                 [
                     all(name in node.labels for name in spreading.required_keys)
                     and (not spreading.honor_affinity or is_selected(constraints, node))
@@ -256,11 +255,11 @@ class _Builder:
     def _add_spread(self, spread: _Spread, dependants: Booleans) -> None:
         spreading = spread.spreading
         topology = self.book.topology(spreading.topology_key)
-        counted = self._numpy.frombuffer(spread.counted, dtype=bool)
+        counted = numpy.frombuffer(spread.counted, dtype=bool)
         members = self._members(spreading.peers)
         topology_count = self.book.topology_count(members, topology, spreading.peers, counted)
         domain_of = self.book.topology_counts[topology_count].domain_of
-        emptiest = self._numpy.unique(domain_of[domain_of >= 0])
+        emptiest = numpy.unique(domain_of[domain_of >= 0])
         self.rules.append(
             SpreadRule(
                 self.book.topology_counts,
@@ -276,7 +275,7 @@ class _Builder:
     def add_contents(self, check: NodeFeasibilityCheck) -> None:
         """The rule of what each node has to hold, group by group."""
         numbers, count = self._by_node(check.groups)
-        priced = self._numpy.array([node.curve is not None for node in self._instance.nodes])
+        priced = numpy.array([node.curve is not None for node in self._instance.nodes])
         self.rules.append(
             ContentRule(check, self.book.topology_counts, tuple(numbers), tuple(count), priced)
         )
@@ -299,7 +298,7 @@ class _Builder:
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)
         members = self._members(start.peers)
-        is_open = (topology.domain_of >= 0) & self._numpy.any(
+        is_open = (topology.domain_of >= 0) & numpy.any(
             [self._possible(group) for group in dependants.nonzero()[0].tolist()], axis=0
         )
         self.rules.append(
@@ -307,7 +306,7 @@ class _Builder:
                 self.book.topology_counts,
                 frozenset((dependants | members).nonzero()[0].tolist()),
                 self.book.topology_count(members, topology, start.peers),
-                self._numpy.unique(topology.domain_of[is_open]),
+                numpy.unique(topology.domain_of[is_open]),
                 start.redundancy,
             )
         )
@@ -335,7 +334,7 @@ class _Builder:
         ]
 
     def _cap_spread(self, spread: _Spread, dependants: Booleans, watts: float) -> None:
-        numpy, spreading = self._numpy, spread.spreading
+        spreading = spread.spreading
         members = self._members(spreading.peers)
         if not (members & dependants).any() or watts <= 0:
             return

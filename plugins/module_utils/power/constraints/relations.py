@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
     FleetRule,
 )
@@ -40,12 +40,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
 
 # The group and the node of a pod that comes first of those that want to be near each other.
@@ -146,7 +145,6 @@ class Relations:
 
     def reached(self, wanted: Booleans, seeds: t.Iterable[Seed]) -> Booleans:
         """What of the wanted ``[g, n]`` can be bound after the seeds, each finding its members."""
-        numpy = require("numpy")
         bound = wanted.copy()
         for rule in self.attractions:
             bound[self.topology_counts[rule.keys[0].dependants].members] = False
@@ -236,7 +234,6 @@ class Reach:
     """
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
-        self._numpy = require("numpy")
         self._relations = relations
         self._wanted: Booleans = counts > 0
         self._choices = 0
@@ -258,7 +255,7 @@ class Reach:
         if bound.sum() > self.bound.sum():
             self.bound, self.seeds = bound, seeds
         for rule in part.attractions:
-            reached = self._numpy.zeros_like(bound)
+            reached = numpy.zeros_like(bound)
             for group, node in self._waiting(rule, bound, seeds):
                 if reached[group, node]:
                     continue
@@ -290,7 +287,6 @@ class RelationState:
     """The topology counts of an assignment, kept up to date, and what the rules say to it."""
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
-        self._numpy = require("numpy")
         self.relations = relations
         self.counted: Counts = relations.count(counts)
         self._nodes: int = counts.shape[1]
@@ -316,11 +312,11 @@ class RelationState:
 
         One that is ``moving`` leaves another node, and with it what all nodes hold together.
         """
-        room = self._numpy.full(self._nodes, UNLIMITED)
+        room = numpy.full(self._nodes, UNLIMITED)
         for rule in self.relations.rules_of(group):
             if not (moving and isinstance(rule, FleetRule)):
-                room = self._numpy.minimum(room, rule.room(self.counted, group))
-        return t.cast("Integers", room)
+                room = numpy.minimum(room, rule.room(self.counted, group))
+        return room
 
     def accepts(self, group: int, node: int) -> bool:
         """Whether kube-scheduler would take one more pod of the group to the node.
@@ -335,10 +331,10 @@ class RelationState:
         )
 
     def may_leave(self, group: int) -> Booleans:
-        allowed = self._numpy.ones(self._nodes, dtype=bool)
+        allowed = numpy.ones(self._nodes, dtype=bool)
         for rule in self.relations.rules_of(group):
             allowed &= rule.may_leave(self.counted, group)
-        return t.cast("Booleans", allowed)
+        return allowed
 
     def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
         """Whether the rules of these groups hold."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
     AttractionRule,
     SpreadRule,
@@ -34,11 +34,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # Pods of a group on a node: what a column of the model counts.
 _Place = tuple[int, int]
@@ -115,7 +115,7 @@ class _Circles:
 
     def _bound(self, counts: Integers, values: t.Sequence[float]) -> Booleans:
         """What can be bound if the seeds are those of the solution."""
-        wanted = require("numpy").zeros(counts.shape, dtype=bool)
+        wanted = numpy.zeros(counts.shape, dtype=bool)
         for place in self._columns:
             wanted[place] = counts[place] > 0
         chosen = [

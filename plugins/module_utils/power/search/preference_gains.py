@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
 
 class PreferredTermGains:
     """``arrival[k, n]`` and ``departure[k, n]`` in watts, of one pod of ``groups[k]`` at a node."""
 
     def __init__(self, assignment: Assignment, groups: t.Sequence[int]) -> None:
-        self._numpy = numpy = require("numpy")
         self._assignment = assignment
         shape = (len(groups), len(assignment.all_nodes))
         self.arrival: Floats = numpy.zeros(shape)
@@ -49,7 +47,7 @@ class PreferredTermGains:
 
     def refresh(self) -> Integers:
         """The nodes where something has changed since the last time."""
-        numpy, changed = self._numpy, self._changed_tallies()
+        changed = self._changed_tallies()
         nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
         for position, (group, topology_counts) in self._tallies.items():
             if not topology_counts.isdisjoint(changed):
@@ -57,7 +55,7 @@ class PreferredTermGains:
                     added = self._assignment.added_by_caps(group, number)
                     nodes |= table[position] != added
                     table[position] = added
-        return t.cast("Integers", nodes.nonzero()[0])
+        return nodes.nonzero()[0]
 
     def _changed_tallies(self) -> set[int]:
         state = self._assignment.related
@@ -72,9 +70,7 @@ class PreferredTermGains:
             topology_count
             for topology_count in used
             if topology_count not in self._seen
-            or not self._numpy.array_equal(
-                self._seen[topology_count], state.counted[topology_count]
-            )
+            or not numpy.array_equal(self._seen[topology_count], state.counted[topology_count])
         }
         self._seen.update(
             {topology_count: state.counted[topology_count].copy() for topology_count in changed}
