@@ -46,7 +46,6 @@ options:
       - A file holds objects as in O(objects).
     type: list
     elements: path
-    default: []
   snapshot:
     description:
       - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote with the part

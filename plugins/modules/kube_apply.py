@@ -32,7 +32,6 @@ options:
       - Further manifests whose C(data) and C(stringData) no output shows, for Secrets.
     type: list
     elements: dict
-    default: []
   src:
     description:
       - Paths of YAML or JSON files on the host where the module runs. Their content is added to
@@ -40,7 +39,6 @@ options:
       - A file holds manifests as in O(manifests).
     type: list
     elements: path
-    default: []
   src_key:
     description:
       - Member of the JSON files in O(src) that holds the manifests; for documents such as the one

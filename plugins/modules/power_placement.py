@@ -65,7 +65,6 @@ options:
       - Not possible with O(snapshot).
     type: list
     elements: path
-    default: []
   nodes:
     description:
       - Nodes, as the Kubernetes API gives them or in a short form.

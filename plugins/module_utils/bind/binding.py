@@ -216,8 +216,6 @@ def _read_plan(options: Parameters) -> PlannedBindings:
     if options["plan"]:
         plan = documents.load(options["plan"], "plan")
         return planned_bindings(plan, options["mark_unplaced"], plan["time"])
-    if options["placements"] is None:
-        raise InvalidInput("give plan, the file that power_placement wrote, or placements")
     return planned_bindings(options, options["mark_unplaced"])
 
 

@@ -23,7 +23,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction.runner import (
     Move,
     Mover,
@@ -115,12 +114,8 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
 
 def _read_steps(options: Parameters) -> list[Step]:
     if options["plan"]:
-        listed = documents.load(options["plan"], "plan").get("steps", [])
-    elif options["steps"] is None:
-        raise InvalidInput("give plan, the file that power_placement wrote, or steps")
-    else:
-        listed = options["steps"]
-    return steps_of(listed)
+        return steps_of(documents.load(options["plan"], "plan").get("steps", []))
+    return steps_of(options["steps"])
 
 
 def steps_of(listed: t.Sequence[t.Mapping[str, t.Any]]) -> list[Step]:

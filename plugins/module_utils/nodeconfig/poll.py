@@ -188,8 +188,6 @@ def given_targets(
 
 def snapshot_targets(parameters: Parameters) -> Targets:
     """The targets of the snapshot document that ``node_selector`` selects. Raises InvalidInput."""
-    if not parameters["snapshot"]:
-        raise InvalidInput("Nothing to read is given; give targets or snapshot")
     targets = of_snapshot(documents.load(parameters["snapshot"], "snapshot"))
     return targets.selected(parameters["node_selector"])
 

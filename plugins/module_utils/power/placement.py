@@ -63,7 +63,7 @@ SPEC = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
         "curves": {"type": "path"},
-        "src": {"type": "list", "elements": "path", "default": []},
+        "src": {"type": "list", "elements": "path"},
         "nodes": {"type": "list", "elements": "dict"},
         "pods": {"type": "list", "elements": "dict"},
         "running": {"type": "list", "elements": "dict"},
@@ -123,7 +123,8 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module; with ``path`` it is also written as a plan document. Raises
     InvalidInput and MissingLibrary.
     """
-    parameters = _checked(SPEC.complete(parameters))
+    parameters = SPEC.complete(parameters)
+    check_options(parameters)
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
     result = place_pods(read_given(parameters), parameters, context)
     if parameters["path"]:
@@ -185,31 +186,11 @@ def _feasible(answer: Answer) -> Answer:
     )
 
 
-def _checked(parameters: Parameters) -> Parameters:
-    _check_inputs(parameters)
-    check_options(parameters)
-    return parameters
-
-
-def _check_inputs(parameters: Parameters) -> None:
-    is_listed = parameters["nodes"] is not None or bool(parameters["src"])
-    if is_listed == (parameters["snapshot"] is not None):
-        raise InvalidInput("give snapshot (with curves), or nodes and pods, or src with these")
-    if parameters["snapshot"] and not parameters["curves"]:
-        raise InvalidInput("curves: give the file that power_prediction_info wrote")
-    for part in _PARTS:
-        if parameters["snapshot"] and parameters[part]:
-            raise InvalidInput(f"{part} stands in snapshot already; leave it out")
-
-
 def check_options(parameters: Parameters) -> None:
-    """Check what does not say where the cluster stands. Raises InvalidInput."""
-    for name in ("usage_source", "strategy", "unpriced", "compare"):
-        choices = SPEC.options[name]["choices"]
-        given_values = parameters[name] if name == "compare" else [parameters[name]]
-        for value in given_values:
-            if value not in choices:
-                raise InvalidInput(f"{name}: {value!r} is not one of {', '.join(choices)}")
+    """Check the ranges of numbers, which an argument specification cannot hold.
+
+    Raises InvalidInput.
+    """
     Limits.of(parameters)
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)

@@ -207,7 +207,7 @@ def read_given(parameters: Parameters) -> Given:
     if parameters["snapshot"]:
         snapshot = documents.load(parameters["snapshot"], "snapshot")
         return given_of(snapshot, curves, _previous_placements(parameters), parameters)
-    files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"]]
+    files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"] or ()]
     lists: dict[str, list[t.Any]] = {}
     for where, content in (("", parameters), *files):
         for part in _LISTS:
