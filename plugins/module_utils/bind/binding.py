@@ -33,6 +33,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    object_name,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
@@ -42,7 +45,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     DEVICE_CLAIMS_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import object_name
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 T = t.TypeVar("T")

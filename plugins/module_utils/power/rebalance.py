@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
     Migration,
     MovablePod,
@@ -45,7 +46,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     identity,
     is_finished,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import Object
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers

@@ -18,6 +18,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file_content
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    required_text,
+    sequence,
+    text,
+    text_mapping,
+    whole_number,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
     Surroundings,
 )
@@ -53,15 +62,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     read_namespace,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    required_text,
-    sequence,
-    text,
-    text_mapping,
-    whole_number,
-)
 
 Parameters = t.Mapping[str, t.Any]
 

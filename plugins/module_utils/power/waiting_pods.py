@@ -20,6 +20,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
     ClaimBook,
     read_claims,
@@ -48,10 +52,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     read_pod,
     refused_pod,
     without_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
 )
 
 _NO_RELATIONS = PodRelations()

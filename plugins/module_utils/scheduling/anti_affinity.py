@@ -13,6 +13,12 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    texts,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
     PodFacts,
@@ -22,12 +28,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     read_selection,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    texts,
-)
 
 _NOBODY: frozenset[str] = frozenset()
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

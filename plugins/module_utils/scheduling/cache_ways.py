@@ -15,6 +15,14 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+    text,
+    whole_number,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import GUARANTEED, runs
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import uuid_of
@@ -31,14 +39,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     containers_of,
     identity,
     is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    text,
-    whole_number,
 )
 
 BEST_EFFORT = "besteffort"

@@ -23,7 +23,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    required_text,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
     check_repelling,
 )
@@ -49,12 +55,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     from_short_form,
     identity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    amount,
-    mapping,
-    required_text,
 )
 
 T = t.TypeVar("T")

@@ -12,12 +12,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
-    amount,
     mapping,
     mappings,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
 
 # kube-scheduler takes a container without a request for so much when it scores nodes.
 COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}

@@ -19,6 +19,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+    whole_number,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Attraction,
     EvenStart,
@@ -48,13 +55,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     is_finished,
     labels_of,
     owners_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    whole_number,
 )
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -179,7 +179,7 @@ NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
         ({"nodes": [], "seed": -1}, "seed: -1 is not allowed"),
         ({"nodes": [], "preference_watts": -2}, "preference_watts: -2 is not allowed"),
         ({"nodes": [], "wishes": 2}, "unknown option wishes"),
-        ({"nodes": "all"}, "nodes: it must be a list"),
+        ({"nodes": "all"}, "nodes: 'all' is not a list"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(parameters: Json, message: str) -> None:
@@ -263,7 +263,7 @@ def test_files_and_lists_are_one_input(tmp_path: Path) -> None:
         ("fleet.json", "{", r"fleet\.json is not JSON"),
         ("fleet.yml", "a: [", r"fleet\.yml: not YAML"),
         ("fleet.yml", "", r"src .*fleet\.yml is empty; write curves, device_objects, namespaces"),
-        ("fleet.yml", "- a", r"src .*fleet\.yml: it must be a mapping"),
+        ("fleet.yml", "- a", r"src .*fleet\.yml: \['a'\] is not a mapping"),
         ("fleet.yml", "node: []", r"src .*fleet\.yml: 'node' is not known here"),
         ("fleet.yml", None, r"src: cannot read .*fleet\.yml"),
     ],
