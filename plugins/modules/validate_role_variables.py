@@ -26,6 +26,12 @@ options:
     type: list
     elements: str
     default: []
+  tags:
+    description:
+      - Tags that a role has in the play, by the name of the role. Where a run leaves the role out by
+        C(--tags) or C(--skip-tags), its required variables may be missing.
+    type: dict
+    default: {}
   entry_point:
     description:
       - Entry point of these roles whose variables are checked.
@@ -53,6 +59,13 @@ EXAMPLES = r"""
       - placement
       - report
     group: clusters
+  tags: [always]
+
+- name: Ask for the variables of role rmd only where a run with tags makes its tasks
+  wattwise.kube.validate_role_variables:
+    roles: [rmd, rmd_workloads]
+    tags:
+      rmd: [rmd_daemons]
   tags: [always]
 
 - name: Check what a teardown reads
