@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -44,7 +44,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     observation,
     pressure,
-    textfile,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
@@ -285,7 +284,7 @@ class _Run:
             if given["textfile"]:
                 states = self._snapshot().get("rmd_node_states") or []
                 text = merged.metrics(given["textfile_labels"], states)
-                textfile.write(given["textfile"], text)
+                metrics.write(given["textfile"], text)
 
     def _predict(self) -> None:
         with self.log.step("predict") as (step, context):

@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
@@ -18,7 +18,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     Answer,
     bound_with,
@@ -27,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
     LowerBounds,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import expected_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import predicted_power
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
@@ -136,7 +135,8 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
 def place_pods(given: Given, parameters: Parameters, context: Context) -> Result:
     """The plan for what was given of a cluster; ``parameters`` are completed and checked.
 
-    With ``textfile`` the error of the power models is written there. Raises InvalidInput and MissingLibrary.
+    With ``textfile`` the predicted watts of nodes are written there. Raises InvalidInput and
+    MissingLibrary.
     """
     source = source_of(given)
     instance = instance_of(source, parameters)
@@ -158,9 +158,8 @@ def place_pods(given: Given, parameters: Parameters, context: Context) -> Result
             assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))
         )
     if parameters["textfile"]:
-        expected = expected_watts(instance.nodes)
-        content = textfile.render_predicted(expected, parameters["textfile_labels"])
-        textfile.write(parameters["textfile"], content)
+        text = predicted_power(instance.nodes, parameters["textfile_labels"])
+        metrics.write(parameters["textfile"], text)
     return result
 
 
