@@ -391,7 +391,7 @@ options:
             topology domain no other pod of the term is in the end, whether it runs
             already or is placed now; preferred anti-affinity for each pod in whose
             domain there is one. Of pods that are placed now and keep away from
-            each other, one in each domain has its wish.
+            each other, one in each domain counts as met.
           - A topology spread constraint with C(ScheduleAnyway) counts with 100
             for each pod beyond an even share and its C(maxSkew).
         type: float

@@ -9,7 +9,7 @@ type checker finds mistakes, and once with the types by which the library carrie
 
 Anybody who may make a claim writes selectors, so their time and memory are bounded by counting: the
 length of the source and what makes its tree or its types grow, before the library sees it; then an
-upper bound of each evaluation (cel_cost.py). The library itself allows 32 levels and 10,000 rounds.
+upper bound of each evaluation (cost.py). The library itself allows 32 levels and 10,000 rounds.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
     "flat": ("device",),
 }
 # The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
-# 32 attributes and capacities with 48 values; k8srm_pools.py has those of the prototype.
+# 32 attributes and capacities with 48 values; k8srm/pools.py has those of the prototype.
 _DEVICES: t.Mapping[Kind, Bound] = {
     "dra": Bound(64, 48, 12 * 1024),
     "flat": Bound(256, 128, 64 * 1024),

@@ -32,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import WaitingPods
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
@@ -140,7 +140,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         Surroundings(
             source.running, list(labels_of.values()), source.namespaces, source.replica_sets
         ),
-        Repulsion(source.running, labels_of, source.namespaces),
+        RunningAntiAffinity(source.running, labels_of, source.namespaces),
         assumption,
     )
     waiting.read_claims(

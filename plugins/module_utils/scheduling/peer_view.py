@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the placers of baselines.py see of pods and nodes: each counts requests in its own way.
+"""Requests of pods and nodes as the placers of power/baselines count them, each in its own way.
 
 Sources: wao-scheduler's MinimizePower, scheduler-plugins' PEAKS (``PredictUtilisation``) and
 kube-scheduler's NodeResourcesFit (``NonMissingContainerRequests``), as of Kubernetes 1.37.

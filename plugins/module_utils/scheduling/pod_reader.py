@@ -128,7 +128,7 @@ def labels_of(pod: Object) -> t.Mapping[str, str]:
 def read_pod(
     pod: Object,
     usage_assumption: Decimal,
-    repelled_by: frozenset[str],
+    anti_affinity_nodes: frozenset[str],
     cache_runs: tuple[CacheRun, ...] = (),
 ) -> Pod:
     """A pod to be placed. Raises InvalidField for what no API server would accept."""
@@ -140,7 +140,7 @@ def read_pod(
         requests=tuple(sorted({**requests, "pods": 1}.items())),
         use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
         priority=0 if priority is None else whole_number(priority, "spec.priority"),
-        constraints=_constraints(spec, repelled_by),
+        constraints=_constraints(spec, anti_affinity_nodes),
         is_daemon=is_daemon(pod),
         unsupported=unsupported_fields(pod),
         preferences=_preferences(spec),
@@ -300,7 +300,7 @@ def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[s
     return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
 
 
-def _constraints(spec: Object, repelled_by: frozenset[str]) -> Constraints:
+def _constraints(spec: Object, anti_affinity_nodes: frozenset[str]) -> Constraints:
     selector = text_mapping(spec.get("nodeSelector"), "spec.nodeSelector")
     required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
     return Constraints(
@@ -312,7 +312,7 @@ def _constraints(spec: Object, repelled_by: frozenset[str]) -> Constraints:
             for index, item in enumerate(mappings(spec.get("tolerations"), "spec.tolerations"))
         ),
         ports=host_ports(spec),
-        repelled_by=repelled_by,
+        anti_affinity_nodes=anti_affinity_nodes,
     )
 
 
@@ -359,10 +359,10 @@ def _preferences(spec: Object) -> tuple[Preference, ...]:
     name = "preferredDuringSchedulingIgnoredDuringExecution"
     path = f"spec.affinity.nodeAffinity.{name}"
     found = []
-    for index, wish in enumerate(mappings(_node_affinity(spec).get(name), path)):
+    for index, preferred in enumerate(mappings(_node_affinity(spec).get(name), path)):
         place = f"{path}[{index}]"
-        weight = whole_number(wish.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
-        term = mapping(wish.get("preference"), f"{place}.preference")
+        weight = whole_number(preferred.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
+        term = mapping(preferred.get("preference"), f"{place}.preference")
         found.append(Preference(weight, _node_term(term, f"{place}.preference")))
     return tuple(found)
 

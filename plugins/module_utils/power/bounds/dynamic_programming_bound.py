@@ -39,7 +39,7 @@ _MOST_KEPT = 6_000_000
 
 
 @dataclass(frozen=True)
-class LoadBound:
+class DynamicProgrammingBound:
     """``watts`` of all priced nodes at the least, and steps for each node that cost just that.
 
     ``loads`` is empty where the recursion would have taken too long.
@@ -56,7 +56,9 @@ class _Node(t.NamedTuple):
     cost: Integers
 
 
-def load_bound(loads: Loads, placed: Integers, upper: float) -> LoadBound | None:
+def dynamic_programming_bound(
+    loads: Loads, placed: Integers, upper: float
+) -> DynamicProgrammingBound | None:
     """The bound for placing ``placed[g]`` pods of each group on priced nodes.
 
     Nothing that costs more than ``upper`` watts is looked at. None where there is no way at all.
@@ -73,11 +75,11 @@ def load_bound(loads: Loads, placed: Integers, upper: float) -> LoadBound | None
     left = [_Node(node.loads[some], node.cost[some]) for node, some in zip(reduced, within)]
     found = _Recursion(left, total).solve()
     if found is None:
-        return LoadBound(base / _MICROWATTS, ())
+        return DynamicProgrammingBound(base / _MICROWATTS, ())
     cost, chosen = found
     steps = numpy.zeros(len(problem.instance.nodes), dtype=numpy.int64)
     steps[problem.costs.priced] = chosen
-    return LoadBound((base + min(cost, to_gain)) / _MICROWATTS, tuple(steps.tolist()))
+    return DynamicProgrammingBound((base + min(cost, to_gain)) / _MICROWATTS, tuple(steps.tolist()))
 
 
 def _node(loads: Loads, placed: Integers, node: int) -> _Node:

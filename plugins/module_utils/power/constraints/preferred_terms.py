@@ -57,7 +57,7 @@ class PreferredPodTerm:
     undecided: Booleans
 
     def soft_cap(self, book: TopologyCountBook) -> SoftCap:
-        """What the wish costs in the domains that are undecided."""
+        """The cost of the term in the domains that are undecided."""
         held = book.topology_count(self.holders, self.topology)
         least = _company(self.holders, self.members)
         if self.near:

@@ -31,10 +31,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.pr
     PreferredPodTerm,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AttractionRule,
+    AffinityRule,
+    AntiAffinityRule,
     EvenStartRule,
-    ExclusionRule,
-    KeyTallies,
+    KeyCounts,
     Rule,
     SpreadRule,
 )
@@ -51,12 +51,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     is_tolerated,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Attraction,
     Constraints,
     EvenStart,
-    Exclusion,
     HostPort,
     Instance,
+    PodAffinity,
+    PodAntiAffinity,
     PodRelations,
     Shape,
     Spreading,
@@ -152,7 +152,7 @@ class _Builder:
         return self._mask(self._groups_of.get(peers, []))
 
     def _with(self, preferred: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
-        """Groups by each thing that they wish for."""
+        """Groups by each term that they have."""
         found: dict[t.Any, list[int]] = {}
         for group, shape in enumerate(self._shapes):
             for preferred_term in dict.fromkeys(preferred(shape)):
@@ -161,12 +161,14 @@ class _Builder:
 
     def add_rules(self) -> None:
         self._add_ports()
-        for exclusion, groups in self._with(lambda shape: shape.relations.exclusions).items():
-            self._add_exclusion(exclusion, self._mask(groups))
-        for attraction, groups in self._with(
-            lambda shape: filter(None, [shape.relations.attraction])
+        for anti_affinity, groups in self._with(
+            lambda shape: shape.relations.anti_affinity
         ).items():
-            self._add_attraction(attraction, self._mask(groups))
+            self._add_anti_affinity(anti_affinity, self._mask(groups))
+        for affinity, groups in self._with(
+            lambda shape: filter(None, [shape.relations.affinity])
+        ).items():
+            self._add_affinity(affinity, self._mask(groups))
         for spread, groups in self._spreads(lambda shape: shape.relations.spreadings).items():
             self._add_spread(spread, self._mask(groups))
         for start, groups in self._with(
@@ -186,9 +188,9 @@ class _Builder:
                 known = everyone if port.address == EVERY_ADDRESS else holders
                 self._exclude(holders, known, "", None, PORTS_TAKEN)
 
-    def _add_exclusion(self, exclusion: Exclusion, holders: Booleans) -> None:
-        members = self._members(exclusion.peers)
-        self._exclude(holders, members, exclusion.topology_key, exclusion.peers)
+    def _add_anti_affinity(self, anti_affinity: PodAntiAffinity, holders: Booleans) -> None:
+        members = self._members(anti_affinity.peers)
+        self._exclude(holders, members, anti_affinity.topology_key, anti_affinity.peers)
 
     def _exclude(
         self, holders: Booleans, members: Booleans, key: str, peers: int | None, words: str = ""
@@ -199,27 +201,27 @@ class _Builder:
         both = self.book.topology_count(holders & members, topology)
         groups = frozenset((holders | members).nonzero()[0].tolist())
         self.rules.append(
-            ExclusionRule(self.book.topology_counts, groups, held, known, both, words)
+            AntiAffinityRule(self.book.topology_counts, groups, held, known, both, words)
         )
 
-    def _add_attraction(self, attraction: Attraction, dependants: Booleans) -> None:
-        members = self._members(attraction.peers)
+    def _add_affinity(self, affinity: PodAffinity, dependants: Booleans) -> None:
+        members = self._members(affinity.peers)
         depending = self._mask(
-            group for group, shape in enumerate(self._shapes) if shape.relations.attraction
+            group for group, shape in enumerate(self._shapes) if shape.relations.affinity
         )
         keys = []
-        for key in attraction.topology_keys:
+        for key in affinity.topology_keys:
             topology = self.book.topology(key)
             keys.append(
-                KeyTallies(
-                    self.book.topology_count(members, topology, attraction.peers),
+                KeyCounts(
+                    self.book.topology_count(members, topology, affinity.peers),
                     self.book.topology_count(dependants, topology),
-                    self.book.topology_count(members & ~depending, topology, attraction.peers),
+                    self.book.topology_count(members & ~depending, topology, affinity.peers),
                     self.book.topology_count(members & dependants, topology),
                 )
             )
         groups = frozenset((dependants | members).nonzero()[0].tolist())
-        self.rules.append(AttractionRule(self.book.topology_counts, groups, tuple(keys)))
+        self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
         self, preferred: t.Callable[[Shape], t.Iterable[Spreading]]
@@ -323,9 +325,7 @@ class _Builder:
     def add_caps(self, preferred: t.Iterable[PreferredPodTerm]) -> None:
         """Preferences that depend on other waiting pods."""
         watts = self._instance.rules.preference_watts
-        for spread, groups in self._spreads(
-            lambda shape: shape.relations.wished_spreadings
-        ).items():
+        for spread, groups in self._spreads(lambda shape: shape.relations.soft_spreadings).items():
             self._cap_spread(spread, self._mask(groups), watts)
         self.caps += [
             preferred_term.soft_cap(self.book)

@@ -60,7 +60,7 @@ class Rule(t.Protocol):
 
 
 @dataclass(frozen=True)
-class ExclusionRule:
+class AntiAffinityRule:
     """No holder shares a domain with another member: host ports and required anti-affinity.
 
     ``held``, ``known`` and ``both`` are topology counts of the holders, of the members and of the
@@ -108,8 +108,8 @@ class ExclusionRule:
         return OWN_ANTI_AFFINITY if self._roles(group)[0] else EXISTING_ANTI_AFFINITY
 
 
-class KeyTallies(t.NamedTuple):
-    """Tallies of one topology key: members, dependants, free members, members that depend."""
+class KeyCounts(t.NamedTuple):
+    """Counts of one topology key: members, dependants, free members, members that depend."""
 
     members: int
     dependants: int
@@ -118,7 +118,7 @@ class KeyTallies(t.NamedTuple):
 
 
 @dataclass(frozen=True)
-class AttractionRule:
+class AffinityRule:
     """A dependant has a member in its domain of each key.
 
     *Free* members depend on nobody. While no member is anywhere, a dependant that is one itself may
@@ -127,7 +127,7 @@ class AttractionRule:
 
     topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
-    keys: tuple[KeyTallies, ...]
+    keys: tuple[KeyCounts, ...]
 
     @property
     def runs(self) -> bool:
@@ -161,7 +161,7 @@ class AttractionRule:
         """Whether a dependant finds members in the node's domain of each key."""
         return t.cast("Booleans", numpy.all([self.found(key, counts) for key in self.keys], axis=0))
 
-    def found(self, key: KeyTallies, counts: Counts) -> Booleans:
+    def found(self, key: KeyCounts, counts: Counts) -> Booleans:
         """Whether the domain of each node has a member."""
         domain_of = self.topology_counts[key.members].domain_of
         return (domain_of >= 0) & (counts[key.members][domain_of] > 0)

@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
     unpriced_pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.dynamic_programming_bound import (
-    load_bound,
+    dynamic_programming_bound,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import (
     Loads,
@@ -77,7 +77,7 @@ def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[i
     if unpriced_pods(best):
         return known, ()
     preferred = _least_preference_watts(best, placed)
-    found = load_bound(loads, placed, cost_of(best) - preferred)
+    found = dynamic_programming_bound(loads, placed, cost_of(best) - preferred)
     if found is None:
         return known, ()
     return max(known, found.watts + preferred), found.loads

@@ -30,11 +30,11 @@ class PreferredTermGains:
         self.arrival: Floats = numpy.zeros(shape)
         self.departure: Floats = numpy.zeros(shape)
         relations = assignment.problem.relations
-        self._tallies: dict[int, tuple[int, set[int]]] = {}
+        self._counted: dict[int, tuple[int, set[int]]] = {}
         for position, group in enumerate(groups):
             caps = relations.caps_of(group) if relations is not None else []
             if caps:
-                self._tallies[position] = (
+                self._counted[position] = (
                     group,
                     {each for cap in caps for each in cap.topology_counts},
                 )
@@ -43,13 +43,13 @@ class PreferredTermGains:
     @property
     def matter(self) -> bool:
         """Whether any of the groups has such preferred terms; else all is zero for good."""
-        return bool(self._tallies)
+        return bool(self._counted)
 
     def refresh(self) -> Integers:
         """The nodes where something has changed since the last time."""
-        changed = self._changed_tallies()
+        changed = self._changed_topology_counts()
         nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
-        for position, (group, topology_counts) in self._tallies.items():
+        for position, (group, topology_counts) in self._counted.items():
             if not topology_counts.isdisjoint(changed):
                 for table, number in ((self.arrival, 1), (self.departure, -1)):
                     added = self._assignment.added_by_caps(group, number)
@@ -57,13 +57,13 @@ class PreferredTermGains:
                     table[position] = added
         return nodes.nonzero()[0]
 
-    def _changed_tallies(self) -> set[int]:
+    def _changed_topology_counts(self) -> set[int]:
         state = self._assignment.related
         if state is None:
             return set()
         used = {
             topology_count
-            for _group, topology_counts in self._tallies.values()
+            for _group, topology_counts in self._counted.values()
             for topology_count in topology_counts
         }
         changed = {

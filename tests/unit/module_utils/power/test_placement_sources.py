@@ -178,7 +178,7 @@ NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
         ({"nodes": [], "standby_watts": -1}, "standby_watts: -1 is not allowed"),
         ({"nodes": [], "seed": -1}, "seed: -1 is not allowed"),
         ({"nodes": [], "preference_watts": -2}, "preference_watts: -2 is not allowed"),
-        ({"nodes": [], "wishes": 2}, "unknown option wishes"),
+        ({"nodes": [], "preferences": 2}, "unknown option preferences"),
         ({"nodes": "all"}, "nodes: 'all' is not a list"),
     ],
 )
