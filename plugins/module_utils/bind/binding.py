@@ -27,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Context,
     Parameters,
     Result,
+    difference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
@@ -450,7 +451,7 @@ def _result(
         ],
         "marked": marked,
         "errors": failed + errors,
-        "diff": {"before": dict.fromkeys(after, ""), "after": after},
+        "diff": difference("pods", ((name, "", text) for name, text in after.items())),
     }
     if failed and not of_fate["bound"]:
         raise WattwiseError(

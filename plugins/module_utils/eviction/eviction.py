@@ -22,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Context,
     Parameters,
     Result,
+    difference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction.runner import (
     Move,
@@ -141,14 +142,12 @@ def _result(outcomes: t.Sequence[Outcome]) -> Result:
     moved = [outcome.move for outcome in outcomes if outcome.fate == "moved"]
     gains = [move.gain_watts for move in moved]
     last = next((outcome for outcome in outcomes if outcome.ends_the_run), None)
-    names = [f"{move.namespace}/{move.pod}" for move in moved]
     return {
         "changed": any(outcome.fate in ("moved", "evicted") for outcome in outcomes),
         "moves": [outcome.as_dict() for outcome in outcomes],
         "gain_watts": None if None in gains else round(sum(filter(None, gains)), 6),
         "stopped": None if last is None else last.as_dict(),
-        "diff": {
-            "before": {name: move.source for name, move in zip(names, moved)},
-            "after": {name: move.target for name, move in zip(names, moved)},
-        },
+        "diff": difference(
+            "moves", ((f"{move.namespace}/{move.pod}", move.source, move.target) for move in moved)
+        ),
     }

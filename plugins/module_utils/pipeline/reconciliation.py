@@ -355,7 +355,7 @@ class _Run:
                 name: len(result[name]) for name in ("bound", "unchanged", "skipped", "marked")
             }
             self.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
-            self._note_diff("pods", result)
+            self.diffs += result["diff"]
 
     def _not_yet_told(self, planned: binding.PlannedBindings) -> binding.PlannedBindings:
         """Without the pods that bore their condition already when this process read them."""
@@ -395,7 +395,7 @@ class _Run:
             step.changed = result["changed"]
             step.errors += result["errors"]
             step.counts = {"changes": len(result["changes"])}
-            self._note_diff("devices", result)
+            self.diffs += result["diff"]
 
     def _plan_for_devices(self, path: str | None) -> Object:
         """The plan of this run; else that of the option, or of the run before, if there is one."""
@@ -423,13 +423,7 @@ class _Run:
             step.counts = {"moves": len(result["moves"]), "moved": moved}
             step.errors += [result["stopped"]] if result["stopped"] else []
             self.summary["moved"] = moved
-            self._note_diff("moves", result)
-
-    def _note_diff(self, title: str, result: Result) -> None:
-        diff = result["diff"]
-        if diff["before"] or diff["after"]:
-            headers = {"before_header": f"{title} (before)", "after_header": f"{title} (after)"}
-            self.diffs.append({**diff, **headers})
+            self.diffs += result["diff"]
 
 
 def _require_curves(total: int, errors: t.Sequence[Object], min_success: float) -> None:
