@@ -99,11 +99,9 @@ keyed_groups:
 
 import hashlib
 import json
-import os
 import typing as t
 
 from ansible.errors import AnsibleParserError
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 
@@ -113,6 +111,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
 
 FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
 
@@ -175,8 +174,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict)
 
     def _read_cluster(self, path: str, cache: bool) -> t.Mapping[str, t.Any]:
-        """Nodes and NodeConfigs, from a valid cache if allowed."""
-        connection = {name: self._connection_option(name) for name in KUBERNETES.options}
+        """Nodes and NodeConfigs, from the cache where it has them and may be used."""
+        given = {name: self.get_option(name) for name in KUBERNETES.options}
+        connection = checked_options(KUBERNETES, given)
         selector = self.get_option("node_selector")
         asked = json.dumps([connection, selector], sort_keys=True, default=str)
         key = f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
@@ -191,14 +191,3 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if self.get_option("cache"):
             self._cache[key] = taken
         return t.cast("t.Mapping[str, t.Any]", taken)
-
-    def _connection_option(self, name: str) -> t.Any:
-        """An option of the connection, else its environment variable, as for modules."""
-        value = self.get_option(name)
-        option = KUBERNETES.options[name]
-        found = [os.environ[item] for item in option.get("environment", []) if os.environ.get(item)]
-        if value is not None or not found:
-            return value
-        if option["type"] == "bool":
-            return boolean(found[0])
-        return found[0].split(",") if option["type"] == "list" else found[0]

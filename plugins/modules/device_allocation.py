@@ -44,7 +44,6 @@ options:
       - Each file holds objects as in O(objects).
     type: list
     elements: path
-    default: []
   snapshot:
     description:
       - Path of a snapshot document with the part V(device_objects), from

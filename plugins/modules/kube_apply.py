@@ -32,7 +32,6 @@ options:
       - Further manifests, for Secrets. No output shows their C(data) and C(stringData).
     type: list
     elements: dict
-    default: []
   src:
     description:
       - Paths of YAML or JSON files on the host where the module runs. Their content is added to the
@@ -40,7 +39,6 @@ options:
       - Each file holds manifests as in O(manifests).
     type: list
     elements: path
-    default: []
   src_key:
     description:
       - Member of the JSON files in O(src) that holds the manifests, for documents such as that of

@@ -25,6 +25,12 @@ options:
     type: list
     elements: str
     default: []
+  tags:
+    description:
+      - Tags that a role has in the play, by the name of the role. Where a run leaves the role out by
+        C(--tags) or C(--skip-tags), its required variables may be missing.
+    type: dict
+    default: {}
   entry_point:
     description:
       - Entry point of the roles.
@@ -54,7 +60,14 @@ EXAMPLES = r"""
     group: clusters
   tags: [always]
 
-- name: Check the variables of a teardown
+- name: Ask for the variables of role rmd only where a run with tags makes its tasks
+  wattwise.kube.validate_role_variables:
+    roles: [rmd, rmd_workloads]
+    tags:
+      rmd: [rmd_daemons]
+  tags: [always]
+
+- name: Check what a teardown reads
   wattwise.kube.validate_role_variables:
     roles: [node_configs, crds]
     entry_point: teardown

@@ -22,8 +22,9 @@ Rules = tuple[tuple[t.Any, ...], ...]
 class ArgumentSpec:
     """Options of a module in AnsibleModule's form, with the rules between them.
 
-    ``environment`` of an option lists environment variables that replace it. ``secret_keys`` lists
-    the secret members of a ``no_log`` option. module_runner.py reads both.
+    An option may name under ``environment`` the variables that stand in for it, and under
+    ``secret_keys`` the members that are the secret part of a ``no_log`` option, which
+    module_runner.py reads.
     """
 
     options: Options
@@ -32,6 +33,12 @@ class ArgumentSpec:
     required_one_of: Rules = ()
     required_if: Rules = ()
     required_by: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in {name for rule in self.required_one_of for name in rule}:
+            # Ansible counts a default as given.
+            if "default" in self.options.get(name, {}):
+                raise ValueError(f"required_one_of: the rule never applies: {name} has a default")
 
     def merge(self, *others: ArgumentSpec) -> ArgumentSpec:
         """Merge this specification with others; an option may be in one of them only."""
@@ -53,10 +60,13 @@ class ArgumentSpec:
             required_by=required_by,
         )
 
-    def to_keywords(self) -> dict[str, t.Any]:
-        """Keyword arguments of AnsibleModule, with the keys that only module_runner.py reads."""
+    def to_keywords(self, fallback: t.Callable[..., t.Any]) -> dict[str, t.Any]:
+        """The keyword arguments of AnsibleModule, and of Ansible's validator of such options.
+
+        ``fallback`` is Ansible's ``env_fallback``: the library does not import Ansible.
+        """
         return {
-            "argument_spec": {name: dict(option) for name, option in self.options.items()},
+            "argument_spec": _of_ansible(self.options, fallback),
             "mutually_exclusive": [list(rule) for rule in self.mutually_exclusive],
             "required_together": [list(rule) for rule in self.required_together],
             "required_one_of": [list(rule) for rule in self.required_one_of],
@@ -67,9 +77,23 @@ class ArgumentSpec:
     def complete(self, parameters: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """Fill in all defaults of the parameters, for direct calls of the library.
 
-        Raises InvalidInput for an unknown or a missing option. AnsibleModule checks the types.
+        Raises InvalidInput for an unknown or a missing option. Ansible checks types, choices and
+        the rules between options, and it does so before it calls the library.
         """
         return _complete(self.options, parameters, "parameters")
+
+
+def _of_ansible(options: Options, fallback: t.Callable[..., t.Any]) -> dict[str, t.Any]:
+    """Options, and their suboptions, in the words of Ansible alone."""
+    found: dict[str, t.Any] = {}
+    for name, given in options.items():
+        option = {key: value for key, value in given.items() if key != "secret_keys"}
+        if variables := option.pop("environment", None):
+            option["fallback"] = (fallback, variables)
+        if "options" in option:
+            option["options"] = _of_ansible(option["options"], fallback)
+        found[name] = option
+    return found
 
 
 def _joined(rules: t.Iterable[Rules]) -> Rules:

@@ -53,3 +53,18 @@ class Context:
 Parameters = t.Mapping[str, t.Any]
 Result = dict[str, t.Any]
 Work = t.Callable[[Parameters, Context], Result]
+
+
+def difference(title: str, changes: t.Iterable[tuple[str, t.Any, t.Any]]) -> list[dict[str, t.Any]]:
+    """The ``diff`` of a result, in Ansible's form: one entry, or none where nothing changes.
+
+    ``changes`` are names with what stands there before and after, "" for nothing.
+    """
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for name, old, new in changes:
+        before[name], after[name] = old, new
+    if not after:
+        return []
+    headers = {"before_header": f"{title} (before)", "after_header": f"{title} (after)"}
+    return [{**headers, "before": before, "after": after}]

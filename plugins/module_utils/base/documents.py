@@ -17,7 +17,8 @@ from pathlib import Path
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json, whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.document_schemas import SCHEMAS
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 
 DocumentKind = t.Literal[
@@ -76,7 +77,6 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
             f"{where} is not a {kind} document: its field `document` is {found!r}, not "
             f"{document_name(kind)!r}; give the file that the {kind} step wrote"
         )
-    fastjsonschema = require("fastjsonschema")
     try:
         _validator(kind)(body)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -89,8 +89,8 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
 
 @functools.cache
 def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
-    """Compile the schema once, because this takes longer than checking a small document."""
-    return t.cast("t.Callable[[t.Any], t.Any]", require("fastjsonschema").compile(SCHEMAS[kind]))
+    """The schema as code, made once: that takes longer than checking a small document."""
+    return t.cast("t.Callable[[t.Any], t.Any]", fastjsonschema.compile(SCHEMAS[kind]))
 
 
 @dataclass(frozen=True)

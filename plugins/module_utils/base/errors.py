@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import typing as t
 from dataclasses import dataclass
 
@@ -110,11 +109,3 @@ class TargetError:
             "reason": self.reason,
             "detail": self.detail,
         }
-
-
-def require(name: str, library: str | None = None) -> t.Any:
-    """Import ``name``, or raise MissingLibrary, which names ``library``."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingLibrary(library or name.split(".")[0], str(error)) from error

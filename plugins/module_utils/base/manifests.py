@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 
 Manifest = dict[str, t.Any]
@@ -124,7 +125,6 @@ def _parse_json(text: str, path: str) -> t.Any:
 
 
 def _parse_yaml(text: str, where: str) -> list[t.Any]:
-    yaml = require("yaml", "PyYAML")
     try:
         # The C loader takes a tenth of the time.
         documents = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

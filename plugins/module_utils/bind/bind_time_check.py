@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     NOT_READY,
@@ -39,8 +39,8 @@ class OpenNode:
     """A node as it was just read, with the pods bound to it since."""
 
     node: Node
-    repulsion: Repulsion
-    # The last checked pod, so that check and binding parse it only once.
+    anti_affinity: RunningAntiAffinity
+    # The pod that was looked at last: it is read once to be judged and to be taken.
     _last: tuple[Object, Shape] | None = None
 
     @classmethod
@@ -64,7 +64,7 @@ class OpenNode:
         running = Intake().running(pods, {name: allocatable}, Namespaces())
         occupancy = occupancies(running).get(name, Occupancy())
         node = read_node(given, occupancy, CURRENT_LOADS, None)
-        return cls(node, Repulsion(running, {name: node.labels}))
+        return cls(node, RunningAntiAffinity(running, {name: node.labels}))
 
     def refusal(self, pod: Object) -> str | None:
         """Reason why the node does not accept the pod now; None if it does."""
@@ -92,7 +92,7 @@ class OpenNode:
         if self._last is not None and self._last[0] is pod:
             return self._last[1]
         unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
-        closed = self.repulsion.nodes_closed_to(pod)
+        closed = self.anti_affinity.nodes_closed_to(pod)
         shape = read_pod(unbound, CURRENT_LOADS.assumption, closed).shape
         self._last = (pod, shape)
         return shape

@@ -27,11 +27,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Context,
     Parameters,
     Result,
+    difference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
     WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    object_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
@@ -42,7 +46,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     DEVICE_CLAIMS_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import object_name
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 T = t.TypeVar("T")
@@ -216,8 +219,6 @@ def _read_plan(options: Parameters) -> PlannedBindings:
     if options["plan"]:
         plan = documents.load(options["plan"], "plan")
         return planned_bindings(plan, options["mark_unplaced"], plan["time"])
-    if options["placements"] is None:
-        raise InvalidInput("give plan, the file that power_placement wrote, or placements")
     return planned_bindings(options, options["mark_unplaced"])
 
 
@@ -450,7 +451,7 @@ def _result(
         ],
         "marked": marked,
         "errors": failed + errors,
-        "diff": {"before": dict.fromkeys(after, ""), "after": after},
+        "diff": difference("pods", ((name, "", text) for name, text in after.items())),
     }
     if failed and not of_fate["bound"]:
         raise WattwiseError(

@@ -20,8 +20,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_j
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
     TargetReason,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp, yarl
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
@@ -300,7 +300,6 @@ class Client:
     async def _exchange(
         self, method: str, url: str, content: bytes | None, limit: float | None, what: str
     ) -> Received:
-        aiohttp = require("aiohttp")
         self._spent.request(what)
         seconds = min(self._remaining(what), limit or self._options.timeout)
         headers = dict(self._headers)
@@ -310,7 +309,7 @@ class Client:
         try:
             async with self._session.request(
                 method,
-                require("yarl", "aiohttp").URL(url, encoded=True),
+                yarl.URL(url, encoded=True),
                 data=content,
                 headers=headers,
                 allow_redirects=False,
@@ -393,8 +392,7 @@ class Client:
         )
 
     def failure_of(self, error: Exception, what: str) -> TargetFailure:
-        """Convert an exception of aiohttp, ssl or a socket to the target's failure."""
-        aiohttp = require("aiohttp")
+        """What an exception of aiohttp, ssl or a socket means for the target."""
         if isinstance(error, TargetFailure):
             return error
         certificate_errors = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
@@ -468,14 +466,12 @@ def _unconnected() -> TargetFailure:
 
 
 def _is_broken(error: Exception) -> bool:
-    aiohttp = require("aiohttp")
     broken = (ConnectionResetError, BrokenPipeError, aiohttp.ServerDisconnectedError)
     os_error = getattr(error, "os_error", error)
     return isinstance(error, (*broken, aiohttp.ClientPayloadError)) or isinstance(os_error, broken)
 
 
 def _failure_of_connection(error: Exception, what: str) -> TargetFailure:
-    aiohttp = require("aiohttp")
     os_error = getattr(error, "os_error", error)
     if _is_broken(error):
         return TargetFailure(

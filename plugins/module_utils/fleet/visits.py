@@ -19,9 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
     failure_of,
-    require,
     told_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
     USER_AGENT,
     Answer,
@@ -217,7 +217,6 @@ class _Round(t.Generic[T]):
             )
 
     async def _ask(self, client: Client, target: Target, server: _Server) -> T:
-        aiohttp = require("aiohttp")
         try:
             return await self.work(client, target)
         except TargetFailure as failure:
@@ -228,7 +227,6 @@ class _Round(t.Generic[T]):
             raise client.failure_of(error, "its work") from error
 
     def _open(self, server: _Server) -> t.Any:
-        aiohttp = require("aiohttp")
         context: ssl.SSLContext | bool = True
         if server.origin.scheme == "https":
             context = self._context(server.trust)
@@ -274,7 +272,7 @@ def _connection_trace() -> t.Any:
     async def connected(_session: t.Any, context: t.Any, _parameters: t.Any) -> None:
         context.trace_request_ctx.mark_connected()
 
-    trace = require("aiohttp").TraceConfig()
+    trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(connected)
     trace.on_connection_reuseconn.append(connected)
     return trace

@@ -21,8 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
     access_of,
     pool_of,
@@ -182,9 +182,7 @@ class Kube:
         timeout: float,
     ) -> Answer:
         url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
-        headers = require("urllib3").HTTPHeaderDict(
-            {"Accept": self._accept, "User-Agent": "wattwise.kube"}
-        )
+        headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": "wattwise.kube"})
         for name, value in self._headers():
             headers.add(name, value)
         data: bytes | None = None
@@ -194,12 +192,11 @@ class Kube:
             except ValueError as error:
                 raise InvalidInput(f"{method} {path}: the object is no JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
-        errors = require("urllib3.exceptions")
         try:
             response = self._pool.request(
                 method, url, body=data, headers=headers, timeout=timeout, retries=False
             )
-        except errors.HTTPError as error:
+        except urllib3.exceptions.HTTPError as error:
             raise describe_connection_failure(error, self.host) from error
         if not 200 <= response.status < 300:
             raise describe_status(response, method, path, self.host)

@@ -19,7 +19,11 @@ import typing as t
 import urllib.parse
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    urllib3,
+    urllib3_socks,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -115,8 +119,7 @@ def _checked_file(option: str, path: str) -> Path:
 
 
 def pool_of(access: Access) -> t.Any:
-    """A connection pool like ``urllib3.PoolManager``. Raises InvalidInput."""
-    urllib3 = require("urllib3")
+    """A pool of connections in the way of ``urllib3.PoolManager``. Raises InvalidInput."""
     settings: dict[str, t.Any] = {"maxsize": _CONNECTIONS}
     if access.host.startswith("https:"):
         settings["ssl_context"] = _tls_context(access)
@@ -127,8 +130,7 @@ def pool_of(access: Access) -> t.Any:
         return urllib3.PoolManager(**settings)
     parts = urllib.parse.urlsplit(proxy)
     if parts.scheme.startswith("socks"):
-        socks = require("urllib3.contrib.socks", "PySocks")
-        return socks.SOCKSProxyManager(proxy, **settings)
+        return urllib3_socks.SOCKSProxyManager(proxy, **settings)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("proxy: the proxy of the Kubernetes API is no URL; write http://host")
     if parts.username:
@@ -139,7 +141,7 @@ def pool_of(access: Access) -> t.Any:
 
 
 def _tls_context(access: Access) -> ssl.SSLContext:
-    context = t.cast("ssl.SSLContext", require("urllib3.util").ssl_.create_urllib3_context())
+    context = urllib3.util.ssl_.create_urllib3_context()
     if access.verify:
         context.verify_mode, context.check_hostname = ssl.CERT_REQUIRED, True
         _load_authorities(context, access.ca)

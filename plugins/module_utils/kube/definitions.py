@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
 _KEPT = (
@@ -88,9 +88,8 @@ class DefinitionValidator:
         self.kind: str = spec["names"]["kind"]
         self.plural: str = spec["names"]["plural"]
         self.namespaced: bool = spec["scope"] == "Namespaced"
-        self._fastjsonschema = require("fastjsonschema")
         self._checks = {
-            f"{self.group}/{version['name']}": self._fastjsonschema.compile(
+            f"{self.group}/{version['name']}": fastjsonschema.compile(
                 json_schema(version["schema"]["openAPIV3Schema"])
             )
             for version in spec["versions"]
@@ -109,7 +108,7 @@ class DefinitionValidator:
         """Defect of the object as a part of a sentence, or None."""
         try:
             self._checks[manifest["apiVersion"]](manifest)
-        except self._fastjsonschema.JsonSchemaValueException as error:
+        except fastjsonschema.JsonSchemaValueException as error:
             field = str(error.name).replace("data", "", 1).lstrip(".")
             return f"{field or 'the object'} {error.message.replace(error.name, '', 1).strip()}"
         return None

@@ -9,23 +9,23 @@ import ssl
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
 
 # A server that stops or starts aborts handshakes; the next one may succeed.
 _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def describe_connection_failure(error: Exception, host: str) -> ApiError:
-    """Error of a request without an answer; ``permanent`` if a repetition cannot help."""
-    exceptions = require("urllib3.exceptions")
+    """The error of a request that got no answer; ``permanent`` where trying again cannot help."""
     cause: BaseException = error
     while isinstance(getattr(cause, "reason", None), BaseException):
         cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so
-    if isinstance(cause, (exceptions.SSLError, ssl.SSLError)):
+    if isinstance(cause, (urllib3.exceptions.SSLError, ssl.SSLError)):
         return _describe_tls_failure(_tls_cause(cause), host)
-    # urllib3's class of refused connections is derived from that of timeouts.
-    if isinstance(cause, exceptions.TimeoutError) and not isinstance(
-        cause, exceptions.NewConnectionError
+    # A refused connection counts as a timeout in urllib3's hierarchy.
+    if isinstance(cause, urllib3.exceptions.TimeoutError) and not isinstance(
+        cause, urllib3.exceptions.NewConnectionError
     ):
         return ApiError(f"The Kubernetes API at {host} does not answer in time; is it reachable?")
     return ApiError(

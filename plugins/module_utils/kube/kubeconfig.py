@@ -15,7 +15,8 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -113,7 +114,6 @@ def _paths(given: str) -> list[Path]:
 
 
 def _parse(path: Path) -> Object:
-    yaml = require("yaml", "PyYAML")
     try:
         text = path.read_text(encoding="utf-8")
         parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

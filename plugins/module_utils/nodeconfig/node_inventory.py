@@ -109,7 +109,9 @@ def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]
     status = object_shapes.mapping(node.get("status"), "status")
     info = object_shapes.mapping(status.get("nodeInfo"), "status.nodeInfo")
     conditions = object_shapes.mappings(status.get("conditions"), "status.conditions")
-    annotations = object_shapes.texts(node["metadata"].get("annotations"), "metadata.annotations")
+    annotations = object_shapes.text_mapping(
+        node["metadata"].get("annotations"), "metadata.annotations"
+    )
     return {
         "node_name": name,
         "node_labels": dict(labels),
@@ -126,8 +128,10 @@ def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]
                 ("operating_system", "operatingSystem"),
             )
         },
-        "node_capacity": object_shapes.texts(status.get("capacity"), "status.capacity"),
-        "node_allocatable": object_shapes.texts(status.get("allocatable"), "status.allocatable"),
+        "node_capacity": object_shapes.text_mapping(status.get("capacity"), "status.capacity"),
+        "node_allocatable": object_shapes.text_mapping(
+            status.get("allocatable"), "status.allocatable"
+        ),
     }
 
 

@@ -218,7 +218,7 @@ def _named(nodes: t.Sequence[t.Any]) -> dict[str, Object]:
 def _of_node(node: Object) -> dict[str, t.Any]:
     labels = guarded(
         subject_of(node, "Node"),
-        lambda: object_shapes.texts(node["metadata"].get("labels"), "metadata.labels"),
+        lambda: object_shapes.text_mapping(node["metadata"].get("labels"), "metadata.labels"),
     )
     capacity = member(node, "status", "capacity", "cpu")
     return {

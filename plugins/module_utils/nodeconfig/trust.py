@@ -27,8 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import x509
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
     certificate_fingerprint,
@@ -125,8 +125,7 @@ async def _work(client: Client, _target: Target) -> Result:
 
 
 def _description(certificate: bytes) -> dict[str, t.Any]:
-    """Data for the review. Names come from the server, so control characters are replaced."""
-    x509 = require("cryptography.x509", "cryptography")
+    """What a person reviews. Names are a server's own words, which a terminal must not obey."""
     parsed = x509.load_der_x509_certificate(certificate)
     # cryptography 42 and later return aware times; earlier versions naive ones in UTC.
     ends = getattr(parsed, "not_valid_after_utc", None) or parsed.not_valid_after.replace(

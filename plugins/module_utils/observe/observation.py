@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
@@ -194,7 +194,7 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     _write(options, found, made_from)
     if options["textfile"]:
         states = snapshot.get("rmd_node_states") or []
-        textfile.write(options["textfile"], found.metrics(options["textfile_labels"], states))
+        metrics.write(options["textfile"], found.metrics(options["textfile_labels"], states))
     found.judge(options["min_success"])
     return result
 

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -44,7 +44,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     observation,
     pressure,
-    textfile,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
@@ -285,7 +284,7 @@ class _Run:
             if given["textfile"]:
                 states = self._snapshot().get("rmd_node_states") or []
                 text = merged.metrics(given["textfile_labels"], states)
-                textfile.write(given["textfile"], text)
+                metrics.write(given["textfile"], text)
 
     def _predict(self) -> None:
         with self.log.step("predict") as (step, context):
@@ -356,7 +355,7 @@ class _Run:
                 name: len(result[name]) for name in ("bound", "unchanged", "skipped", "marked")
             }
             self.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
-            self._note_diff("pods", result)
+            self.diffs += result["diff"]
 
     def _not_yet_told(self, planned: binding.PlannedBindings) -> binding.PlannedBindings:
         """The plan without unplaced pods that already had their condition."""
@@ -396,7 +395,7 @@ class _Run:
             step.changed = result["changed"]
             step.errors += result["errors"]
             step.counts = {"changes": len(result["changes"])}
-            self._note_diff("devices", result)
+            self.diffs += result["diff"]
 
     def _plan_for_devices(self, path: str | None) -> Object:
         """The plan of this run, else of the option, else of the last run, if any."""
@@ -424,13 +423,7 @@ class _Run:
             step.counts = {"moves": len(result["moves"]), "moved": moved}
             step.errors += [result["stopped"]] if result["stopped"] else []
             self.summary["moved"] = moved
-            self._note_diff("moves", result)
-
-    def _note_diff(self, title: str, result: Result) -> None:
-        diff = result["diff"]
-        if diff["before"] or diff["after"]:
-            headers = {"before_header": f"{title} (before)", "after_header": f"{title} (after)"}
-            self.diffs.append({**diff, **headers})
+            self.diffs += result["diff"]
 
 
 def _require_curves(total: int, errors: t.Sequence[Object], min_success: float) -> None:

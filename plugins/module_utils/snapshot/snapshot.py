@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import required_text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import masked
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
@@ -41,7 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     VOLUME,
     is_set,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import required_text
 
 Trim = t.Callable[[Object], Object]
 

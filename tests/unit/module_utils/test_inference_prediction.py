@@ -229,7 +229,6 @@ def test_too_many_failures_fail_with_all_results_and_write_nothing(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "give queries, or snapshot and readings"),
         ({"batch_rows": 0}, "batch_rows: 0 asks nothing"),
         ({"timeout": 0.0}, "timeout: .* is no duration; give seconds above 0"),
         ({"concurrency": 0}, "concurrency: 0 is too small"),

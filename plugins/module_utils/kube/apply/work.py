@@ -57,9 +57,8 @@ SPEC = KUBERNETES.merge(
                 "elements": "dict",
                 "no_log": True,
                 "secret_keys": ["data", "stringData"],
-                "default": [],
             },
-            "src": {"type": "list", "elements": "path", "default": []},
+            "src": {"type": "list", "elements": "path"},
             "src_key": {"type": "str", "no_log": False},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
             "field_manager": {"type": "str", "default": "wattwise"},
@@ -115,8 +114,8 @@ def apply(parameters: Parameters, context: Context = Context(), kube: Kube | Non
     """
     options = SPEC.complete(parameters)
     manifests = read_manifests(options["manifests"] or [])
-    manifests += read_manifests(options["secret_manifests"], "secret_manifests")
-    for path in options["src"]:
+    manifests += read_manifests(options["secret_manifests"] or [], "secret_manifests")
+    for path in options["src"] or ():
         manifests += read_file(path, options["src_key"])
     return apply_manifests(kube or Kube.connect(options), manifests, options, context)
 

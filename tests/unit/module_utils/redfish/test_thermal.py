@@ -281,7 +281,6 @@ class TestFailures:
             ({"targets": [], "tls_fingerprint": ["abc"]}, "fingerprint"),
             ({"targets": [], "ca_path": "/no/such/ca.pem"}, "/no/such/ca.pem"),
             ({"targets": [], "credentials": "admin"}, "credentials"),
-            ({}, "targets or snapshot"),
         ],
     )
     def test_input_that_cannot_be_meant(self, parameters: Result, message: str) -> None:
