@@ -174,7 +174,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict)
 
     def _read_cluster(self, path: str, cache: bool) -> t.Mapping[str, t.Any]:
-        """Nodes and NodeConfigs, from the cache where it has them and may be used."""
+        """Nodes and NodeConfigs, from a valid cache if allowed."""
         given = {name: self.get_option(name) for name in KUBERNETES.options}
         connection = checked_options(KUBERNETES, given)
         selector = self.get_option("node_selector")

@@ -363,17 +363,15 @@ options:
         default: 0.8
       preference_watts:
         description:
-          - Watts that an unmet preference of weight 100 is worth, others in proportion.
-            V(0) ignores all preferences.
-          - Preferred node affinity counts with its weight, a C(PreferNoSchedule)
-            taint that the pod does not tolerate with 100.
-          - Preferred pod affinity counts with its weight for each pod in whose
-            topology domain no other pod of the term is in the end, whether it runs
-            already or is placed now; preferred anti-affinity for each pod in whose
-            domain there is one. Of pods that are placed now and keep away from
-            each other, one in each domain counts as met.
-          - A topology spread constraint with C(ScheduleAnyway) counts with 100
-            for each pod beyond an even share and its C(maxSkew).
+          - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
+            ignores all preferences. Raise it where preferences matter more than watts.
+          - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
+            counts with 100.
+          - Preferred pod affinity counts with its weight for each pod without another matching pod
+            in its topology domain at the end. Preferred anti-affinity counts for each pod with one.
+            Among pods placed together that avoid each other, one per domain costs nothing.
+          - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond
+            an even share plus C(maxSkew).
         type: float
         default: 1.0
       rebalance:

@@ -67,7 +67,7 @@ EXAMPLES = r"""
       rmd: [rmd_daemons]
   tags: [always]
 
-- name: Check what a teardown reads
+- name: Check the variables of a teardown
   wattwise.kube.validate_role_variables:
     roles: [node_configs, crds]
     entry_point: teardown

@@ -22,9 +22,8 @@ Rules = tuple[tuple[t.Any, ...], ...]
 class ArgumentSpec:
     """Options of a module in AnsibleModule's form, with the rules between them.
 
-    An option may name under ``environment`` the variables that stand in for it, and under
-    ``secret_keys`` the members that are the secret part of a ``no_log`` option, which
-    module_runner.py reads.
+    ``environment`` of an option lists environment variables that replace it. ``secret_keys`` lists
+    the secret members of a ``no_log`` option. module_runner.py reads both.
     """
 
     options: Options

@@ -89,7 +89,7 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
 
 @functools.cache
 def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
-    """The schema as code, made once: that takes longer than checking a small document."""
+    """Compile the schema once, because this takes longer than checking a small document."""
     return t.cast("t.Callable[[t.Any], t.Any]", fastjsonschema.compile(SCHEMAS[kind]))
 
 

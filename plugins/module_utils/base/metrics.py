@@ -53,7 +53,7 @@ def _escaped(text: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    """Replace the file whole; readable by all, as the exporter runs as a user of its own."""
+    """Replace the file atomically, readable by all because the exporter has its own user."""
     destination = Path(path).absolute()
     try:
         whole_files.sweep(destination.parent)

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Shapes of objects that others write: each function gives a value of its type or raises.
+"""Typed access to objects of others: each function returns a value of its type or raises.
 
-All raise InvalidField, so that a boundary around one object tells the field; ``path`` is its name.
+All raise InvalidField, so that a finding names the field; ``path`` is its name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Object = t.Mapping[str, t.Any]
 _LONGEST_NAME = 253
 _NOT_IN_NAMES = frozenset(" /\\%?#")
 _LARGEST_INT32 = 2**31 - 1
-# Sums with other times must stay times: the calendar of Python ends with the year 9999.
+# Sums with other times must be valid times; Python's calendar ends with the year 9999.
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
 
 
 def mapping(value: t.Any, path: str) -> dict[str, t.Any]:
-    """A mapping; an empty one where there is none."""
+    """A mapping; an empty one for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -36,7 +36,7 @@ def mapping(value: t.Any, path: str) -> dict[str, t.Any]:
 
 
 def sequence(value: t.Any, path: str) -> t.Sequence[t.Any]:
-    """A list; an empty one where there is none."""
+    """A list; an empty one for None."""
     if value is None:
         return []
     if not isinstance(value, (list, tuple)):
@@ -45,7 +45,7 @@ def sequence(value: t.Any, path: str) -> t.Sequence[t.Any]:
 
 
 def mappings(value: t.Any, path: str) -> t.Sequence[dict[str, t.Any]]:
-    """A list of mappings; an empty one where there is none."""
+    """A list of mappings; an empty one for None."""
     items = sequence(value, path)
     for index, item in enumerate(items):
         if not isinstance(item, dict):
@@ -54,7 +54,7 @@ def mappings(value: t.Any, path: str) -> t.Sequence[dict[str, t.Any]]:
 
 
 def text(value: t.Any, path: str) -> str:
-    """A text that can be written in UTF-8; an empty one where there is none."""
+    """A text that UTF-8 can encode; an empty one for None."""
     return "" if value is None else _given_text(value, path)
 
 
@@ -77,13 +77,13 @@ def _given_text(value: t.Any, path: str) -> str:
 
 
 def texts(value: t.Any, path: str) -> list[str]:
-    """A list of texts; an empty one where there is none."""
+    """A list of texts; an empty one for None."""
     items = sequence(value, path)
     return [_given_text(item, f"{path}[{index}]") for index, item in enumerate(items)]
 
 
 def text_mapping(value: t.Any, path: str) -> dict[str, str]:
-    """A mapping of texts, as labels and annotations are; an empty one where there is none."""
+    """A mapping of texts, as labels and annotations are; an empty one for None."""
     given = mapping(value, path)
     for key, item in given.items():
         _given_text(key, path)
@@ -107,7 +107,7 @@ def time(value: t.Any, path: str) -> str:
         return ""
     moment = parse_time(value, path)
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        raise InvalidField(path, f"{shown(value)} is not a time of this age")
+        raise InvalidField(path, f"{shown(value)} is not a time from {_FIRST_YEAR} to {_LAST_YEAR}")
     return format_time(moment)
 
 
@@ -133,7 +133,7 @@ def whole_number(
 
 
 def with_readable_metadata(obj: t.Any) -> dict[str, t.Any]:
-    """The object, whose name, namespace, labels, annotations and owners have their types."""
+    """The object, with checked types of name, namespace, labels, annotations and owners."""
     if not isinstance(obj, dict):
         raise InvalidField("", f"{shown(obj)} is no object")
     metadata = mapping(obj.get("metadata"), "metadata")

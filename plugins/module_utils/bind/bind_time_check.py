@@ -40,7 +40,7 @@ class OpenNode:
 
     node: Node
     anti_affinity: RunningAntiAffinity
-    # The pod that was looked at last: it is read once to be judged and to be taken.
+    # The last checked pod, so that check and binding parse it only once.
     _last: tuple[Object, Shape] | None = None
 
     @classmethod

@@ -392,7 +392,7 @@ class Client:
         )
 
     def failure_of(self, error: Exception, what: str) -> TargetFailure:
-        """What an exception of aiohttp, ssl or a socket means for the target."""
+        """Convert an exception of aiohttp, ssl or a socket to the target's failure."""
         if isinstance(error, TargetFailure):
             return error
         certificate_errors = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)

@@ -119,7 +119,7 @@ def _checked_file(option: str, path: str) -> Path:
 
 
 def pool_of(access: Access) -> t.Any:
-    """A pool of connections in the way of ``urllib3.PoolManager``. Raises InvalidInput."""
+    """A connection pool like ``urllib3.PoolManager``. Raises InvalidInput."""
     settings: dict[str, t.Any] = {"maxsize": _CONNECTIONS}
     if access.host.startswith("https:"):
         settings["ssl_context"] = _tls_context(access)

@@ -17,13 +17,13 @@ _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def describe_connection_failure(error: Exception, host: str) -> ApiError:
-    """The error of a request that got no answer; ``permanent`` where trying again cannot help."""
+    """Error of a request without an answer; ``permanent`` if a repetition cannot help."""
     cause: BaseException = error
     while isinstance(getattr(cause, "reason", None), BaseException):
         cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so
     if isinstance(cause, (urllib3.exceptions.SSLError, ssl.SSLError)):
         return _describe_tls_failure(_tls_cause(cause), host)
-    # A refused connection counts as a timeout in urllib3's hierarchy.
+    # urllib3's class of refused connections is derived from that of timeouts.
     if isinstance(cause, urllib3.exceptions.TimeoutError) and not isinstance(
         cause, urllib3.exceptions.NewConnectionError
     ):

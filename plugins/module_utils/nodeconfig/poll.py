@@ -187,7 +187,7 @@ def given_targets(
 
 
 def snapshot_targets(parameters: Parameters) -> Targets:
-    """The targets of the snapshot document that ``node_selector`` selects. Raises InvalidInput."""
+    """Targets of the snapshot document, limited by ``node_selector``. Raises InvalidInput."""
     targets = of_snapshot(documents.load(parameters["snapshot"], "snapshot"))
     return targets.selected(parameters["node_selector"])
 

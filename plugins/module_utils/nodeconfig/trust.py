@@ -125,7 +125,7 @@ async def _work(client: Client, _target: Target) -> Result:
 
 
 def _description(certificate: bytes) -> dict[str, t.Any]:
-    """What a person reviews. Names are a server's own words, which a terminal must not obey."""
+    """Data for the review. Names come from the server, so control characters are replaced."""
     parsed = x509.load_der_x509_certificate(certificate)
     # cryptography 42 and later return aware times; earlier versions naive ones in UTC.
     ends = getattr(parsed, "not_valid_after_utc", None) or parsed.not_valid_after.replace(
