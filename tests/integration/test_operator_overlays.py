@@ -106,6 +106,17 @@ def test_all_containers_have_one_image_that_is_set_once(overlay: str) -> None:
     assert len(containers) == 3
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_what_lies_outside_the_namespace_is_found_by_its_label(overlay: str) -> None:
+    """But the definitions, whose removal would take what people made."""
+    for item in objects(f"overlays/{overlay}"):
+        labels = item["metadata"].get("labels") or {}
+        if item["kind"] == "CustomResourceDefinition":
+            assert not labels
+        elif item["metadata"].get("namespace") != NAMESPACE:
+            assert labels["app.kubernetes.io/name"] == "wattwise-operator", item["metadata"]
+
+
 @pytest.fixture(scope="module")
 def cluster(kubeconfig: str) -> Iterator[Kube]:
     """With the namespaces of the overlays, PowerFleet, and the operator's account."""

@@ -37,10 +37,10 @@ MODULE = """
 import json
 from ansible.module_utils.basic import AnsibleModule
 
-module = AnsibleModule({name: {"type": "str"} for name in %s})
+module = AnsibleModule({name: {"type": "raw"} for name in %s})
 module.exit_json(given=module.params, report=False)
 """
-PARAMETERS = ["kubeconfig", "namespace", "name", "run_dir"]
+PARAMETERS = ["kubeconfig", "namespace", "name", "run_dir", "rmd_client"]
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch hacked') }}"
 
 
@@ -145,10 +145,17 @@ def environment(image: Path, **more: str) -> dict[str, str]:
     return {**given, "LANG": "C.UTF-8", "WATTWISE_KUBECONFIG": "/nowhere/kubeconfig", **more}
 
 
-def test_the_playbook_passes_names_and_nothing_of_a_spec(image: Path) -> None:
+@pytest.mark.parametrize("has_certificate", [False, True])
+def test_the_playbook_passes_names_and_nothing_of_a_spec(
+    image: Path, has_certificate: bool
+) -> None:
     modules = image / "collections/ansible_collections/wattwise/kube/plugins"
     (modules / "modules" / "power_fleet_reconciliation.py").write_text(MODULE % PARAMETERS)
     (modules / "action" / "power_fleet_reconciliation.py").unlink(missing_ok=True)
+    secret = image.parent / "secret"
+    secret.mkdir()
+    if has_certificate:
+        (secret / "tls.crt").write_text("a certificate")
     meta = {"namespace": "halls", "name": "hall-1"}
     unsafe = {"__ansible_unsafe": HOSTILE}
     given = {"ansible_operator_meta": meta, "interval": unsafe, "placement": {"strategy": unsafe}}
@@ -157,17 +164,18 @@ def test_the_playbook_passes_names_and_nothing_of_a_spec(image: Path) -> None:
         image,
         *("ansible-playbook", "-i", "localhost,", "-c", "local", "playbooks/power_fleet.yml"),
         *("-e", f"@{image.parent / 'vars.json'}"),
-        ANSIBLE_STDOUT_CALLBACK="ansible.builtin.default",
-        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
-        ANSIBLE_DISPLAY_ARGS_TO_STDOUT="false",
+        ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
         ANSIBLE_VERBOSITY="1",
+        WATTWISE_RMD_CLIENT=str(secret),
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    [told] = re.findall(r'"given": ({.*?})', run.stdout, re.DOTALL)
-    assert json.loads(told) == {
+    [told] = re.findall(r"^( +)given:\n((?:\1 +.*\n)+)", run.stdout, re.MULTILINE)
+    files = {"ca_path": "ca.crt", "client_cert": "tls.crt", "client_key": "tls.key"}
+    assert yaml.safe_load(told[1]) == {
         "kubeconfig": "/nowhere/kubeconfig",
         **meta,
         "run_dir": f"{image.parent}/runs/halls/hall-1",
+        "rmd_client": {key: f"{secret}/{name}" for key, name in files.items() if has_certificate},
     }
     assert not list(image.rglob("hacked"))
 
@@ -348,7 +356,9 @@ def test_the_steps_of_the_build_make_an_environment_that_runs(image: Path) -> No
         )
         assert done.returncode == 0, done.stdout + done.stderr
     tree = sorted(image.rglob("*"))
-    assert [path for path in tree if path.match("*/wattwise/*/modules/__pycache__/*.pyc")]
+    modules = image / "collections/ansible_collections/wattwise/kube/plugins/modules"
+    kept = {path.name.partition(".")[0] for path in (modules / "__pycache__").glob("*.pyc")}
+    assert kept == {path.stem for path in modules.glob("*.py")}
     variables = dockerfile.environment(image, image.parent, "/usr/local/bin")
     for command in (
         ["python3", "-m", "pip", "check"],
