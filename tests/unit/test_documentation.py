@@ -39,6 +39,7 @@ OTHER_VARIABLES = {
 
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _NAME = re.compile(r"\bwattwise\.kube\.(\w+)")
+_FILE = re.compile(r"(?<![\w/.])[a-z_][a-z0-9_/]*\.py\b")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 
 
@@ -120,6 +121,21 @@ def test_everything_of_the_collection_that_is_named_exists(page: str) -> None:
     }
     # The name of the action group, in group/wattwise.kube.wattwise.
     assert set(_NAME.findall(text_of(page))) - {"wattwise"} <= present
+
+
+def test_files_of_python_that_pages_and_the_library_name_exist() -> None:
+    folders = ("lab", "plugins", "scripts", "tests")
+    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = {page: text_of(page) for page in PAGES}
+    library = (ROOT / "plugins").rglob("*.py")
+    named.update({str(path): path.read_text(encoding="utf-8") for path in library})
+    missing = [
+        f"{where}: {name}"
+        for where, text in named.items()
+        for name in _FILE.findall(text)
+        if not any(file.endswith(f"/{name}") for file in files)
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -357,8 +357,8 @@ def test_the_steps_of_the_build_make_an_environment_that_runs(image: Path) -> No
         assert done.returncode == 0, done.stdout + done.stderr
     tree = sorted(image.rglob("*"))
     modules = image / "collections/ansible_collections/wattwise/kube/plugins/modules"
-    kept = {path.name.partition(".")[0] for path in (modules / "__pycache__").glob("*.pyc")}
-    assert kept == {path.stem for path in modules.glob("*.py")}
+    compiled = {path.name.partition(".")[0] for path in (modules / "__pycache__").glob("*.pyc")}
+    assert compiled == {path.stem for path in modules.glob("*.py")}
     variables = dockerfile.environment(image, image.parent, "/usr/local/bin")
     for command in (
         ["python3", "-m", "pip", "check"],
