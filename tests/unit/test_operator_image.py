@@ -360,7 +360,7 @@ def test_the_steps_of_the_build_make_an_environment_that_runs(image: Path) -> No
     compiled = {path.name.partition(".")[0] for path in (modules / "__pycache__").glob("*.pyc")}
     assert compiled == {path.stem for path in modules.glob("*.py")}
     variables = dockerfile.environment(image, image.parent, "/usr/local/bin")
-    for command in (
+    for program in (
         ["python3", "-m", "pip", "check"],
         ["python3", "-c", "import aiohttp, cel_expr_python, cryptography, fastjsonschema, grpc"],
         ["python3", "-c", "import ortools.sat.python.cp_model, ansible_runner_http, urllib3"],
@@ -369,8 +369,8 @@ def test_the_steps_of_the_build_make_an_environment_that_runs(image: Path) -> No
         ["ansible-playbook", "--syntax-check", "wattwise.kube.rmd_node_agent"],
     ):
         done = subprocess.run(
-            command, cwd=image.parent, env=variables, capture_output=True, text=True
+            program, cwd=image.parent, env=variables, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
     # As on a read-only file system, nothing was written beside /tmp.
     assert sorted(image.rglob("*")) == tree
