@@ -68,7 +68,7 @@ def render(
     _check(labels)
     readings = list(readings)
     return "".join(
-        _family(name, text, samples, labels)
+        family(name, text, samples, labels)
         for name, text, samples in (
             *_quantities(readings),
             *_freshness(readings, now),
@@ -91,7 +91,7 @@ def render_predicted(expected_watts: t.Mapping[str, float], labels: Labels) -> s
     _check(labels)
     text = "Power that the model of a node predicts at its present CPU use."
     samples = [({"node": node}, watts) for node, watts in sorted(expected_watts.items())]
-    return _family("wattwise_predicted_power_watts", text, samples, labels)
+    return family("wattwise_predicted_power_watts", text, samples, labels)
 
 
 def _quantities(readings: t.Sequence[Reading]) -> t.Iterator[tuple[str, str, Samples]]:
@@ -137,7 +137,8 @@ def _caches(cache_ways: t.Sequence[CacheWays]) -> t.Iterator[tuple[str, str, Sam
     yield "wattwise_cache_longest_free_run_ways", text, list(zip(own, longest))
 
 
-def _family(name: str, text: str, samples: Samples, labels: Labels) -> str:
+def family(name: str, text: str, samples: Samples, labels: Labels) -> str:
+    """A metric with its samples, which bear ``labels`` beside those of their own."""
     lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
     for own, value in samples:
         if not math.isfinite(value):

@@ -234,7 +234,7 @@ class Node:
 
     ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
     is none. Without a curve the node is *unpriced*: its watts are not known. ``cache_pools`` is
-    None where nothing is known of its caches.
+    None where nothing is known of its caches. One that is not ``eligible`` takes no pod of this run.
     """
 
     name: str
@@ -250,6 +250,7 @@ class Node:
     ports: frozenset[HostPort] = frozenset()
     allocatable: Quantities = field(default_factory=dict)
     cache_pools: CachePools | None = None
+    eligible: bool = True
 
 
 @dataclass(frozen=True)
