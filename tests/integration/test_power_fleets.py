@@ -50,7 +50,8 @@ def definitions(kubeconfig: str) -> None:
 
 @pytest.fixture
 def nodes(kube: Kube, definitions: None) -> Iterator[tuple[str, ...]]:
-    """Three nodes that nobody but the test selects, without machines."""
+    """Three nodes that nobody but the test selects, without machines, and no other fleet."""
+    delete_fleets(kube)
     for index, name in enumerate(NODES):
         labels = {"pf": "yes", "pf-number": str(index), "kubernetes.io/hostname": name}
         kube.request(
@@ -65,10 +66,14 @@ def nodes(kube: Kube, definitions: None) -> Iterator[tuple[str, ...]]:
             "PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, MERGE_CONTENT_TYPE
         )
     yield NODES
-    for fleet in kube.list(ALL):
-        kube.request("DELETE", path_of(fleet["metadata"]["namespace"], fleet["metadata"]["name"]))
+    delete_fleets(kube)
     for name in NODES:
         kube.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def delete_fleets(kube: Kube) -> None:
+    for fleet in kube.list(ALL):
+        kube.request("DELETE", path_of(fleet["metadata"]["namespace"], fleet["metadata"]["name"]))
 
 
 def create(kube: Kube, namespace: str, name: str = "fleet", **spec: t.Any) -> Json:

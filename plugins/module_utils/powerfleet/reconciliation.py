@@ -126,7 +126,7 @@ class _Run:
         """Nothing but the status."""
         period = telling.keep_period(self.kube, self.fleet, self.context)
         status = suspended_status(self.fleet)
-        return self._told(status, {"suspended": True, "changed": period, "diff": []})
+        return self._told(status, {"suspended": True, "changed": period, "diff": []}, None)
 
     def made(self) -> Result:
         """All steps, then the status, whatever came of them."""
@@ -153,7 +153,11 @@ class _Run:
             memory.after(self.fleet, trigger, began).write(folder)
             metrics.write(self.options["run_dir"], self.fleet, outcome)
         self._tell_slow(outcome)
-        found = self._told(status_of(self.fleet, outcome), self._result(run, made, trigger, period))
+        found = self._told(
+            status_of(self.fleet, outcome),
+            self._result(run, made, trigger, period),
+            self.options["heartbeat_seconds"],
+        )
         if self.failure is not None and self.options["on_error"] == "fail":
             raise WattwiseError(self.failure.sentence, **found)
         return found
@@ -182,6 +186,7 @@ class _Run:
                 found = work(context)
                 step.changed = bool(found["changed"])
                 step.errors += found.get("errors") or []
+                step.warnings += found.get("warnings") or []
         except WattwiseError as error:
             self._fail(name, error)
             found = error.fields
@@ -244,11 +249,9 @@ class _Run:
             and self.failure is None,
         }
 
-    def _told(self, status: Object, found: Result) -> Result:
+    def _told(self, status: Object, found: Result, heartbeat_seconds: float | None) -> Result:
         """The result of the run, once its status is written where that is due."""
-        told = telling.write_status(
-            self.kube, self.fleet, status, self.options["heartbeat_seconds"], self.context
-        )
+        told = telling.write_status(self.kube, self.fleet, status, heartbeat_seconds, self.context)
         ready = next(one for one in status["conditions"] if one["type"] == "Ready")
         return {
             **found,

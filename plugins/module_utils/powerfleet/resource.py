@@ -22,7 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector 
     LabelSelector,
     parse_label_selector,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_duration,
     parse_time,
@@ -42,6 +45,10 @@ REQUESTED_AT = "wattwise.github.io/requested-at"
 REQUESTED_FOR = "wattwise.github.io/requested-for"
 # Read by ansible-operator: how often it begins a run by itself.
 RECONCILE_PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+
+# Of the status.
+_LISTS = ("conditions", "failing", "unplaced")
+_MAPPINGS = ("nodes", "watts", "hottestInlet", "pods", "lastRun")
 
 
 @dataclass(frozen=True)
@@ -74,9 +81,15 @@ class PowerFleet:
 
     @property
     def status(self) -> Object:
-        """The stored status; empty where there is none that can be read."""
-        status = self.manifest.get("status")
-        return status if isinstance(status, dict) else {}
+        """The stored status, without the parts that cannot be read."""
+        given = self.manifest.get("status")
+        status: dict[str, t.Any] = {}
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if name in _LISTS:
+                status[name] = objects(value)
+            elif name not in _MAPPINGS or isinstance(value, dict):
+                status[name] = value
+        return status
 
     def annotation(self, name: str) -> str:
         """The text of an annotation; empty where there is none."""

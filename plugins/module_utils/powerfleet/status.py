@@ -106,12 +106,15 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
 
 
 def is_due(
-    status: Object, stored: Object, heartbeat_seconds: float, now: datetime.datetime
+    status: Object, stored: Object, heartbeat_seconds: float | None, now: datetime.datetime
 ) -> bool:
-    """Whether a status is to be written: it tells something new, or the heartbeat is due."""
+    """Whether a status is to be written: it tells something new, or the heartbeat is due.
+
+    ``heartbeat_seconds`` is None where there was no run whose heart could beat.
+    """
     if _essence(status, stored) != _essence(stored, stored):
         return True
-    if "lastRun" not in status:
+    if heartbeat_seconds is None:
         return False
     try:
         last = parse_time(member(stored, "lastRun", "time") or "")
@@ -156,12 +159,10 @@ def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> f
 def _conditions(status: Object) -> list[dict[str, t.Any]]:
     """Our conditions of a stored status, without what cannot be read; others have theirs beside."""
     names = ("type", "status", "reason", "message")
-    given = status.get("conditions")
     return [
         dict(one)
-        for one in (given if isinstance(given, list) else [])
-        if isinstance(one, dict)
-        and all(isinstance(one.get(name), str) for name in names)
+        for one in status.get("conditions") or ()
+        if all(isinstance(one.get(name), str) for name in names)
         and one["type"] in ("Observed", "Placed", "Ready")
     ]
 

@@ -32,7 +32,11 @@ _MOST_NAMED = 3
 
 
 def write_status(
-    kube: Kube, fleet: PowerFleet, status: Object, heartbeat_seconds: float, context: Context
+    kube: Kube,
+    fleet: PowerFleet,
+    status: Object,
+    heartbeat_seconds: float | None,
+    context: Context,
 ) -> Result:
     """Write a status that is due, with its Events; the result has changed, written and diff.
 
