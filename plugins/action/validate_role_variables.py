@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables impor
 
 _OPTIONS = {
     "roles": {"type": "list", "elements": "str", "default": []},
+    "tags": {"type": "dict", "default": {}},
     "entry_point": {"type": "str", "default": "main"},
     "group": {"type": "str"},
 }
@@ -64,7 +65,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
             return {**result, "failed": True, "msg": str(error)}
         for name, closest in misspelt(variables).items():
             Display().warning(f"No role takes the variable {name}; {closest} may be meant.")
-        problems = self._problems(known, variables)
+        left_out = {role for role, tags in options["tags"].items() if not _runs(tags, variables)}
+        problems = self._problems(known, variables, left_out)
         result.update(changed=False, problems=problems, checked=len(known))
         if problems:
             host = variables.get("inventory_hostname", "this host")
@@ -76,21 +78,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
         return result
 
     def _problems(
-        self, known: t.Mapping[str, Variable], variables: t.Mapping[str, t.Any]
+        self,
+        known: t.Mapping[str, Variable],
+        variables: t.Mapping[str, t.Any],
+        left_out: t.Collection[str],
     ) -> list[dict[str, t.Any]]:
         gateways = bool(variables.get("groups", {}).get("bmc_gateways"))
         return [
             {"variable": name, "roles": list(variable.roles), "problem": sentence}
             for name, variable in known.items()
-            for sentence in self._problems_of(variable, variables, gateways)
+            for sentence in self._problems_of(variable, variables, gateways, left_out)
         ]
 
     def _problems_of(
-        self, variable: Variable, variables: t.Mapping[str, t.Any], gateways: bool
+        self,
+        variable: Variable,
+        variables: t.Mapping[str, t.Any],
+        gateways: bool,
+        left_out: t.Collection[str],
     ) -> list[str]:
         if variable.name not in variables:
-            if variable.spec.get("required"):
-                return [f"{variable.name} is missing; role {variable.roles[0]} needs it"]
+            needing = [role for role in variable.roles if role not in left_out]
+            if variable.spec.get("required") and needing:
+                return [f"{variable.name} is missing; role {needing[0]} needs it"]
             if gateways and variable.limits.get("needed_by") == "gateways":
                 return [f"{variable.name} is missing; hosts of bmc_gateways get what it names"]
             return []
@@ -110,6 +120,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
         if not self._templar.is_template(raw):
             return None
         return raw if isinstance(raw, str) else "a rendered value"
+
+
+def _runs(tags: t.Iterable[str], variables: t.Mapping[str, t.Any]) -> bool:
+    """Whether this run makes tasks that have these tags."""
+    names = {"all", "tagged", *tags}
+    wanted = names.intersection(variables.get("ansible_run_tags", ["all"]))
+    return bool(wanted) and names.isdisjoint(variables.get("ansible_skip_tags", []))
 
 
 def _reason(error: BaseException) -> str:

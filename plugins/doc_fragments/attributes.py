@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module says about check mode, diff mode, idempotence and its action group."""
+"""Attributes of the modules: check mode, diff mode, idempotence and action group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ attributes:
     details:
       - This module changes nothing.
   diff_mode:
-    description: Returns what has changed, or would change, when in diff mode.
+    description: Returns the objects before and after the change when in diff mode.
     support: N/A
     details:
       - This module changes nothing.
@@ -43,10 +43,10 @@ attributes:
 options: {}
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and returns what would change, without changing it.
+    description: Can run in C(check_mode) and returns the changes that it would make.
     support: full
   diff_mode:
-    description: Returns what has changed, or would change, when in diff mode.
+    description: Returns the objects before and after the change when in diff mode.
     support: full
   idempotent:
     description: Has the same effect when run again; the second run changes nothing.

@@ -13,62 +13,60 @@ class ModuleDocFragment:
 options:
   snapshot:
     description:
-      - Path of a snapshot document, written by M(wattwise.kube.fleet_snapshot_info). The targets
-        are taken from its NodeConfigs, and credentials from the Secrets that these name, which the
-        module reads itself.
+      - Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. Its NodeConfigs
+        name the targets and their Secrets. The module reads these Secrets from the cluster itself.
     type: path
   credentials:
     description:
-      - User names and passwords by key. A target names its entry with C(credential).
-      - Each entry has C(username) and C(password), and may have C(ca), certificates in PEM that the
-        target is verified with, and C(tls_fingerprint), one or a list of SHA-256 fingerprints.
+      - User names and passwords by key. The C(credential) of a target names its key.
+      - Each entry has C(username) and C(password). Optional members are C(ca), the PEM certificates
+        that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or a list of them.
     type: dict
   node_selector:
     description:
-      - Label selector in Kubernetes' text form. Of the nodes in O(snapshot) only those that it
-        selects are asked, so that several gateways can each read their share.
+      - Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot) to those to
+        ask. With one selector for each gateway, several gateways share the nodes.
     type: str
   timeout:
     description:
-      - Seconds that one target may take in all.
+      - Seconds that all requests to one target may take together. Raise it for slow BMCs.
     type: float
     default: 10.0
   concurrency:
     description:
-      - How many targets are asked at the same time. One BMC never gets more than one request at a
-        time.
+      - Number of targets to ask at the same time. One BMC never gets two requests at once.
     type: int
     default: 64
   allow_plain_http:
     description:
-      - Whether a credential may be sent to a target whose endpoint is V(http://…), over which
-        anybody on the way can read it. Otherwise such a target is an error and gets no request. If
-        V(true), the module warns with the number of targets.
-      - A target without credential is asked in either case. A NodeConfig cannot allow this.
+      - Whether a credential may be sent to a target whose endpoint is V(http://…). Anybody on the
+        network path can then read it. If V(false), such a target is an error and gets no request.
+        If V(true), a warning tells the number of such targets.
+      - Targets without a credential are asked in either case. NodeConfigs cannot set this option.
     type: bool
     default: false
   validate_certs:
     description:
-      - Whether certificates are verified. If V(false), the module warns with the number of targets.
-      - Machines with self-signed certificates are better named by O(tls_fingerprint) or O(ca_path).
+      - Whether certificates are verified. If V(false), a warning tells the number of such targets.
+      - For self-signed certificates, prefer O(tls_fingerprint) or O(ca_path) to V(false).
     type: bool
     default: true
   ca_path:
     description:
-      - Path of the certificates, in PEM, that targets are verified with, in place of the system's.
+      - Path of the PEM certificates that verify the targets. The system's certificates by default.
     type: path
   tls_fingerprint:
     description:
-      - SHA-256 fingerprints, in hexadecimal with or without colons. A target whose certificate has
-        none of them gets no request. For certificates that are pinned here, nothing else is
-        verified.
+      - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without colons.
+        A target with any other certificate gets no request. A pinned certificate needs no authority
+        and no matching host name.
     type: list
     elements: str
     default: []
   on_error:
     description:
-      - Whether targets that fail are only reported, or fail the task as well. V(fail) is the same
-        as a O(min_success) of V(1.0).
+      - Effect of a failed target. V(report) lists it in the result, V(fail) also fails the task,
+        which equals O(min_success) set to V(1.0).
     type: str
     default: report
     choices:
@@ -76,8 +74,8 @@ options:
       - fail
   min_success:
     description:
-      - Share of the targets, from V(0.0) to V(1.0), that must succeed; the task fails below it,
-        with all results in the failure.
+      - Share of the targets, from V(0.0) to V(1.0), that must succeed. Below it the task fails; the
+        failure holds all results.
     type: float
     default: 0.0
 requirements:

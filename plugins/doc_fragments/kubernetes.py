@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options that say how to reach the Kubernetes API; see argspec.KUBERNETES."""
+"""The connection options of the Kubernetes API; see argspec.KUBERNETES."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class ModuleDocFragment:
 options:
   kubeconfig:
     description:
-      - Path of a kubeconfig file, or the content of one as a mapping.
-      - Without this option and O(host), the service account of the pod in which the module runs is
-        used, else the user's default kubeconfig.
-      - Kubeconfigs are read as kubectl reads them, with tokens and files of tokens, client
-        certificates, exec plugins, impersonation and proxies. Of the auth-providers only C(oidc) is
-        known, with the token that kubectl keeps in the file.
+      - Path of a kubeconfig file, or its content as a mapping.
+      - Without this option and O(host), the module uses the service account of the pod in which it
+        runs, else the user's default kubeconfig.
+      - Tokens, token files, client certificates, exec plugins, impersonation and proxies work as in
+        kubectl. The only supported auth-provider is C(oidc), with the token that kubectl keeps in
+        the file.
       - Can also be given by the environment variable E(K8S_AUTH_KUBECONFIG).
     type: raw
   context:
     description:
-      - Context of the kubeconfig to use; its current context by default.
+      - Context of the kubeconfig. Its current context by default.
       - Can also be given by the environment variable E(K8S_AUTH_CONTEXT).
     type: str
   host:
     description:
-      - URL of the Kubernetes API, such as V(https://10.0.0.1:6443), in place of a kubeconfig.
+      - URL of the Kubernetes API, such as V(https://10.0.0.1:6443). Replaces a kubeconfig.
       - Can also be given by the environment variable E(K8S_AUTH_HOST).
     type: str
   api_key:
@@ -38,25 +38,24 @@ options:
     type: str
   ca_cert:
     description:
-      - Path of the certificates, in PEM, that the Kubernetes API's certificate is verified with.
+      - Path of the PEM certificates that verify the Kubernetes API.
       - Can also be given by the environment variable E(K8S_AUTH_SSL_CA_CERT).
     type: path
   client_cert:
     description:
-      - Path of a client certificate, in PEM.
+      - Path of the client certificate, in PEM.
       - Can also be given by the environment variable E(K8S_AUTH_CERT_FILE).
     type: path
   client_key:
     description:
-      - Path of the client certificate's key, in PEM.
+      - Path of the key of the client certificate, in PEM.
       - Can also be given by the environment variable E(K8S_AUTH_KEY_FILE).
     type: path
   verify_ssl:
     description:
-      - Whether the certificate of the Kubernetes API is verified. What the kubeconfig says by
-        default, which is V(true) unless it says otherwise.
-      - The certificates of machines have an option of their own, so that one group of module
-        defaults can set both.
+      - Whether the certificate of the Kubernetes API is verified. The kubeconfig decides by
+        default, and V(true) holds where it says nothing.
+      - BMCs and other servers have the separate option C(validate_certs).
       - Can also be given by the environment variable E(K8S_AUTH_VERIFY_SSL).
     type: bool
   proxy:

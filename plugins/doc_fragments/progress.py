@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options that show how far a long task is; see argspec.PROGRESS."""
+"""The options of the progress display; see argspec.PROGRESS."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ class ModuleDocFragment:
 options:
   progress:
     description:
-      - How the task shows how far it is. V(line) keeps one line up to date, V(log) writes a line
-        every ten seconds, V(none) is silent. V(auto) is V(line) where Ansible runs on a terminal
-        and V(log) elsewhere.
-      - Progress is shown for tasks that run where Ansible runs; a task on a jump host or with
-        C(async) works the same but is silent until its end.
+      - Form of the progress display. V(line) updates one line, V(log) writes a line every ten
+        seconds, V(none) is silent. V(auto) means V(line) on a terminal and V(log) elsewhere.
+      - Tasks on the controller show progress. Tasks on a jump host or with C(async) show none.
       - Can also be given by the environment variable E(WATTWISE_PROGRESS).
     type: str
     default: auto
@@ -28,7 +26,7 @@ options:
       - none
   progress_file:
     description:
-      - File to which the module appends its progress, one JSON object a line.
-      - Set by the action plugin that shows the progress; of no use to people.
+      - Path of the file to which the module appends its progress, one JSON object per line.
+      - The action plugin sets this option. Leave it unset.
     type: path
 """

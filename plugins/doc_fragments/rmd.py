@@ -13,19 +13,19 @@ class ModuleDocFragment:
 options:
   timeout:
     description:
-      - Seconds that one daemon may take in all.
+      - Seconds that all requests to one daemon may take together.
     type: float
     default: 10.0
   concurrency:
     description:
-      - How many daemons are asked at the same time.
+      - Number of daemons to ask at the same time.
     type: int
     default: 64
   allow_plain_http:
     description:
-      - Whether O(username) and O(password) may be sent to a daemon whose endpoint is V(http://…),
-        over which anybody on the way can read them. Otherwise such a daemon is an error and gets
-        no request. If V(true), the module warns with the number of daemons.
+      - Whether O(username) and O(password) may be sent to a daemon whose endpoint is V(http://…).
+        Anybody on the network path can then read them. If V(false), such a daemon is an error and
+        gets no request. If V(true), a warning tells the number of such daemons.
     type: bool
     default: false
   validate_certs:
@@ -35,29 +35,31 @@ options:
     default: true
   ca_path:
     description:
-      - Path of the certificates, in PEM, that daemons are verified with, in place of the system's.
+      - Path of the PEM certificates that verify the daemons. The system's certificates by default.
     type: path
   tls_fingerprint:
     description:
-      - SHA-256 fingerprints of certificates or public keys. For certificates that are pinned here,
-        nothing else is verified; a daemon with another one gets no request.
+      - SHA-256 fingerprints of certificates or public keys. A daemon with any other certificate
+        gets no request. A pinned certificate needs no authority and no matching name.
     type: list
     elements: str
     default: []
   tls_server_name:
     description:
-      - Name that the daemons' certificates must have, since they have one in common. Empty means
-        the host in each endpoint.
+      - Host name that the certificate of every daemon must contain. If empty, the host of each
+        endpoint.
     type: str
     default: rmd-nameserver
   client_cert:
     description:
-      - Path of the client's certificate, in PEM. An RSA key must have 2048 bits or more.
-      - An endpoint with V(https) is never asked without TLS, whatever is wrong with this.
+      - Path of the client certificate, in PEM. An RSA key needs at least 2048 bits.
+      - A certificate that cannot be used is an error; requests to V(https) endpoints never fall
+        back to plain HTTP.
     type: path
   client_key:
     description:
-      - Path of its private key, in PEM and without a password; by default it is in O(client_cert).
+      - Path of the private key of the client certificate, in PEM without a password. By default the
+        key is in the file O(client_cert).
     type: path
   username:
     description:
@@ -69,7 +71,7 @@ options:
     type: str
   wire:
     description:
-      - The version of RMD whose JSON the daemons speak. V(auto) finds it out for each.
+      - RMD version whose JSON format the daemons use. V(auto) detects the version of each daemon.
     type: str
     default: auto
     choices:
@@ -78,8 +80,8 @@ options:
       - "0.3"
   on_error:
     description:
-      - Whether daemons that fail are only reported, or fail the task as well. V(fail) is the same
-        as a O(min_success) of V(1.0).
+      - Effect of a failed daemon. V(report) lists it in the result, V(fail) also fails the task,
+        which equals O(min_success) set to V(1.0).
     type: str
     default: report
     choices:
@@ -87,8 +89,8 @@ options:
       - fail
   min_success:
     description:
-      - Share of the daemons, from V(0.0) to V(1.0), that must succeed; the task fails below it,
-        with all results in the failure. What succeeded stays done.
+      - Share of the daemons, from V(0.0) to V(1.0), that must succeed. Below it the task fails; the
+        failure holds all results. Changes on the other daemons stay.
     type: float
     default: 0.0
 requirements:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option ``targets`` of modules that read machines, and what they remember of accounts.
+"""The option ``targets`` of modules that read machines, and the state of their accounts.
 
-See poll.reading_spec and poll.AUTHENTICATION. A fragment cannot add a suboption to those of
-another, so those that modules share stand here once and each fragment is put together.
+See poll.reading_spec and poll.AUTHENTICATION. A fragment cannot add suboptions to another one, so
+shared suboptions are defined once and each fragment is assembled from them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORM = r"""
         required: true
 """
 _BMC_START = r"""
-      - The BMCs to read. Either this or O(snapshot) is required.
+      - BMCs to read. Either this option or O(snapshot) is required.
 """
 _BMC_ENDPOINT = r"""
       endpoint:
@@ -37,15 +37,16 @@ _BMC_ENDPOINT = r"""
 _SENSORS = r"""
       sensors:
         description:
-          - The target's entry in RV(sensors) of an earlier result. Each quantity then costs one
-            request, until the resource is gone or its sensor has another name.
-          - With O(snapshot) this comes from C(status.sensors) of the NodeConfigs.
+          - Entry of the target in RV(sensors) of an earlier result. Reading a quantity from a known
+            sensor takes one request. If the resource is gone or its sensor has another name, the
+            module searches again.
+          - With O(snapshot) the C(status.sensors) of the NodeConfigs are used instead.
         type: dict
 """
 _PRESSURE_START = r"""
-      - The nodes to read. Either this or O(snapshot) is required.
-      - The sensor is looked up by the first of O(targets[].sensor), O(targets[].node_name) and
-        O(targets[].node_ip) that is given, else by O(targets[].name).
+      - Nodes to read. Either this option or O(snapshot) is required.
+      - Sensors are looked up by the first given option of O(targets[].sensor),
+        O(targets[].node_name) and O(targets[].node_ip), else by O(targets[].name).
 """
 _PRESSURE_ENDPOINT = r"""
       endpoint:
@@ -54,45 +55,46 @@ _PRESSURE_ENDPOINT = r"""
         type: str
         required: true
       sensor:
-        description: Identifier of a sensor.
+        description: Identifier of the sensor on the pressure server.
         type: str
       node_name:
-        description: Name of the node, as the pressure server knows it.
+        description: Name of the node on the pressure server.
         type: str
       node_ip:
-        description: Address of the node, as the pressure server knows it.
+        description: Address of the node on the pressure server.
         type: str
 """
 _ACCESS = r"""
       username:
         description:
-          - User name, together with O(targets[].password). It goes before every other credential.
+          - User name. Requires O(targets[].password). Takes precedence over every other credential.
         type: str
       password:
-        description: Password, together with O(targets[].username).
+        description: Password. Requires O(targets[].username).
         type: str
       credential:
         description:
           - Key of an entry in O(credentials), or C(<namespace>/<name>) of a Secret with the keys
             C(username) and C(password), and optionally C(ca.crt) and C(tls_fingerprint).
-          - If it is given but not there, the target is an error and gets no request. A target that
-            names no credential gets the entry C(default) of O(credentials), if there is one.
+          - A target that names a missing credential is an error and gets no request. A target that
+            names none gets the entry C(default) of O(credentials), if there is one.
         type: str
       allow_plain_http:
         description:
-          - Whether the credential may be sent to this target over plain HTTP; O(allow_plain_http)
+          - Whether the credential may be sent to this target over plain HTTP. O(allow_plain_http)
             by default.
         type: bool
       validate_certs:
-        description: Whether this target's certificate is verified; O(validate_certs) by default.
+        description:
+          - Whether the certificate of this target is verified. O(validate_certs) by default.
         type: bool
       ca_path:
-        description: Path of certificates in PEM that this target is verified with.
+        description: Path of the PEM certificates that verify this target. O(ca_path) by default.
         type: path
       tls_fingerprint:
         description:
-          - SHA-256 fingerprints of the target's certificate or of its public key. If one fits,
-            nothing else is verified; if none does, nothing is sent.
+          - SHA-256 fingerprints of the target's certificate or of its public key. A match needs no
+            further verification. Without a match nothing is sent.
         type: list
         elements: str
 """
@@ -113,38 +115,37 @@ options:
   previous:
     description:
       - Path of the readings document of the last observation; may be absent.
-      - A machine of O(snapshot) whose reading there, or in the status of its NodeConfig, is younger
-        than its C(fetchInterval) is not asked for it. The reading is returned with its own time in
-        C(kept).
+      - A reading there, or in the status of a NodeConfig of O(snapshot), is kept while it is
+        younger than C(fetchInterval). The result has its original time in C(kept).
     type: path
   refresh:
-    description: Whether every machine is asked, however young its last reading is.
+    description: Whether every machine is asked, regardless of the age of its last reading.
     type: bool
     default: false
 notes:
-  - A machine may cost 1,000 requests, 2 MiB in all its answers together and 50,000 members of JSON,
-    64 deep, with no text over 64 KiB. One that needs more is an error with the reason V(malformed).
+  - Limits per machine are 1,000 requests, 2 MiB of answers, 50,000 JSON members, a nesting depth of
+    64 and 64 KiB per text. A machine that exceeds a limit is an error with the reason V(malformed).
 """
 
     AUTHENTICATION = r"""
 options:
   default_credential_namespaces:
     description:
-      - Namespaces whose NodeConfigs get the entry C(default) of O(credentials), or what
-        E(WATTWISE_REDFISH_USERNAME) and E(WATTWISE_REDFISH_PASSWORD) say, where they name no
-        Secret. Give only namespaces in which nobody may write NodeConfigs who may not know this
-        password.
-      - A NodeConfig of another namespace without a Secret is asked without credential. If its
-        machine wants one, that is an error.
-      - Targets in O(targets) are the user's own and get the entry C(default) in any case.
+      - Namespaces whose NodeConfigs get the entry C(default) of O(credentials) where they name no
+        Secret. E(WATTWISE_REDFISH_USERNAME) and E(WATTWISE_REDFISH_PASSWORD) can supply this entry.
+        List only namespaces whose writers of NodeConfigs may know the password.
+      - NodeConfigs without a Secret in other namespaces are asked without a credential. A machine
+        that requires one is then an error.
+      - Entries of O(targets) may always use the entry C(default).
     type: list
     elements: str
     default: []
   authentication:
     description:
-      - What another module of the same run returned as RV(authentication), so that the two together
-        do not lock an account that both find refused.
-      - It takes the place of what the NodeConfigs in O(snapshot) remember for the same nodes.
+      - RV(authentication) of another module in the same run. It keeps two modules from locking an
+        account that both find refused.
+      - Its entries replace C(status.authentication) of the NodeConfigs in O(snapshot) for the same
+        nodes.
     type: list
     elements: dict
     suboptions:
@@ -153,18 +154,17 @@ options:
         type: str
         required: true
       failures:
-        description: How often in a row the account was refused.
+        description: Number of consecutive refusals of the account.
         type: int
         default: 0
       last_attempt:
-        description: When it was tried last, as in C(2026-01-31T12:00:00Z).
+        description: Time of the last attempt, such as C(2026-01-31T12:00:00Z).
         type: str
       secret_resource_version:
-        description: Resource version of the Secret that was refused.
+        description: Resource version of the refused Secret.
         type: str
 notes:
-  - An account that was refused (HTTP 401 or 403) is not tried again in the same run. With
-    O(snapshot), what the NodeConfigs remember is obeyed as well. After a refusal a machine is asked
-    again only when its Secret changed, or after 5, 10, 20, 40 and then 60 minutes, because real
-    BMCs lock accounts.
+  - A refused account (HTTP 401 or 403) is not tried again in the same run, because BMCs lock
+    accounts. Later runs with O(snapshot) try it again after 5, 10, 20, 40 and then 60 minutes, or
+    as soon as its Secret changes.
 """

@@ -9,12 +9,10 @@ import typing as t
 
 from ansible.utils.display import Display
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import (
-    as_filter,
-    checked_options,
-    plain,
-)
+from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
+from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options, plain
 
 # What a filter has no use for: it gets objects as a value, and reads no file.
 _OTHER_SOURCES = ("objects", "src", "snapshot", "curves")
@@ -26,12 +24,9 @@ def device_allocation(objects: t.Any, **options: t.Any) -> dict[str, t.Any]:
     # what this one needs is large.
     from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
 
-    specified = {
-        name: option
-        for name, option in allocation.SPEC.options.items()
-        if name not in _OTHER_SOURCES
-    }
-    parameters = checked_options(specified, options)
+    taken = allocation.SPEC.options.items()
+    spec = ArgumentSpec({name: option for name, option in taken if name not in _OTHER_SOURCES})
+    parameters = checked_options(spec, options)
     given = objects if isinstance(objects, (list, tuple)) else [objects]
     context = Context(warn=Display().warning)
     answer = allocation.allocate({**parameters, "objects": plain(given)}, context)

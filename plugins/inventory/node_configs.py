@@ -1,59 +1,60 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory plugin node_configs: its documentation, and what ties node_inventory to Ansible."""
+"""The inventory plugin node_configs: its documentation, and the adapter of node_inventory."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_configs
-short_description: The nodes of a cluster as hosts, with what their NodeConfigs say
+short_description: Nodes of a cluster as hosts, with variables from their NodeConfigs
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes every Node of a Kubernetes cluster a host, with variables from the Node and from the
-    NodeConfig that counts for it.
-  - Hosts are in the group O(node_group) and in the groups C(template_<name>), C(rack_<name>) and
-    C(architecture_<name>), as far as these are known. Characters that no group may have become
+  - Creates a host for every Node of a Kubernetes cluster, with variables from the Node and its
+    effective NodeConfig.
+  - Each host is in the group O(node_group) and in the groups C(template_<name>), C(rack_<name>) and
+    C(architecture_<name>), as far as known. Characters that are invalid in group names become
     underscores.
-  - A host has C(ansible_host), the internal address of the node, where that is an IP address of
-    another machine than the controller. It also has C(node_name), C(node_labels),
+  - C(ansible_host) is the internal address of the node; it is set if it is an IP address of another
+    machine than the controller. Further variables are C(node_name), C(node_labels),
     C(node_annotations), C(node_taints), C(node_unschedulable), C(node_ready), C(node_architecture),
     C(node_operating_system), C(node_capacity), C(node_allocatable) and C(node_rack).
-  - With a NodeConfig it also has C(node_config_namespace), C(node_config_name),
-    C(node_config_template), C(node_config_spec), C(node_config_ready) and
-    C(node_config_readings), the readings in its status.
-  - A variable of one text is not set where there is nothing to say. No variable is ever templated,
-    whatever stands in the cluster. No Secret is read.
-  - A Node or NodeConfig that cannot be read is left out with a warning, and so is a Node that is
-    named localhost while there is no O(name_prefix).
-  - The name of the file must end in C(node_configs.yml) or C(node_configs.yaml).
+  - Variables from the NodeConfig are C(node_config_namespace), C(node_config_name),
+    C(node_config_template), C(node_config_spec), C(node_config_ready) and C(node_config_readings)
+    (the readings in its status).
+  - Text variables without a value are not set. No variable is ever templated. No Secret is read.
+  - A Node or NodeConfig that cannot be read is left out with a warning. Without O(name_prefix) this
+    also holds for a Node with the name localhost.
+  - The file name must end in C(node_configs.yml) or C(node_configs.yaml).
 options:
   plugin:
-    description: The name of this plugin.
+    description: Name of this plugin.
     type: str
     required: true
     choices:
       - wattwise.kube.node_configs
   node_group:
-    description: Group of all hosts that this file makes.
+    description: Group of all hosts of this file.
     type: str
     default: nodes
   name_prefix:
     description:
-      - Text before the name of every host, so that nodes of several clusters can have equal names.
+      - Prefix of all host names. Set it where nodes of several clusters have equal names.
     type: str
     default: ""
   node_selector:
-    description: Label selector in Kubernetes' text form. Only nodes that it selects become hosts.
+    description:
+      - Label selector, in Kubernetes' text form, of the nodes that become hosts. All nodes by
+        default.
     type: str
   configured_only:
-    description: Whether nodes without a NodeConfig are left out.
+    description: Whether to leave out nodes without a NodeConfig.
     type: bool
     default: false
   rack_labels:
-    description: Labels of nodes that name their rack. The first that a node bears counts.
+    description: Node labels with the rack, in order of precedence.
     type: list
     elements: str
     default:
@@ -70,7 +71,7 @@ EXAMPLES = r"""
 plugin: wattwise.kube.node_configs
 
 ---
-# inventory/hall-1.node_configs.yml: the nodes that have a NodeConfig, read anew after ten minutes
+# inventory/hall-1.node_configs.yml: nodes with a NodeConfig, read again after ten minutes
 plugin: wattwise.kube.node_configs
 kubeconfig: ~/.kube/hall-1
 name_prefix: hall-1-
@@ -82,7 +83,7 @@ cache_connection: ~/.cache/wattwise/inventory
 cache_timeout: 600
 
 ---
-# inventory/by_heat.node_configs.yml: groups and variables of one's own
+# inventory/by_heat.node_configs.yml: custom groups and variables
 plugin: wattwise.kube.node_configs
 node_selector: "!node-role.kubernetes.io/control-plane"
 compose:
@@ -98,11 +99,9 @@ keyed_groups:
 
 import hashlib
 import json
-import os
 import typing as t
 
 from ansible.errors import AnsibleParserError
-from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 
@@ -112,14 +111,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
 
 FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
 
 
 def _never_templated(value: t.Any) -> t.Any:
-    """The value with every text marked that ansible-core before 2.19 would take for a template.
+    """The value with its texts marked as unsafe that ansible-core before 2.19 would template.
 
-    People who may write to the cluster must not be able to run anything here.
+    Writers of the cluster must not be able to run code on the controller.
     """
     if isinstance(value, dict):
         return {key: _never_templated(member) for key, member in value.items()}
@@ -129,7 +129,7 @@ def _never_templated(value: t.Any) -> t.Any:
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # ansible-core has no types
-    """Hosts from Nodes."""
+    """Inventory hosts from Nodes."""
 
     NAME = "wattwise.kube.node_configs"
 
@@ -174,8 +174,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict)
 
     def _read_cluster(self, path: str, cache: bool) -> t.Mapping[str, t.Any]:
-        """Nodes and NodeConfigs, from the cache where it has them and may be used."""
-        connection = {name: self._connection_option(name) for name in KUBERNETES.options}
+        """Nodes and NodeConfigs, from a valid cache if allowed."""
+        given = {name: self.get_option(name) for name in KUBERNETES.options}
+        connection = checked_options(KUBERNETES, given)
         selector = self.get_option("node_selector")
         asked = json.dumps([connection, selector], sort_keys=True, default=str)
         key = f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
@@ -190,14 +191,3 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if self.get_option("cache"):
             self._cache[key] = taken
         return t.cast("t.Mapping[str, t.Any]", taken)
-
-    def _connection_option(self, name: str) -> t.Any:
-        """An option of the connection, else its environment variable, as for modules."""
-        value = self.get_option(name)
-        option = KUBERNETES.options[name]
-        found = [os.environ[item] for item in option.get("environment", []) if os.environ.get(item)]
-        if value is not None or not found:
-            return value
-        if option["type"] == "bool":
-            return boolean(found[0])
-        return found[0].split(",") if option["type"] == "list" else found[0]

@@ -37,7 +37,7 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
     # The process ends with its task. Looking for cycles among the hundred thousands of objects of
     # a large cluster takes a fifth of its time and frees next to nothing.
     gc.disable()
-    module = AnsibleModule(supports_check_mode=True, **_keywords(spec))
+    module = AnsibleModule(supports_check_mode=True, **spec.to_keywords(env_fallback))
     _hide_only_secrets(module, spec)
     progress_file = module.params.get("progress_file")
     context = Context(
@@ -63,26 +63,6 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
     for sentence in result.pop("warnings", []):
         module.warn(sentence)
     module.exit_json(**result)
-
-
-def _keywords(spec: ArgumentSpec) -> dict[str, t.Any]:
-    keywords = spec.to_keywords()
-    keywords["argument_spec"] = _as_ansible_wants_it(keywords["argument_spec"])
-    return keywords
-
-
-def _as_ansible_wants_it(options: Options) -> dict[str, dict[str, t.Any]]:
-    """Options, and their suboptions, without the members that only this file reads."""
-    wanted: dict[str, dict[str, t.Any]] = {}
-    for name, given in options.items():
-        option = {key: value for key, value in given.items() if key != "secret_keys"}
-        variables = option.pop("environment", None)
-        if variables:
-            option["fallback"] = (env_fallback, variables)
-        if "options" in option:
-            option["options"] = _as_ansible_wants_it(option["options"])
-        wanted[name] = option
-    return wanted
 
 
 def _hide_only_secrets(module: AnsibleModule, spec: ArgumentSpec) -> None:

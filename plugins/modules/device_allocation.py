@@ -13,84 +13,77 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Finds devices for all claims among the given objects, so that no device is given twice, and says
-    for each node and claim why others did not do.
-  - Understands Kubernetes' dynamic resource allocation (C(resource.k8s.io/v1)) with partitionable
-    devices, consumable capacity, prioritized lists, admin access, taints and DeviceTaintRules, node
-    selectors, lists as attributes and binding conditions. A device with any other field is given to
-    nobody, and a claim with any other field is refused, both by the field's name.
-  - A Pod that requests an extended resource which a DeviceClass stands for gets devices as by a
-    claim C(POD-extended-resources), unless one of the Nodes has the resource in its
-    C(allocatable).
-  - Understands the objects of the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) in its three
-    models, pools that count devices, pools of single devices, and the successor's meta classes and
-    shared resources.
+  - Allocates devices to all claims among the given objects, each device once, and tells for each
+    claim why other nodes do not satisfy it.
+  - Supports dynamic resource allocation (C(resource.k8s.io/v1)) with partitionable devices,
+    consumable capacity, prioritized lists, admin access, taints and DeviceTaintRules, node
+    selectors, list attributes and binding conditions. Devices with any other field are never
+    allocated, and claims with any other field are refused; the message names the field.
+  - A Pod that requests the extended resource of a DeviceClass gets devices through a claim
+    C(POD-extended-resources), unless a Node has the resource in its C(allocatable).
+  - Supports the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) in its three models, which are
+    pools that count devices, pools of single devices, and the successor's meta classes and shared
+    resources.
   - Claims of one pod get devices on one node. Without a Pod among the objects, each ResourceClaim
-    stands alone, and all claims of the prototype count as one pod's.
+    is allocated by itself, and all claims of the prototype together as those of one pod.
   - Changes nothing, and needs no cluster.
-  - Equal input gives an equal answer, unless RV(stopped_by) is V(wall_clock).
+  - Equal input gives an equal result, unless RV(stopped_by) is V(wall_clock).
 options:
   objects:
     description:
-      - Pools, classes, drivers and claims, with Pods and Nodes, as a list of objects or
-        of texts in YAML.
-      - Nodes that only pools or slices name need not be given. A Pod asks for the claims that it
-        names; with Pods, other claims get nothing.
-      - At least one of O(objects), O(src) and O(snapshot) is needed.
+      - Pools, classes, drivers, claims, Pods and Nodes, as a list of objects or of YAML texts.
+      - Nodes are optional; pools and slices name theirs. If there are Pods, only the claims that
+        they name get devices.
+      - At least one of O(objects), O(src) and O(snapshot) is required.
     type: list
     elements: raw
   src:
     description:
-      - Paths of YAML or JSON files on the host where the module runs. Their content is added to
-        that of the other options.
-      - A file holds objects as in O(objects).
+      - Paths of YAML or JSON files on the host where the module runs. Their content is added to the
+        other options.
+      - Each file holds objects as in O(objects).
     type: list
     elements: path
-    default: []
   snapshot:
     description:
-      - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote with the part
-        V(device_objects).
+      - Path of a snapshot document with the part V(device_objects), from
+        M(wattwise.kube.fleet_snapshot_info).
     type: path
   api_group:
     description:
-      - API group of the claims. Objects of the other one are left out.
-      - By default it is that of the objects, which must then be of one of the two.
+      - API group of the claims. Objects of the other group are ignored.
+      - By default the group of the objects, which must then be the same for all.
     type: str
     choices:
       - resource.k8s.io
       - devmgmtproto.k8s.io
   node:
     description:
-      - The name of the only node to be considered.
+      - Name of the only node to consider. All nodes by default.
     type: str
   device_power:
     description:
-      - The name of the attribute or capacity that says how many watts a device draws in use, such
-        as C(power) or C(gpu.example.com/power). A name without a domain is the driver's. A device
-        without it counts as 0 W.
+      - Name of the attribute or capacity with the watts that a device draws in use, such as
+        C(power) or C(gpu.example.com/power). A name without a domain belongs to the driver. A
+        device without it counts as 0 W.
     type: str
   curves:
     description:
-      - Path of the document that M(wattwise.kube.power_prediction_info) wrote. Where no pod but
-        those of DaemonSets runs on a node, the watts that it draws without load are added for its
-        first device.
+      - Path of the curves document that M(wattwise.kube.power_prediction_info) wrote. The first
+        device on a node that runs only DaemonSet pods costs the idle watts of the node as well.
     type: path
   strategy:
     description:
-      - V(first_fit) takes claim by claim in order and nodes by name, and on each node the devices
-        that the search of Kubernetes finds first.
-      - V(optimal) considers all claims and nodes at once. It satisfies as many claims as can be,
-        those of pods of higher priority first; then takes alternatives as early in their lists as
-        can be; then the fewest watts, where watts are known; then leaves the largest partitions and
-        the most whole devices for later claims; then keeps the devices of a pod close to each
-        other, by PCIe root and NUMA node; and then takes nodes and devices in their order.
-        RV(objective) tells how good the answer is at each of these levels, and how good it could be
-        at the best.
-      - V(optimal) proves its answers for thousands of pods with one claim for one device each where
-        devices are neither shared nor partitioned. Of others it does so up to about 20000 pairs of
-        a claim and a device that it may use; beyond, it gives an answer that is found pod by pod,
-        with the bounds that counting proves.
+      - V(first_fit) takes claims in their order, nodes by name, and on each node the devices that
+        the search of kube-scheduler finds first.
+      - V(optimal) considers all claims and nodes together. Its objectives, in order of precedence,
+        are the number of satisfied claims by pod priority, the rank of alternatives in prioritized
+        lists, the watts (where known), the largest partitions and whole devices left free, the
+        closeness of a pod's devices by PCIe root and NUMA node, and the order of nodes and devices.
+        RV(objective) has the value and the bound of each.
+      - V(optimal) proves its result for thousands of pods with one claim for one unshared,
+        unpartitioned device each. For other claims it does so up to about 20000 pairs of a claim
+        and a usable device. Larger inputs are allocated pod by pod, with bounds from counting.
     type: str
     default: optimal
     choices:
@@ -98,17 +91,18 @@ options:
       - first_fit
   time_limit:
     description:
-      - Seconds that the search may take, more than 0.
+      - Seconds that the search may take, above 0. Raise it where RV(stopped_by) is not
+        V(completed).
     type: float
     default: 10.0
   seed:
     description:
-      - Seed of the search, V(0) or more.
+      - Seed of the random numbers in the search, V(0) or more.
     type: int
     default: 0
   format:
     description:
-      - V(k8srm) adds RV(text), the answer as the prototype printed it.
+      - V(k8srm) adds RV(text), the result in the prototype's format.
     type: str
     default: native
     choices:
@@ -116,13 +110,13 @@ options:
       - k8srm
   verbose:
     description:
-      - Whether RV(text) has the results of all pools in place of a line for each node.
+      - Whether RV(text) has the results of all pools instead of one line per node.
     type: bool
     default: false
   on_error:
     description:
-      - What happens to a pod or claim that cannot be read, for example because of a selector that
-        errs. V(fail) ends the task, V(report) leaves it out, tells so in RV(refused), and goes on.
+      - Effect of a pod or claim that cannot be read, for example because its selector fails.
+        V(fail) fails the task; V(report) lists it in RV(refused) and continues without it.
     type: str
     default: fail
     choices:
@@ -133,13 +127,13 @@ extends_documentation_fragment:
 requirements:
   - python >= 3.11
   - cel-expr-python >= 0.1.3 (for selectors)
-  - ortools >= 9.15 (for O(strategy=optimal), and conflicts that counting does not find)
+  - ortools >= 9.15 (for O(strategy=optimal), and for conflicts that counting does not find)
   - PyYAML (for text)
   - fastjsonschema >= 2.20 (for documents)
 """
 
 EXAMPLES = r"""
-- name: Ask whether two claims can be satisfied together
+- name: Check whether a claim can be satisfied
   wattwise.kube.device_allocation:
     objects:
       - apiVersion: devmgmtproto.k8s.io/v1alpha1
@@ -164,14 +158,15 @@ EXAMPLES = r"""
           minDeviceCount: 3
   register: answer
 
-- name: Answer from files
+- name: Allocate the claims in files
+
   wattwise.kube.device_allocation:
     src:
       - pools.yml
       - classes.yml
       - pods.yml
 
-- name: Ask why a ResourceClaim cannot be satisfied on one node
+- name: Find out why a ResourceClaim cannot be satisfied on one node
   wattwise.kube.device_allocation:
     src:
       - slices.yml
@@ -180,7 +175,8 @@ EXAMPLES = r"""
     node: node-7
   register: answer
 
-- name: Print what the prototype printed
+- name: Return the result in the prototype's format
+
   wattwise.kube.device_allocation:
     src:
       - pools.yml
@@ -193,16 +189,16 @@ EXAMPLES = r"""
 RETURN = r"""
 outcome:
   description:
-    - V(allocated) where every claim got its devices, V(infeasible) where it is certain that not all
-      can by O(strategy), V(unknown) where O(time_limit) ended the search before.
+    - V(allocated) if every claim got its devices, V(infeasible) if some claim certainly cannot by
+      O(strategy), V(unknown) if O(time_limit) ended the search first.
   returned: success
   type: str
   sample: allocated
 allocations:
   description:
-    - What each claim gets, in the order of the claims and in the form of its API; null for a claim
-      that gets nothing. For C(resource.k8s.io) it is an AllocationResult, for the prototype what a
-      claim's status has as C(allocations), C(classConfigs) and C(claimConfigs).
+    - Allocation of each claim, in the order of the claims; null for a claim without devices. It is
+      an AllocationResult for C(resource.k8s.io), and C(allocations), C(classConfigs) and
+      C(claimConfigs) of a claim's status for the prototype.
   returned: success
   type: list
   elements: dict
@@ -211,7 +207,7 @@ allocations:
         - deviceCount: 1
           devicePoolName: shape-zero-00-foozer-00
 claims:
-  description: The claims of RV(allocations), with the node for which each got its devices.
+  description: Claims of RV(allocations), each with the node of its devices.
   returned: success
   type: list
   elements: dict
@@ -221,14 +217,14 @@ claims:
       node: shape-zero-00
       uid: ""
 node:
-  description: The node on which all claims are, if it is one.
+  description: Node of all claims, if they are on one node.
   returned: success
   type: str
   sample: shape-zero-00
 pods:
   description:
-    - The node of each pod that asks for devices; null for one that gets none, with a C(message)
-      that counts what the nodes lack.
+    - Node of each pod that requests devices; null for a pod without devices, with a C(message) that
+      counts the nodes for each reason.
   returned: success
   type: list
   elements: dict
@@ -242,16 +238,17 @@ pods:
       node: null
       message: "0/4 nodes are available: 4 c: claim and pool driver do not match."
 score:
-  description: V(100) where every claim got its devices, else V(0).
+  description: V(100) if every claim got its devices, else V(0).
   returned: success
   type: int
   sample: 100
 node_results:
   description:
-    - For each node, and for the claims of each pod, what its pools could give and why not, in the
-      prototype's words. C(best) is the position of the set of pools that would do, V(-1) for none.
-    - Of 1000 nodes at the most; with more nodes times pods only for pods that get nothing.
-    - A claim sees what other pods, and earlier claims of its own pod, leave over.
+    - Result of each node for the claims of each pod, in the prototype's terms, with the reasons of
+      each pool. C(best) is the position of a sufficient set of pools, V(-1) for none.
+    - At most 1000 nodes are listed. If nodes times pods exceed this number, only pods without
+      devices are listed.
+    - Each claim is judged by the devices that other pods and earlier claims of its pod leave free.
   returned: success
   type: list
   elements: dict
@@ -268,11 +265,11 @@ node_results:
       score: 0
 conflict:
   description:
-    - Requests of one pod that no node can satisfy together, with what is held already but without
-      any other pod; or else claims for one device each, for which all nodes together have too few
-      devices. With one device less of any of them, it could be done. Claims that ask for the same
-      stand together, each with so many devices as C(count).
-    - Empty where there is no such conflict, or where it is not found within O(time_limit).
+    - Minimal set of requests that cannot be satisfied together; one device less in any of them
+      would suffice. They are requests of one pod that no node can satisfy beside devices in use, or
+      claims for one device each that exceed the devices of all nodes. Equal claims are one entry,
+      with their number of devices as C(count).
+    - Empty if there is no conflict, or none was found within O(time_limit).
   returned: success
   type: list
   elements: dict
@@ -283,14 +280,13 @@ conflict:
       request: gpus
 objective:
   description:
-    - Levels of the objective with O(strategy=optimal), each of which counts before the next.
-      C(value) is what the answer has, C(bound) what no answer can surpass that is as good at the
-      levels before; where they are equal, the answer is proven to be the best.
-    - For C(satisfied), in claims, and C(fragmentation), in whole devices, more is better. For
-      C(rank), the places of alternatives in their lists, C(watts), C(closeness), the PCIe roots and
-      NUMA nodes beyond the first of each pod, and C(names), places of nodes and devices in their
-      order, less is.
-    - Where pods have different priorities, C(satisfied) is a level for each of them.
+    - Levels of the objective of O(strategy=optimal); each counts before the next. C(value) is that
+      of the result, C(bound) the best possible one given the levels before. Equal numbers prove the
+      result optimal at this level.
+    - C(satisfied) (claims) and C(fragmentation) (whole devices left) are maximised. C(rank)
+      (positions of alternatives in their lists), C(watts), C(closeness) (PCIe roots and NUMA nodes
+      beyond the first of each pod) and C(names) (positions of nodes and devices) are minimised.
+    - Each pod priority has a level C(satisfied) of its own.
   returned: success
   type: list
   elements: dict
@@ -300,17 +296,17 @@ objective:
       value: 3.0
 stopped_by:
   description:
-    - Why the work ended, V(completed), V(work_limit) where the counted work of O(time_limit) was
-      not enough to prove all of RV(objective), or V(wall_clock).
+    - Reason for the end of the search. It is V(completed), V(work_limit) if the work that
+      O(time_limit) allows did not prove all of RV(objective), or V(wall_clock).
   returned: success
   type: str
   sample: completed
 findings:
   description:
     - Defects of the objects, each with C(kind), C(namespace) and C(name) of the object, C(field),
-      C(problem), the C(file) that it came from and, where it can be guessed, the C(intention).
-      A claim that uses a defective object is refused, and a pool with a defect gives nothing. All
-      others get what they get without the object.
+      C(problem), the C(file) of the object and, if it can be guessed, the C(intention). A claim
+      that uses a defective object is refused, and no device of a defective pool is allocated. Other
+      claims are not affected.
   returned: success
   type: list
   elements: dict
@@ -323,7 +319,7 @@ findings:
       namespace: ""
       problem: there is no such field
 refused:
-  description: Pods and claims that were left out, with O(on_error=report).
+  description: Pods and claims that were left out with O(on_error=report).
   returned: success
   type: list
   elements: dict
@@ -333,7 +329,7 @@ refused:
       namespace: default
       reason: "ResourceClaim default/training: spec.devices.requests[0].name: the name is missing"
 text:
-  description: The answer as the prototype printed it.
+  description: The result in the prototype's format.
   returned: when O(format) is V(k8srm)
   type: str
   sample: |

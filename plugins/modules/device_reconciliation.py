@@ -13,23 +13,21 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Releases what ended pods had, finds devices for the claims of pods that wait for them, writes
-    who has what into the cluster, and sends each pod to the node of its devices.
-  - A pod waits if its C(schedulerName) is O(scheduler_name), and is then bound; or if O(gate) is
-    its only scheduling gate, and is then bound to the node by its node affinity and released from
-    the gate. A pod that runs already gets devices of its node. For any other pod the answer is an
-    error, since its scheduler may take it anywhere.
-  - A node is considered if it has room for the pod and the pod may run there.
-  - Claims of C(resource.k8s.io) are allocated as kube-scheduler does for its pods, by one run at a
-    time.
-  - Claims of the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) are named in the pod's
-    annotation C(wattwise.github.io/device-claims), since Kubernetes stores no
-    C(spec.deviceClaims). The annotation holds the same list. A claim that stands there itself, or
-    is made after another one (C(claimTemplateName)), becomes a DeviceClaim that the pod owns.
-  - Several may run at once, and one may be killed at any moment. Who gets a device is decided by a
-    write to its pool with the resource version that was read; the next run finishes or takes back
-    what an interrupted one left.
-  - What cannot be done for one pod or claim is in RV(errors), and the others go on.
+  - Releases the devices of ended pods, allocates devices to the claims of waiting pods, writes the
+    allocations into the cluster, and binds or releases each pod to the node of its devices.
+  - A waiting pod with the C(schedulerName) O(scheduler_name) is bound. A waiting pod with O(gate)
+    as its only scheduling gate gets a node affinity for its node, and the gate is removed. A
+    running pod gets devices of its node. Any other pod is an error, because its own scheduler may
+    choose any node.
+  - Only nodes with enough free resources are considered, and only where the pod may run.
+  - Claims of C(resource.k8s.io) are allocated as kube-scheduler does it. A Lease lets one run at a
+    time do this.
+  - The pod annotation C(wattwise.github.io/device-claims) lists the claims of the k8srm prototype
+    (C(devmgmtproto.k8s.io/v1alpha1)), because Kubernetes does not store C(spec.deviceClaims). An
+    inline claim, or one from C(claimTemplateName), becomes a DeviceClaim that the pod owns.
+  - Concurrent and killed runs are safe. A write to the pool with the resource version that was read
+    decides who gets a device, and the next run completes or reverts an interrupted allocation.
+  - A pod or claim that fails is listed in RV(errors) and stops no other.
 options:
   api_group:
     description:
@@ -41,28 +39,28 @@ options:
       - devmgmtproto.k8s.io
   scheduler_name:
     description:
-      - Pods with this C(schedulerName) are bound. No scheduler of that name may run.
+      - C(schedulerName) of the pods to bind. No scheduler may run under this name.
     type: str
     default: wattwise
   gate:
     description:
-      - Pods with this scheduling gate are released from it once they have their devices.
+      - Scheduling gate that is removed from a pod as soon as it has its devices.
     type: str
     default: wattwise.github.io/devices
   plan:
     description:
-      - File that M(wattwise.kube.power_placement) wrote. A pod gets the node that it has there, as
-        long as its devices are there too, so that both come of one answer. A pod that gets none is
-        told the plan's reason, if it has one, as by M(wattwise.kube.pod_binding).
+      - Path of the plan document that M(wattwise.kube.power_placement) wrote. A pod gets its
+        planned node while the planned devices are free there. A pod without a node gets the reason
+        of the plan in its condition, as by M(wattwise.kube.pod_binding).
     type: path
   device_power:
     description:
-      - The name of the attribute or capacity that says how many watts a device draws in use; see
+      - Name of the attribute or capacity with the watts that a device draws in use; see
         M(wattwise.kube.device_allocation).
     type: str
   strategy:
     description:
-      - How to allocate; see M(wattwise.kube.device_allocation).
+      - Allocation strategy; see M(wattwise.kube.device_allocation).
     type: str
     default: optimal
     choices:
@@ -70,13 +68,13 @@ options:
       - first_fit
   time_limit:
     description:
-      - Seconds that a search may take, more than 0. There are up to three where devices of O(plan)
+      - Seconds that one search may take, above 0. Up to three searches run if devices of O(plan)
         are gone.
     type: float
     default: 10.0
   seed:
     description:
-      - Seed of the search, V(0) or more.
+      - Seed of the random numbers in the search, V(0) or more.
     type: int
     default: 0
 extends_documentation_fragment:
@@ -87,14 +85,14 @@ extends_documentation_fragment:
 requirements:
   - python >= 3.11
   - cel-expr-python >= 0.1.3 (for selectors)
-  - ortools >= 9.15 (for O(strategy=optimal), and conflicts that counting does not find)
+  - ortools >= 9.15 (for O(strategy=optimal), and for conflicts that counting does not find)
   - PyYAML (for the annotation)
 seealso:
   - module: wattwise.kube.device_allocation
 """
 
 EXAMPLES = r"""
-- name: Give devices to all pods that wait for some
+- name: Allocate devices to all waiting pods
   wattwise.kube.device_reconciliation:
 
 - name: Show what would change
@@ -103,17 +101,20 @@ EXAMPLES = r"""
   check_mode: true
   diff: true
 
-- name: Give the pods of a plan their devices on the nodes that it has for them
+- name: Allocate devices on the nodes of a plan
+
   wattwise.kube.device_reconciliation:
     api_group: resource.k8s.io
     plan: ~/.local/state/wattwise/hall-1/plan.json
 
-- name: Prefer devices that draw little
+- name: Prefer devices that draw few watts
+
   wattwise.kube.device_reconciliation:
     device_power: power
   register: given
 
-- name: Show who got nothing, and why
+- name: Show the pods without devices, and the reasons
+
   ansible.builtin.debug:
     var: given.errors
 """
@@ -121,10 +122,10 @@ EXAMPLES = r"""
 RETURN = r"""
 changes:
   description:
-    - What was written, or would be in check mode. C(action) is V(created) (a claim of a
-      pod), V(allocated), V(reserved) (a further pod uses the claim), V(released), V(repaired)
-      (after an interrupted run), V(bound), V(pinned) (by node affinity) or V(explained) (a pod that
-      we bind gets the condition C(PodScheduled=False) and an event, as no node has its devices).
+    - Writes, or the planned ones in check mode. C(action) is V(created) (a claim of a pod),
+      V(allocated), V(reserved) (a further pod uses the claim), V(released), V(repaired) (after an
+      interrupted run), V(bound), V(pinned) (by node affinity) or V(explained) (a pod without
+      devices gets the condition C(PodScheduled=False) and an event).
   returned: always
   type: list
   elements: dict
@@ -140,7 +141,7 @@ changes:
       name: training-0
       namespace: default
 errors:
-  description: Objects for which something could not be done, and why.
+  description: Objects that failed, with the reason.
   returned: always
   type: list
   elements: dict
@@ -150,14 +151,15 @@ errors:
       name: training-1
       namespace: default
 outcome:
-  description: As M(wattwise.kube.device_allocation) returns it, for the claims that had nothing.
+  description:
+    - Outcome for the claims without devices, as M(wattwise.kube.device_allocation) returns it.
   returned: always
   type: str
   sample: allocated
 pods:
   description:
-    - The node of each pod that waited; null for one that gets none, with a C(message) that counts
-      what the nodes lack.
+    - Node of each waiting pod; null for a pod without devices, with a C(message) that counts the
+      nodes for each reason.
   returned: always
   type: list
   elements: dict
@@ -167,19 +169,19 @@ pods:
       node: node-1
       message: null
 node_results:
-  description: Why which node does or does not do, as M(wattwise.kube.device_allocation) returns it.
+  description: Result of each node, as M(wattwise.kube.device_allocation) returns it.
   returned: always
   type: list
   elements: dict
   sample: []
 conflict:
-  description: A least set of requests that cannot be satisfied together.
+  description: Minimal set of requests that cannot be satisfied together.
   returned: always
   type: list
   elements: dict
   sample: []
 objective:
-  description: How good the answer is, as M(wattwise.kube.device_allocation) returns it.
+  description: Levels of the objective, as M(wattwise.kube.device_allocation) returns them.
   returned: always
   type: list
   elements: dict
@@ -189,10 +191,10 @@ objective:
       bound: 1
 findings:
   description:
-    - Objects that cannot be used as they are, as M(wattwise.kube.device_allocation) returns them.
-      One warning tells of them.
-    - Such a claim, pool or pod is not written, and no device is given that such a claim or pool may
-      hold. All others are treated as without these.
+    - Objects that cannot be used, as M(wattwise.kube.device_allocation) returns them. One warning
+      counts them.
+    - The module writes to none of these objects and allocates no device that they may hold. Other
+      objects are not affected.
   returned: always
   type: list
   elements: dict

@@ -13,11 +13,11 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads the pressure difference over each node from differential pressure servers.
-  - One server usually knows all nodes. It gets at most four requests at once, and nodes that share
-    a sensor cost one request.
-  - A pressure that is null, absent, not a number, or beyond 10000 Pa is missing and becomes an
-    error; it is never 0.
+  - Reads the differential pressure across each node from differential pressure servers.
+  - A server gets at most four requests at once, because it usually serves all nodes. Nodes that
+    share a sensor cost one request.
+  - A pressure that is null, absent, not a number, or above 10000 Pa is an error and never counts as
+    0.
 extends_documentation_fragment:
   - wattwise.kube.targets.pressure
   - wattwise.kube.targets.refresh
@@ -58,7 +58,7 @@ EXAMPLES = r"""
 RETURN = r"""
 readings:
   description:
-    - One entry for each node whose pressure was read, in the order of the input.
+    - Reading of each node whose pressure was read, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -68,28 +68,28 @@ readings:
       type: str
       sample: node-1
     pascals:
-      description: Pressure difference, in Pa.
+      description: Differential pressure, in Pa.
       type: float
       sample: 7.5
     sensor_id:
-      description: Identifier of the sensor; null where the server gives none.
+      description: Identifier of the sensor; null if the server gives none.
       type: str
       sample: 101037B
     temperature_celsius:
-      description: Temperature at the sensor, in °C; null where the server gives none.
+      description: Temperature at the sensor, in °C; null if the server gives none.
       type: float
       sample: 26.02
     kept:
       description:
-        - When a value was read that is younger than C(fetchInterval) and was not read again, by its
-          name.
-      returned: where there is one
+        - Times of kept values by name. A value younger than C(fetchInterval) is kept and not read
+          again.
+      returned: when a value was kept
       type: dict
       sample:
         pascals: "2026-01-31T12:00:00Z"
 errors:
   description:
-    - Targets without a result, or without a part of it, in the order of the input.
+    - Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -99,7 +99,7 @@ errors:
       type: str
       sample: node-7
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: https://10.0.0.107
     reason:
@@ -109,7 +109,7 @@ errors:
       type: str
       sample: timeout
     detail:
-      description: What was wrong, where, and what to do.
+      description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
         no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; look

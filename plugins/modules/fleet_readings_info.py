@@ -8,41 +8,41 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_readings_info
-short_description: Merge what machines answered into one document of readings
+short_description: Merge the readings of all machines into one document
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
   - Merges the results of M(wattwise.kube.redfish_thermal_info) and
-    M(wattwise.kube.differential_pressure_info), which may come from several gateways.
-  - A missing value is taken from the last readings, which stand in O(previous) and in the status
-    of the NodeConfig, up to O(max_age), and is then marked as stale; else from the annotations
+    M(wattwise.kube.differential_pressure_info) from any number of gateways.
+  - The last value in O(previous) or in the status of the NodeConfig replaces a missing one for
+    O(max_age) seconds and marks the node as stale. After that the annotations
     C(wattwise.github.io/fallback-inlet-celsius) and C(wattwise.github.io/fallback-delta-p-pascal)
-    of the NodeConfig; else it stays missing. It is never taken for zero.
-  - Writes the readings, the statuses of the NodeConfigs and a file for Prometheus. These are
-    observations, so the task is never changed.
+    of the NodeConfig replace it. Without these it stays missing; it never counts as zero.
+  - Writes readings, statuses of NodeConfigs and metrics for Prometheus to files. The task is never
+    changed, because these are observations.
 options:
   snapshot:
     description:
-      - Path of the snapshot document, whose targets name the nodes to expect.
+      - Path of the snapshot document, whose targets name the configured nodes.
     type: path
     required: true
   thermal:
     description:
-      - Results of M(wattwise.kube.redfish_thermal_info), one a gateway. A failed one stands for its
-        nodes.
+      - Results of M(wattwise.kube.redfish_thermal_info), one per gateway. A failed result is an
+        error of each node of this gateway.
     type: list
     elements: dict
     default: []
   pressure:
     description:
-      - Results of M(wattwise.kube.differential_pressure_info), one a gateway.
+      - Results of M(wattwise.kube.differential_pressure_info), one per gateway.
     type: list
     elements: dict
     default: []
   models:
     description:
-      - Results of M(wattwise.kube.redfish_ml_model_info), one a gateway.
+      - Results of M(wattwise.kube.redfish_ml_model_info), one per gateway.
     type: list
     elements: dict
     default: []
@@ -52,41 +52,42 @@ options:
     type: path
   max_age:
     description:
-      - Seconds for which a value of the last observation may stand in for a missing one.
+      - Seconds for which the last value of a quantity replaces a missing one.
     type: float
     default: 300.0
   path:
     description:
-      - Where to write the readings document.
+      - Path of the readings document to write.
     type: path
   models_path:
     description:
-      - Where to write the models that BMCs name, for M(wattwise.kube.power_prediction_info).
+      - Path of the models document to write, for M(wattwise.kube.power_prediction_info).
     type: path
   statuses_path:
     description:
-      - Where to write the statuses that are new, for M(wattwise.kube.kube_apply) with C(src_key)
-        set to V(statuses).
-      - A reading is new when it moved by 0.5 °C, 1 Pa or 2 % of the watts, or after five minutes.
+      - Path of the document of new statuses to write, for M(wattwise.kube.kube_apply) with
+        C(src_key) set to V(statuses).
+      - A status is new if a reading moved by 0.5 °C, 1 Pa or 2 % of the watts, or is five minutes
+        old.
     type: path
   textfile:
     description:
-      - Where to write the readings in Prometheus' text format.
-      - The metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
+      - Path of the file to write with the readings in Prometheus' text format.
+      - Its metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
         C(wattwise_reading_age_seconds), C(wattwise_node_read), C(wattwise_endpoint_failing) and
-        C(wattwise_observation_timestamp_seconds). If the snapshot has RmdNodeStates, there are
-        C(wattwise_cache_free_ways) and C(wattwise_cache_longest_free_run_ways), too.
+        C(wattwise_observation_timestamp_seconds). RmdNodeStates add C(wattwise_cache_free_ways) and
+        C(wattwise_cache_longest_free_run_ways).
     type: path
   textfile_labels:
     description:
-      - Labels that every sample of O(textfile) bears, such as the name of the cluster.
+      - Labels to add to every sample of O(textfile), such as the name of the cluster.
     type: dict
     default: {}
   min_success:
     description:
       - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
-        differential pressure must have been read; the task fails below it, with all results in the
-        failure.
+        differential pressure must have been read. Below it the task fails; the failure holds all
+        results.
     type: float
     default: 0.0
 extends_documentation_fragment:
@@ -96,7 +97,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Merge what was read
+- name: Merge temperatures and pressures
   wattwise.kube.fleet_readings_info:
     snapshot: /var/lib/wattwise/run/snapshot.json
     thermal:
@@ -105,7 +106,7 @@ EXAMPLES = r"""
       - "{{ pressure }}"
     path: /var/lib/wattwise/run/readings.json
 
-- name: Merge the shares of all gateways, and fill gaps from the last run
+- name: Merge the results of all gateways, and fill gaps from the last run
   wattwise.kube.fleet_readings_info:
     snapshot: /var/lib/wattwise/run/snapshot.json
     thermal: "{{ thermal_of_gateways.results }}"
@@ -127,9 +128,8 @@ EXAMPLES = r"""
 RETURN = r"""
 readings:
   description:
-    - Readings by node, in °C, Pa and W, null where missing. C(source) says of each whether it was
-      V(read), was V(kept) because its C(fetchInterval) is not over, is the V(last) value or the
-      V(fallback).
+    - Readings by node, in °C, Pa and W; null where missing. C(source) of each is V(read), V(kept)
+      (younger than its C(fetchInterval)), V(last) (the last value) or V(fallback).
   returned: always
   type: dict
   sample:
@@ -148,7 +148,7 @@ readings:
         inlet_celsius: "2026-01-31T12:00:00Z"
         power_watts: "2026-01-31T12:00:00Z"
 errors:
-  description: What could not be read, and why.
+  description: Targets that could not be read, with the reason.
   returned: always
   type: list
   elements: dict
@@ -158,7 +158,8 @@ errors:
       name: worker-1
       reason: timeout
 summary:
-  description: How many nodes are configured, fresh, stale and failed; the hottest; watts in all.
+  description:
+    - Numbers of configured, fresh, stale and failed nodes, the hottest node, and the total watts.
   returned: always
   type: dict
   sample:
@@ -172,8 +173,8 @@ summary:
     stale: 1
 findings:
   description:
-    - Defects of NodeConfigs, such as a fallback that is no number. Such a part is not used, a
-      NodeConfig that cannot be read counts for no node, and all others are not affected.
+    - Defects of NodeConfigs, such as a fallback that is no number. A defective field is not used,
+      and an unreadable NodeConfig counts for no node. Other NodeConfigs are not affected.
   returned: always
   type: list
   elements: dict
@@ -184,7 +185,7 @@ findings:
       namespace: wao-system
       problem: "'abc' is not a number such as 24.5"
 statuses:
-  description: How many statuses are new.
+  description: Number of new statuses.
   returned: when O(statuses_path) is given
   type: int
   sample: 2

@@ -8,40 +8,36 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_reconciliation
-short_description: Read a fleet, place and bind its waiting pods, in one process
+short_description: Read a fleet, and place and bind its waiting pods, in one process
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes the steps that M(wattwise.kube.fleet_snapshot_info),
-    M(wattwise.kube.redfish_thermal_info),
+  - Runs the steps of M(wattwise.kube.fleet_snapshot_info), M(wattwise.kube.redfish_thermal_info),
     M(wattwise.kube.differential_pressure_info), M(wattwise.kube.redfish_ml_model_info),
     M(wattwise.kube.fleet_readings_info), M(wattwise.kube.kube_apply) for statuses,
     M(wattwise.kube.power_prediction_info), M(wattwise.kube.power_placement),
     M(wattwise.kube.pod_binding), M(wattwise.kube.device_reconciliation) and
-    M(wattwise.kube.pod_eviction) make alone, with the same library functions. Each list of the
-    cluster is read once, and values go from step to step without a file between them.
-  - Documents are written as the single modules write them, for audit, for replay and for the
-    report.
-  - BMCs and pressure servers are asked at the same time. Power models are asked only where an
-    input moved, and binding looks at the target nodes again just before it.
-  - A reader that fails does not keep the statuses and readings of the others from being written.
-    The task fails after that, and nothing is placed.
-  - Readings are observations and change nothing. The task is changed where a condition of a
-    NodeConfig moved, a pod was bound, marked or moved, or got devices.
+    M(wattwise.kube.pod_eviction) in one process, with the same library functions. Each list of the
+    cluster is read once, and values pass from step to step in memory.
+  - The documents are those of the single modules, for audit, replay and the report.
+  - BMCs and pressure servers are read concurrently. Power models are asked only if an input moved.
+    Target nodes are read again just before binding.
+  - If one reader fails, the readings and statuses of the others are still written. Then the task
+    fails, and nothing is placed.
+  - The task is changed if a condition of a NodeConfig changed, or a pod was bound, marked, moved or
+    given devices. Readings alone are observations and change nothing.
 options:
   steps:
     description:
-      - Steps to make. They are always made in the order in which they stand in
-        the choices.
-      - V(snapshot) reads the cluster, V(read) the machines that its NodeConfigs
-        name, V(merge) makes readings of what they answered, and V(statuses) writes
-        these to the NodeConfigs. V(predict) asks the power models, V(place) finds
-        nodes for the waiting pods, and V(bind) binds them. V(devices) gives devices
-        to pods that wait for some, and V(evict) moves running pods as far as the
-        plan has steps (O(place.rebalance)).
-      - A step whose result is needed and that is not made is taken from the document
-        that a former task left in O(run_dir).
+      - Steps to run, always in the order of the choices.
+      - V(snapshot) reads the cluster, V(read) the machines that NodeConfigs name, V(merge) merges
+        their readings, and V(statuses) writes these to the NodeConfigs. V(predict) asks the power
+        models, V(place) finds nodes for waiting pods, and V(bind) binds them. V(devices) allocates
+        devices to waiting pods, and V(evict) moves running pods by the steps of the plan
+        (O(place.rebalance)).
+      - The documents of an earlier task in O(run_dir) replace the results of steps that are not
+        listed.
     type: list
     elements: str
     choices:
@@ -64,49 +60,46 @@ options:
       - bind
   run_dir:
     description:
-      - Folder for the documents of the run, made where it is missing. It holds
-        C(snapshot.json), C(readings.json), C(models.json), C(statuses.json), C(curves.json)
-        and C(plan.json), and C(bound/bindings.json) once pods were bound.
-      - Documents of the run before are read for what need not be asked again; a
-        folder without any is as good. Without this option nothing is written.
+      - Folder for the documents of the run; created if missing. It holds C(snapshot.json),
+        C(readings.json), C(models.json), C(statuses.json), C(curves.json) and C(plan.json), and
+        C(bound/bindings.json) after the first binding.
+      - The documents of the last run spare repeated reads; they are not required. Without this
+        option nothing is written.
     type: path
   run_process:
     description:
-      - Process of Ansible that the run belongs to; another run in O(run_dir) is
-        refused while it lives.
-      - The action plugin sets it.
+      - Ansible process of the run. While it lives, other runs in O(run_dir) are refused.
+      - The action plugin sets this option. Leave it unset.
     type: str
   record_namespace:
     description:
-      - Namespace for the ConfigMap C(wattwise-last-binding), in which the
-        documents of the last binding are kept, compressed, as far as they
-        fit into 1 MiB. A run whose O(run_dir) has none brings them back from
-        there, so that the report knows what a placement saved although the
-        folder did not survive.
-      - Without this option they are kept in O(run_dir) alone. A ConfigMap
-        that cannot be read or written is a warning.
+      - Namespace of the ConfigMap C(wattwise-last-binding). It keeps the documents of the last
+        binding, compressed to at most 1 MiB. A run whose O(run_dir) lacks them restores them from
+        there, so that the report can compute savings without a persistent folder.
+      - Without this option the documents are kept in O(run_dir) only. A ConfigMap that cannot be
+        read or written causes a warning.
     type: str
   node_configs:
     description:
-      - Path of NodeConfigs that check mode rendered, which count as if they were
+      - Path of NodeConfigs that an earlier task rendered in check mode. They count as if they were
         in the cluster. Used in check mode only.
     type: path
   thermal:
     description:
-      - Results of M(wattwise.kube.redfish_thermal_info), one a gateway, in place
-        of step V(read).
+      - Results of M(wattwise.kube.redfish_thermal_info), one per gateway, that replace step
+        V(read).
     type: list
     elements: dict
   pressure:
     description:
-      - Results of M(wattwise.kube.differential_pressure_info), one a gateway, in
-        place of step V(read).
+      - Results of M(wattwise.kube.differential_pressure_info), one per gateway, that replace step
+        V(read).
     type: list
     elements: dict
   models:
     description:
-      - Results of M(wattwise.kube.redfish_ml_model_info), one a gateway, in place
-        of step V(read).
+      - Results of M(wattwise.kube.redfish_ml_model_info), one per gateway, that replace step
+        V(read).
     type: list
     elements: dict
   read:
@@ -118,68 +111,64 @@ options:
     suboptions:
       credentials:
         description:
-          - User names and passwords by key. A target names its entry with C(credential).
-          - Each entry has C(username) and C(password), and may have C(ca), certificates
-            in PEM that the target is verified with, and C(tls_fingerprint), one
-            or a list of SHA-256 fingerprints.
+          - User names and passwords by key. The C(credential) of a target names its key.
+          - Each entry has C(username) and C(password). Optional members are C(ca), the PEM
+            certificates that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or
+            a list of them.
         type: dict
       timeout:
         description:
-          - Seconds that one target may take in all.
+          - Seconds that all requests to one target may take together. Raise it for slow BMCs.
         type: float
         default: 10.0
       concurrency:
         description:
-          - How many targets are asked at the same time. One BMC never gets more
-            than one request at a time.
+          - Number of targets to ask at the same time. One BMC never gets two requests at once.
         type: int
         default: 64
       allow_plain_http:
         description:
-          - Whether a credential may be sent to a target whose endpoint is V(http://…),
-            over which anybody on the way can read it. Otherwise such a target is
-            an error and gets no request. If V(true), the module warns with the
-            number of targets.
-          - A target without credential is asked in either case. A NodeConfig cannot
-            allow this.
+          - Whether a credential may be sent to a target whose endpoint is V(http://…). Anybody on
+            the network path can then read it. If V(false), such a target is an error and gets no
+            request. If V(true), a warning tells the number of such targets.
+          - Targets without a credential are asked in either case. NodeConfigs cannot set this
+            option.
         type: bool
         default: false
       validate_certs:
         description:
-          - Whether certificates are verified. If V(false), the module warns with
-            the number of targets.
-          - Machines with self-signed certificates are better named by O(read.tls_fingerprint)
-            or O(read.ca_path).
+          - Whether certificates are verified. If V(false), a warning tells the number of such
+            targets.
+          - For self-signed certificates, prefer O(read.tls_fingerprint) or O(read.ca_path) to
+            V(false).
         type: bool
         default: true
       ca_path:
         description:
-          - Path of the certificates, in PEM, that targets are verified with, in
-            place of the system's.
+          - Path of the PEM certificates that verify the targets. The system's certificates by
+            default.
         type: path
       tls_fingerprint:
         description:
-          - SHA-256 fingerprints, in hexadecimal with or without colons. A target
-            whose certificate has none of them gets no request. For certificates
-            that are pinned here, nothing else is verified.
+          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
+            colons. A target with any other certificate gets no request. A pinned certificate needs
+            no authority and no matching host name.
         type: list
         elements: str
         default: []
       default_credential_namespaces:
         description:
-          - Namespaces whose NodeConfigs get the entry C(default) of O(read.credentials),
-            or what E(WATTWISE_REDFISH_USERNAME) and E(WATTWISE_REDFISH_PASSWORD)
-            say, where they name no Secret. Give only namespaces in which nobody
-            may write NodeConfigs who may not know this password.
-          - A NodeConfig of another namespace without a Secret is asked without
-            credential. If its machine wants one, that is an error.
+          - Namespaces whose NodeConfigs get the entry C(default) of O(read.credentials) where they
+            name no Secret. E(WATTWISE_REDFISH_USERNAME) and E(WATTWISE_REDFISH_PASSWORD) can supply
+            this entry. List only namespaces whose writers of NodeConfigs may know the password.
+          - NodeConfigs without a Secret in other namespaces are asked without a credential. A
+            machine that requires one is then an error.
         type: list
         elements: str
         default: []
       gather:
         description:
-          - Quantities to read. A target from which one of them could not be read
-            did not succeed.
+          - Quantities to read. A target succeeds only if all of them were read.
         type: list
         elements: str
         choices:
@@ -190,13 +179,13 @@ options:
           - power
       refresh:
         description:
-          - Whether every machine is asked, however young its last reading is.
+          - Whether every machine is asked, regardless of the age of its last reading.
         type: bool
         default: false
       model_max_age:
         description:
-          - Seconds for which the power model that a BMC named holds, unless
-            O(read.refresh) is set. After that the BMC is asked again.
+          - Seconds for which the power model that a BMC named is kept without asking the BMC again.
+            O(read.refresh) overrides it.
         type: float
         default: 600.0
   merge:
@@ -207,31 +196,28 @@ options:
     suboptions:
       max_age:
         description:
-          - Seconds for which a value of the last observation may stand in for a
-            missing one.
+          - Seconds for which the last value of a quantity replaces a missing one.
         type: float
         default: 300.0
       min_success:
         description:
-          - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature
-            and differential pressure must have been read; the task fails below
-            it, with all results in the failure.
+          - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
+            differential pressure must have been read. Below it the task fails; the failure holds
+            all results.
         type: float
         default: 0.0
       textfile:
         description:
-          - Where to write the readings in Prometheus' text format.
-          - The metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
+          - Path of the file to write with the readings in Prometheus' text format.
+          - Its metrics are C(inlet_temp_celsius), C(delta_p_pascal), C(node_power_watts),
             C(wattwise_predicted_power_watts), C(wattwise_reading_age_seconds),
             C(wattwise_node_read), C(wattwise_endpoint_failing) and
-            C(wattwise_observation_timestamp_seconds).
-            If the snapshot has RmdNodeStates, there are C(wattwise_cache_free_ways)
-            and C(wattwise_cache_longest_free_run_ways), too.
+            C(wattwise_observation_timestamp_seconds). RmdNodeStates add C(wattwise_cache_free_ways)
+            and C(wattwise_cache_longest_free_run_ways).
         type: path
       textfile_labels:
         description:
-          - Labels that every sample of O(merge.textfile) bears, such as the name
-            of the cluster.
+          - Labels to add to every sample of O(merge.textfile), such as the name of the cluster.
         type: dict
         default: {}
   predict:
@@ -242,65 +228,63 @@ options:
     suboptions:
       credentials:
         description:
-          - User names and passwords by key. A target names its entry with C(credential).
-          - Each entry has C(username) and C(password), and may have C(ca), certificates
-            in PEM that the target is verified with, and C(tls_fingerprint), one
-            or a list of SHA-256 fingerprints.
+          - User names and passwords by key. The C(credential) of a target names its key.
+          - Each entry has C(username) and C(password). Optional members are C(ca), the PEM
+            certificates that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or
+            a list of them.
         type: dict
       timeout:
         description:
-          - Seconds that one target may take in all.
+          - Seconds that all requests to one target may take together. Raise it for slow BMCs.
         type: float
         default: 10.0
       concurrency:
         description:
-          - How many targets are asked at the same time. One BMC never gets more
-            than one request at a time.
+          - Number of targets to ask at the same time. One BMC never gets two requests at once.
         type: int
         default: 64
       allow_plain_http:
         description:
-          - Whether a credential may be sent to a target whose endpoint is V(http://…),
-            over which anybody on the way can read it. Otherwise such a target is
-            an error and gets no request. If V(true), the module warns with the
-            number of targets.
-          - A target without credential is asked in either case. A NodeConfig cannot
-            allow this.
+          - Whether a credential may be sent to a target whose endpoint is V(http://…). Anybody on
+            the network path can then read it. If V(false), such a target is an error and gets no
+            request. If V(true), a warning tells the number of such targets.
+          - Targets without a credential are asked in either case. NodeConfigs cannot set this
+            option.
         type: bool
         default: false
       validate_certs:
         description:
-          - Whether certificates are verified. If V(false), the module warns with
-            the number of targets.
-          - Machines with self-signed certificates are better named by O(predict.tls_fingerprint)
-            or O(predict.ca_path).
+          - Whether certificates are verified. If V(false), a warning tells the number of such
+            targets.
+          - For self-signed certificates, prefer O(predict.tls_fingerprint) or O(predict.ca_path) to
+            V(false).
         type: bool
         default: true
       ca_path:
         description:
-          - Path of the certificates, in PEM, that targets are verified with, in
-            place of the system's.
+          - Path of the PEM certificates that verify the targets. The system's certificates by
+            default.
         type: path
       tls_fingerprint:
         description:
-          - SHA-256 fingerprints, in hexadecimal with or without colons. A target
-            whose certificate has none of them gets no request. For certificates
-            that are pinned here, nothing else is verified.
+          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
+            colons. A target with any other certificate gets no request. A pinned certificate needs
+            no authority and no matching host name.
         type: list
         elements: str
         default: []
       batch_rows:
         description:
-          - Most points in one request, from 1. Lower it where large requests take
-            longer than O(predict.timeout), which here holds for one request.
+          - Largest number of points in one request, from 1. Lower it if large requests exceed
+            O(predict.timeout), which in this module limits one request.
         type: int
         default: 10000
       cpu_usage_format:
         description:
-          - Unit in which the models take CPU use, percent of the node's capacity
-            or V(raw) cores.
-          - A NodeConfig's annotation C(wattwise.github.io/cpu-usage-format) overrides
-            this.
+          - Unit of CPU use in requests to the models, V(percent) of the node's capacity or V(raw)
+            cores.
+          - The annotation C(wattwise.github.io/cpu-usage-format) of a NodeConfig overrides this
+            option.
         type: str
         default: percent
         choices:
@@ -308,24 +292,22 @@ options:
           - raw
       min_success:
         description:
-          - Share of the targets, from V(0.0) to V(1.0), that must succeed; the
-            task fails below it, with all results in the failure.
+          - Share of the targets, from V(0.0) to V(1.0), that must succeed. Below it the task fails;
+            the failure holds all results.
         type: float
         default: 0.0
       model_origins:
         description:
-          - Servers to which a Secret may be sent although only a BMC names them,
-            such as V(https://models.example.com:8443), with scheme and without
-            a path.
+          - Servers that may get a Secret although only a BMC names them, such as
+            V(https://models.example.com:8443), with scheme and without path.
         type: list
         elements: str
         default: []
       keep_seconds:
         description:
-          - 'Seconds for which a curve holds whose inputs did not move: endpoint,
-            capacity and format are the same, the inlet temperature is within 0.5
-            °C and the differential pressure within 1 Pa. V(0) asks every model
-            in every run.'
+          - Seconds for which a curve with unmoved inputs is kept. Inputs are unmoved if endpoint,
+            capacity and format are equal, the inlet temperature is within 0.5 °C and the
+            differential pressure within 1 Pa. V(0) asks every model in every run.
         type: float
         default: 600.0
   place:
@@ -336,18 +318,18 @@ options:
     suboptions:
       allow_power_off:
         description:
-          - Whether a node without workload (pods of DaemonSets aside) may be put
-            to sleep. It then counts with O(place.standby_watts) in place of its
-            idle watts, and the plan document names it under C(asleep).
-          - A node in short form with anything in C(used) stays awake.
+          - Whether nodes without workload (except DaemonSet pods) count as asleep, with
+            O(place.standby_watts) instead of their idle watts. The plan document lists them as
+            C(asleep).
+          - A node in short form with any amount in C(used) stays awake.
         type: bool
         default: false
       compare:
         description:
-          - Strategies whose outcome on the same input the plan document has
-            as C(comparison). Nothing of theirs is placed.
-          - V(optimal) takes its own O(place.time_limit) again, the others about
-            a second each for 10,000 pods on 1,000 nodes.
+          - Strategies to run on the same input for C(comparison) in the plan document. Their
+            placements are not part of the plan.
+          - V(optimal) takes another O(place.time_limit), each other strategy about a second for
+            10,000 pods on 1,000 nodes.
         type: list
         elements: str
         default: []
@@ -359,83 +341,77 @@ options:
           - spread
       device_power:
         description:
-          - The name of the attribute or capacity that says how many watts a device
-            draws in use, such as C(power) or C(gpu.example.com/power). A device
-            without it counts as 0 W.
+          - Name of the attribute or capacity with the watts that a device draws in use, such as
+            C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
         type: str
       max_moves:
         description:
-          - The most moves to propose, in all steps together.
+          - Largest number of moves to propose, in all steps together.
         type: int
         default: 10
       min_gain_watts:
         description:
-          - Watts that each move must save, more than 0, with O(place.rebalance);
-            in a step of several moves on average. A preference that a move leaves
-            unmet counts against it.
+          - Watts that each move must save, above 0, with O(place.rebalance). In a step of several
+            moves their average counts. Preferences that become unmet are subtracted. Raise it to
+            get fewer moves.
         type: float
         default: 5.0
       pod_usage_assumption:
         description:
-          - The share of its CPU request that a pod is assumed to use, from V(0)
-            to V(1).
+          - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
         type: float
         default: 0.8
       preference_watts:
         description:
-          - Watts that an unmet preference of weight 100 is worth, others in proportion.
-            V(0) ignores all preferences.
-          - Preferred node affinity counts with its weight, a C(PreferNoSchedule)
-            taint that the pod does not tolerate with 100.
-          - Preferred pod affinity counts with its weight for each pod in whose
-            topology domain no other pod of the term is in the end, whether it runs
-            already or is placed now; preferred anti-affinity for each pod in whose
-            domain there is one. Of pods that are placed now and keep away from
-            each other, one in each domain has its wish.
-          - A topology spread constraint with C(ScheduleAnyway) counts with 100
-            for each pod beyond an even share and its C(maxSkew).
+          - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
+            ignores all preferences. Raise it where preferences matter more than watts.
+          - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
+            counts with 100.
+          - Preferred pod affinity counts with its weight for each pod without another matching pod
+            in its topology domain at the end. Preferred anti-affinity counts for each pod with one.
+            Among pods placed together that avoid each other, one per domain costs nothing.
+          - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond
+            an even share plus C(maxSkew).
         type: float
         default: 1.0
       rebalance:
         description:
-          - Whether to propose moves of pods that run, as they are worth once the
-            waiting pods are placed.
-          - A pod moves by being evicted and made anew. So only those are proposed
-            that have the C(schedulerName) of O(place.scheduler_name) and a ReplicaSet,
-            ReplicationController or StatefulSet for a controller, that no PodDisruptionBudget
-            holds, and that neither belong to a pod group, nor hold cache ways or
-            devices, nor have the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict)
-            with V(false).
-          - Moves that pay only together are one step, such as those that empty
-            a node which may then sleep (O(place.allow_power_off)). RV(steps) has
-            them in an order in which each pod finds room.
+          - Whether to propose moves of running pods. Their gain is computed after placing the
+            waiting pods.
+          - A pod moves by eviction and recreation. Candidates have the C(schedulerName) of
+            O(place.scheduler_name) and a ReplicaSet, ReplicationController or StatefulSet as
+            controller, and every PodDisruptionBudget allows their eviction. They belong to no pod
+            group, hold no cache ways or devices, and lack the annotation
+            C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
+          - Moves that save watts only together form one step, such as those that empty a node for
+            sleep (O(place.allow_power_off)). RV(steps) has an order in which each pod finds room.
         type: bool
         default: false
       scheduler_name:
         description:
-          - The pods of the snapshot with this C(schedulerName) are placed.
+          - C(schedulerName) of the pods to place.
         type: str
         default: wattwise
       standby_watts:
         description:
-          - Watts of a node that sleeps, with O(place.allow_power_off).
+          - Watts of a sleeping node, with O(place.allow_power_off).
         type: float
         default: 0.0
       strategy:
         description:
-          - V(optimal) combines a greedy start, a linear relaxation, local search
-            and, for small tasks, mixed-integer programming.
-          - The others are there to compare. They choose for one pod at a time,
-            by priority and then by name, and never change a choice.
-          - V(greedy) takes the node where the pod adds the fewest watts.
-          - V(minimize_power) does as WAO's scheduler with its preset. MinimizePower
-            asks for the watts of the pod's whole request, cuts them to whole watts,
-            and counts twenty times beside kube-scheduler's scores for resources.
-            A pod whose containers name no CPU stays unplaced.
-          - V(peaks) does as PEAKS, with exponential models that are fitted to the
-            power curves. As there, a node without a curve costs nothing.
-          - V(spread) does as kube-scheduler by its scores for resources, LeastAllocated
-            and BalancedAllocation.
+          - V(optimal) combines a greedy construction, a linear relaxation, local search and, for
+            small inputs, mixed-integer programming.
+          - The other strategies serve comparison. They place one pod at a time, by priority and
+            then by name, and never revise a choice.
+          - V(greedy) takes the node on which the pod adds the fewest watts.
+          - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
+            predicts the watts of the pod's whole request, truncates them to whole watts, and has
+            twenty times the weight of kube-scheduler's resource scores. A pod without CPU requests
+            stays unplaced.
+          - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves.
+            A node without a curve costs nothing, as in PEAKS.
+          - V(spread) scores like kube-scheduler, with its resource scores LeastAllocated and
+            BalancedAllocation.
         type: str
         default: optimal
         choices:
@@ -446,8 +422,8 @@ options:
           - spread
       unpriced:
         description:
-          - What nodes without a power curve are good for. V(last_resort) uses them
-            for pods that fit nowhere else, V(exclude) not at all.
+          - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on
+            no other node, V(exclude) places none.
         type: str
         default: last_resort
         choices:
@@ -455,12 +431,11 @@ options:
           - exclude
       usage_source:
         description:
-          - How the present CPU use of a node is known. V(metrics) is what metrics.k8s.io
-            tells, plus what pods that have not started yet are assumed to use;
-            V(requests) is what all its pods are assumed to use; V(auto) is metrics
-            where there are any, else requests.
-          - With V(metrics), a node without metrics counts as one without a power
-            curve.
+          - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus
+            the assumed use of pods that have not started. V(requests) is the assumed use of all
+            pods; see O(place.pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics,
+            else V(requests).
+          - With V(metrics), a node without metrics counts as a node without a power curve.
         type: str
         default: auto
         choices:
@@ -469,26 +444,25 @@ options:
           - requests
       time_limit:
         description:
-          - Seconds of processor time that solving may take, more than 0. Work is
-            counted so that it normally ends well before that.
-          - On a machine that is busy with other work it may last up to ten times
-            as long by the clock, so that the answer does not depend on what else
-            runs.
+          - Seconds of processor time that solving may take, above 0. The counted work normally ends
+            much earlier.
+          - On a busy machine solving may take up to ten times as long by the clock, so that the
+            result does not depend on other load.
         type: float
         default: 10.0
       seed:
         description:
-          - Seed of the search, V(0) or more.
+          - Seed of the random numbers in the search, V(0) or more.
         type: int
         default: 0
       textfile:
         description:
-          - Where to write the predicted watts of each node at its present CPU use,
+          - Path of the file to write with the predicted watts of each node at its present CPU use,
             in Prometheus' text format.
         type: path
       textfile_labels:
         description:
-          - Labels that every sample of O(place.textfile) bears.
+          - Labels to add to every sample of O(place.textfile).
         type: dict
         default: {}
   bind:
@@ -499,7 +473,7 @@ options:
     suboptions:
       mark_unplaced:
         description:
-          - Whether pods without a node get condition and event.
+          - Whether unplaced pods get the condition C(PodScheduled=False) and an event.
         type: bool
         default: true
   devices:
@@ -518,29 +492,27 @@ options:
           - devmgmtproto.k8s.io
       device_power:
         description:
-          - The name of the attribute or capacity that says how many watts a device
-            draws in use; see M(wattwise.kube.device_allocation).
+          - Name of the attribute or capacity with the watts that a device draws in use; see
+            M(wattwise.kube.device_allocation).
         type: str
       gate:
         description:
-          - Pods with this scheduling gate are released from it once they have their
-            devices.
+          - Scheduling gate that is removed from a pod as soon as it has its devices.
         type: str
         default: wattwise.github.io/devices
       plan:
         description:
-          - Path of a plan document, whose nodes count where step V(place) is not
-            made. Without it the plan of O(run_dir) counts, if there is one.
+          - Path of the plan document to use if step V(place) is not listed. By default the plan in
+            O(run_dir), if there is one.
         type: path
       scheduler_name:
         description:
-          - Pods with this C(schedulerName) are bound. No scheduler of that name
-            may run.
+          - C(schedulerName) of the pods to bind. No scheduler may run under this name.
         type: str
         default: wattwise
       strategy:
         description:
-          - How to allocate; see M(wattwise.kube.device_allocation).
+          - Allocation strategy; see M(wattwise.kube.device_allocation).
         type: str
         default: optimal
         choices:
@@ -548,13 +520,13 @@ options:
           - first_fit
       time_limit:
         description:
-          - Seconds that a search may take, more than 0. There are up to three where
-            devices of O(devices.plan) are gone.
+          - Seconds that one search may take, above 0. Up to three searches run if devices of
+            O(devices.plan) are gone.
         type: float
         default: 10.0
       seed:
         description:
-          - Seed of the search, V(0) or more.
+          - Seed of the random numbers in the search, V(0) or more.
         type: int
         default: 0
   evict:
@@ -565,10 +537,9 @@ options:
     suboptions:
       timeout:
         description:
-          - Seconds to wait for the pod that takes the place of an evicted one.
-            The one of a StatefulSet comes only when the old one is gone.
-          - Also the seconds to wait for evicted pods to leave a node that another
-            pod is to go to.
+          - Seconds to wait for the replacement of an evicted pod. A StatefulSet creates it only
+            after the old pod is gone.
+          - The same limit holds for evicted pods to leave a node that another pod needs.
         type: float
         default: 120.0
 extends_documentation_fragment:
@@ -584,7 +555,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Read the fleet, place what waits, and bind it
+- name: Read the fleet, and place and bind the waiting pods
   wattwise.kube.fleet_reconciliation:
     run_dir: /var/lib/wattwise/hall-1
     read:
@@ -601,7 +572,8 @@ EXAMPLES = r"""
       textfile_labels:
         cluster: hall-1
 
-- name: Go on with what gateways read
+- name: Continue with the results of gateways
+
   wattwise.kube.fleet_reconciliation:
     steps: [merge, statuses, predict, place, bind]
     run_dir: /var/lib/wattwise/hall-1
@@ -609,7 +581,7 @@ EXAMPLES = r"""
     pressure: "{{ pressure_of_gateways.results }}"
     models: "{{ models_of_gateways.results }}"
 
-- name: Place with devices, and empty nodes that had better sleep
+- name: Place pods with devices, and empty nodes that may sleep
   module_defaults:
     group/wattwise.kube.wattwise:
       kubeconfig: ~/.kube/config
@@ -627,9 +599,9 @@ EXAMPLES = r"""
 RETURN = r"""
 steps:
   description:
-    - The steps in their order, each with its seconds, whether it changed something, counts,
-      warnings and errors; C(documents) is the time that writing all documents took. C(failure) is
-      the sentence with which a step ended, null where it came to its end.
+    - Steps in their order, each with its seconds, C(changed), counts, warnings and errors.
+      C(failure) is the error that ended the step, null if it completed. The entry C(documents) is
+      the time for writing documents.
   returned: always
   type: list
   elements: dict
@@ -647,9 +619,9 @@ steps:
       failure:
 summary:
   description:
-    - The figures of the run, as far as its steps were made. How many nodes are configured, fresh,
-      stale and failed, the hottest of them, and the watts in all; curves, and how many of them were
-      kept; pods placed, unplaced, bound, skipped and moved; the watts of the plan and its gap.
+    - Figures of the steps that ran. Numbers of configured, fresh, stale and failed nodes, the
+      hottest node and the total watts; numbers of curves and of kept ones; numbers of placed,
+      unplaced, bound, skipped and moved pods; watts and gap of the plan.
   returned: always
   type: dict
   sample:
@@ -675,7 +647,7 @@ summary:
       before: 9120.9
       lower_bound: 9411.1
 documents:
-  description: Paths of the documents that were written.
+  description: Paths of the written documents, by kind.
   returned: always
   type: dict
   sample:
@@ -687,9 +659,9 @@ documents:
     statuses: /var/lib/wattwise/hall-1/statuses.json
 devices:
   description:
-    - What step V(devices) did; outcome, changes, pods, errors and conflict as
+    - Result of step V(devices), with outcome, changes, pods, errors and conflict as
       M(wattwise.kube.device_reconciliation) returns them.
-  returned: when step V(devices) was made
+  returned: when step V(devices) ran
   type: dict
   sample:
     changes: []
@@ -699,8 +671,8 @@ devices:
     pods: []
 evict:
   description:
-    - What step V(evict) did; moves, gain_watts and stopped as M(wattwise.kube.pod_eviction) returns
-      them.
+    - Result of step V(evict), with moves, gain_watts and stopped as M(wattwise.kube.pod_eviction)
+      returns them.
   returned: when step V(evict) had moves to make
   type: dict
   sample:

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_report
-short_description: Show what a fleet draws, what was saved, and why
+short_description: Report the watts of a fleet, the savings, and the reasons
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes one HTML file, its data as JSON and a summary from the documents of a run folder, which
-    M(wattwise.kube.fleet_reconciliation) or the modules of its steps left there.
-  - Reaches neither a cluster nor a machine. The same documents give the same bytes.
-  - The files are readable by their owner only. They hold names of nodes and pods, and no secrets.
-  - A report is an observation, so the task is never changed, and check mode writes it too.
+  - Writes one HTML file, its data as JSON and a summary from the documents of a run folder.
+    M(wattwise.kube.fleet_reconciliation) or the modules of its steps write these documents.
+  - Connects to no cluster and no machine. Equal documents give equal bytes.
+  - The files are readable by their owner only. They contain names of nodes and pods, and no
+    secrets.
+  - The task is never changed, because a report is an observation. Check mode writes the files too.
 options:
   run_dir:
     description:
-      - Folder of the documents; C(report.json) and C(summary.json) are written there.
+      - Folder of the documents. C(report.json) and C(summary.json) are written there.
     type: path
     required: true
   path:
     description:
-      - File for the page; C(report.html) in O(run_dir) by default.
+      - Path of the page. C(report.html) in O(run_dir) by default.
     type: path
   title:
     description:
@@ -35,17 +36,18 @@ options:
     default: ""
   settle_seconds:
     description:
-      - Seconds after the last binding from which on readings count as those of the new state.
+      - Seconds between the last binding and the first reading that counts as measured after it.
+        Raise it for BMCs that average power over a longer time.
     type: float
     default: 60.0
   type_label:
     description:
-      - Label of the nodes that says which type of server they are.
+      - Node label with the type of the server.
     type: str
     default: node.kubernetes.io/instance-type
   rack_labels:
     description:
-      - Labels of the nodes that say in which rack they are. The first that a node bears counts.
+      - Node labels with the rack, in order of precedence.
     type: list
     elements: str
     default:
@@ -53,8 +55,7 @@ options:
       - topology.kubernetes.io/zone
   position_label:
     description:
-      - Label of the nodes that says at which rack unit they are, a whole number counted from the
-        floor.
+      - Node label with the rack unit, a whole number counted from the floor.
     type: str
     default: wattwise.github.io/rack-unit
 extends_documentation_fragment:
@@ -64,17 +65,19 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Make the report of a run
+- name: Write the report of a run
   wattwise.kube.fleet_report:
     run_dir: /var/lib/wattwise/hall-1
     title: hall-1
 
-- name: Put the page where a web server has it
+- name: Write the page to the folder of a web server
+
   wattwise.kube.fleet_report:
     run_dir: /var/lib/wattwise/hall-1
     path: /srv/www/hall-1.html
 
-- name: Report by labels of one's own
+- name: Report by custom labels
+
   wattwise.kube.fleet_report:
     run_dir: /var/lib/wattwise/hall-1
     rack_labels:
@@ -89,7 +92,7 @@ path:
   type: str
   sample: /var/lib/wattwise/hall-1/report.html
 lines:
-  description: The summary, line by line.
+  description: Lines of the summary.
   returned: always
   type: list
   elements: str

@@ -13,23 +13,23 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads nodes, pods, NodeConfigs, templates and node metrics at once and page by page, keeps only
-    what the other modules read, and writes it as one JSON document.
-  - A list that cannot be read whole fails the task; there is never a part of a list. Custom
-    resources and metrics that the cluster does not serve count as empty.
-  - NodeConfigs are resolved to targets, which stand in the document, too. Each target is a node with
-    its endpoints, pins, names of Secrets, known sensors, last values and fallbacks. Modules that
-    read machines or predict take these.
-  - Pods that have finished are left out. Pods that wait for a node keep their whole specification.
-  - The document holds no Secrets.
+  - Reads nodes, pods, NodeConfigs, templates and node metrics concurrently and in pages, keeps the
+    fields that other modules use, and writes them as one JSON document.
+  - A list that cannot be read completely fails the task. Custom resources and metrics that the
+    cluster does not serve count as empty.
+  - NodeConfigs are resolved to targets in the document. A target is a node with its endpoints,
+    certificate pins, names of Secrets, known sensors, last values and fallbacks. Modules that read
+    machines or predict watts use these targets.
+  - Finished pods are left out. Waiting pods keep their whole specification.
+  - The document contains no Secrets.
 options:
   include:
     description:
       - Parts to read. Nodes are always read.
-      - V(device_objects) are those of C(resource.k8s.io) and of the k8srm prototype, for
+      - V(device_objects) are the objects of C(resource.k8s.io) and of the k8srm prototype, for
         M(wattwise.kube.device_allocation) and M(wattwise.kube.power_placement).
-      - Of V(namespaces) and V(replica_sets) only metadata is read, and of the latter only those
-        with WAO's annotation C(podspread-rate) are kept.
+      - V(namespaces) and V(replica_sets) are read as metadata only. ReplicaSets are kept if they
+        have WAO's annotation C(podspread-rate).
     type: list
     elements: str
     choices:
@@ -60,28 +60,27 @@ options:
       - device_objects
   selectors:
     description:
-      - Label selectors in Kubernetes' text form, by part. That of C(rmd_pods), the pods in which
-        daemons of Intel RMD run, is C(name=rmd-pod) by default.
+      - Label selectors in Kubernetes' text form, by part. The selector of C(rmd_pods), the pods of
+        Intel RMD daemons, is C(name=rmd-pod) by default.
     type: dict
     default: {}
   node_configs:
     description:
-      - Path of a document that M(wattwise.kube.node_config_template) wrote. Its NodeConfigs stand
-        in the snapshot as if they had been applied, so that check mode sees them too.
+      - Path of a document that M(wattwise.kube.node_config_template) wrote. Its NodeConfigs count
+        as applied, which check mode needs.
     type: path
   path:
     description:
-      - Where to write the document. Without it the document is returned, which is meant for small
-        clusters and tests.
-      - A snapshot begins a run; the documents that are made from it name the same C(run), and those
-        of two runs are never used together. While the run of Ansible that wrote the file goes on,
-        no other run on the same host may write it; that one fails, and its message names the
-        process.
+      - Path of the document to write. Without this option the document is returned, which suits
+        small clusters and tests.
+      - A snapshot begins a run. Documents made from it have the same C(run), and documents of two
+        runs are never combined. While the Ansible process that wrote the file runs, other runs on
+        the same host fail and name this process.
     type: path
   run_process:
     description:
-      - The process of Ansible whose run this is.
-      - Set by the action plugin that shows the progress; of no use to people.
+      - Ansible process of the run.
+      - The action plugin sets this option. Leave it unset.
     type: str
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
@@ -105,7 +104,7 @@ EXAMPLES = r"""
       nodes: topology.kubernetes.io/zone=hall-2
       pods: app.kubernetes.io/part-of=batch
 
-- name: Look at the nodes only
+- name: Read only the nodes
   module_defaults:
     group/wattwise.kube.wattwise:
       context: hall-2
@@ -116,14 +115,15 @@ EXAMPLES = r"""
           - nodes
       register: fleet
 
-    - name: Show how many there are
+    - name: Show the number of nodes
+
       ansible.builtin.debug:
         var: fleet.counts.nodes
 """
 
 RETURN = r"""
 path:
-  description: Where the document was written.
+  description: Path of the written document.
   returned: when O(path) is given
   type: str
   sample: /var/lib/wattwise/run/snapshot.json
@@ -133,7 +133,7 @@ sha256:
   type: str
   sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 counts:
-  description: How many objects of each part were read.
+  description: Number of objects of each part.
   returned: success
   type: dict
   sample:
@@ -145,13 +145,13 @@ counts:
 findings:
   description:
     - Objects that cannot be read and are left out, each with C(kind), C(namespace), C(name),
-      C(field) and C(problem). They stand in the document too.
+      C(field) and C(problem). The document lists them too.
   returned: success
   type: list
   elements: dict
   sample: []
 controllers:
-  description: Images of the controllers that were found; empty unless O(include) asks for them.
+  description: Images of the controllers in the cluster; empty unless O(include) has V(controllers).
   returned: success
   type: list
   elements: str

@@ -13,42 +13,40 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Brings any number of objects to their desired state by server-side apply, many at a time, and
-    says for each what happened.
-  - Objects are applied in an order that works. Namespaces come first, then
-    CustomResourceDefinitions, which are waited for until they are established, then accounts and
-    roles, then their bindings, then Secrets and ConfigMaps, then the rest.
-  - One object that fails stops no other. The task then fails in the end, with the results of all.
-  - Requests are repeated while the API server is away for a moment.
-  - Can prune objects that an earlier run applied, and write status.
+  - Brings any number of objects to their desired state by server-side apply, concurrently, and
+    returns the result of each.
+  - Namespaces are applied first, then CustomResourceDefinitions until they are established, then
+    accounts and roles, then role bindings, then Secrets and ConfigMaps, then all other objects.
+  - An object that fails stops no other. The task then fails at its end with the results of all
+    objects.
+  - Requests are repeated during a short outage of the API server.
+  - Optionally prunes objects of earlier runs and writes the status subresource.
 options:
   manifests:
     description:
-      - Objects to apply, as a list of mappings or as YAML text with any number of documents.
-      - An object of a namespaced kind that names no namespace is put in V(default).
+      - Objects to apply, as a list of mappings or as a YAML text with any number of documents.
+      - Namespaced objects without a namespace are applied in V(default).
     type: raw
   secret_manifests:
     description:
-      - Further manifests whose C(data) and C(stringData) no output shows, for Secrets.
+      - Further manifests, for Secrets. No output shows their C(data) and C(stringData).
     type: list
     elements: dict
-    default: []
   src:
     description:
-      - Paths of YAML or JSON files on the host where the module runs. Their content is added to
-        that of the other options.
-      - A file holds manifests as in O(manifests).
+      - Paths of YAML or JSON files on the host where the module runs. Their content is added to the
+        other options.
+      - Each file holds manifests as in O(manifests).
     type: list
     elements: path
-    default: []
   src_key:
     description:
-      - Member of the JSON files in O(src) that holds the manifests; for documents such as the one
-        that M(wattwise.kube.node_config_template) writes.
+      - Member of the JSON files in O(src) that holds the manifests, for documents such as that of
+        M(wattwise.kube.node_config_template).
     type: str
   state:
     description:
-      - Whether the objects are to exist or not.
+      - V(present) creates or changes the objects, V(absent) deletes them.
     type: str
     default: present
     choices:
@@ -56,22 +54,22 @@ options:
       - absent
   field_manager:
     description:
-      - Name under which the API server records who owns which field.
+      - Name of the field manager under which the API server records ownership of fields.
     type: str
     default: wattwise
   force_conflicts:
     description:
-      - Whether fields that another manager owns are taken over. If V(false), such an object fails
-        with an error that names the other manager.
+      - Whether to take over fields that another manager owns. If V(false), such an object fails and
+        the error names the other manager.
     type: bool
     default: false
   foreign:
     description:
-      - What to do with an object that exists but was never applied by O(field_manager).
-      - V(apply) applies to it as to any other.
-      - V(refuse) leaves it as it is and reports who manages it.
-      - V(adopt) takes all of its fields over. A CustomResourceDefinition is adopted only if every
-        object stored under it follows the new schema.
+      - Treatment of existing objects that O(field_manager) never applied.
+      - V(apply) treats them like any other object.
+      - V(refuse) leaves them unchanged and reports their manager as an error.
+      - V(adopt) takes over all of their fields. A CustomResourceDefinition is adopted only if every
+        stored object follows the new schema.
     type: str
     default: apply
     choices:
@@ -80,32 +78,31 @@ options:
       - adopt
   recreate:
     description:
-      - Whether an object is deleted and created anew where the API server refuses to change it
-        because fields are immutable, as most of those of a Pod are. It is created when the old one
-        has gone, for which O(wait_timeout) applies.
-      - A manifest that is refused for any other reason deletes nothing.
+      - Whether to delete and create an object anew if the API server refuses a change of immutable
+        fields, as for most fields of a Pod. O(wait_timeout) limits the wait for the deletion.
+      - A manifest that is refused for another reason deletes nothing.
     type: bool
     default: false
   status:
     description:
-      - Whether the manifests carry a C(status) that is to be written to the status subresource.
-      - A manifest that names the C(uid) of its object is for that object alone. Where that was
-        deleted meanwhile, nothing is written, and that is no error.
-      - Readings are observations. Only a condition that appears, goes or changes its status makes
-        the task changed. A condition that stays keeps its C(lastTransitionTime).
+      - Whether to write the C(status) of the manifests to the status subresource.
+      - A manifest with a C(uid) is for this very object. If the object was deleted meanwhile,
+        nothing is written and nothing fails.
+      - Only a condition that appears, disappears or changes its status makes the task changed;
+        readings are observations. An unchanged condition keeps its C(lastTransitionTime).
     type: bool
     default: false
   prune:
     description:
-      - Value of the label C(applyset.kubernetes.io/part-of). Objects that bear it, are owned by an
-        object of the kinds in O(prune_owner_kinds) or by O(owner), and are not among the manifests
-        any more, are deleted.
-      - Nothing is pruned if any object failed (see O(on_error)) or a list could not be read whole.
+      - Value of the label C(applyset.kubernetes.io/part-of). Objects with this label are deleted if
+        they are not among the manifests and have an owner of O(prune_owner_kinds) or O(owner).
+      - Nothing is pruned if an object failed (see O(on_error)) or a list could not be read
+        completely.
     type: str
   prune_kinds:
     description:
-      - Kinds in which objects to prune are looked for, by default those of the manifests. They are
-        needed where no manifest of a kind may be left, and each needs the right to list it.
+      - Kinds of the objects to prune, by default those of the manifests. Name kinds of which no
+        manifest may be left. The account needs the right to list each.
     type: list
     elements: dict
     suboptions:
@@ -118,23 +115,24 @@ options:
         type: str
         required: true
       namespace:
-        description: Namespace to look in; all by default.
+        description: Namespace of the objects; all namespaces by default.
         type: str
   prune_owner_kinds:
     description:
-      - Kinds of the owners whose objects may be pruned.
+      - Kinds of owners whose objects may be pruned.
     type: list
     elements: str
   prune_max:
     description:
       - Largest share of the ApplySet's objects, from V(0.0) to V(1.0), that one run may prune; one
-        object is always allowed. If more would go, none is pruned and the task fails.
+        object is always allowed. Above it nothing is pruned and the task fails. Raise it for one
+        intended large removal.
     type: float
     default: 0.3
   owner:
     description:
-      - Object that becomes the owner of all manifests, so that they go when it goes. One with a
-        namespace owns those in that namespace only.
+      - Owner of all manifests; the garbage collector deletes them with it. A namespaced owner owns
+        only objects in its namespace.
     type: dict
     suboptions:
       api_version:
@@ -155,22 +153,21 @@ options:
   assume:
     description:
       - Manifests that an earlier task of the play applies, such as CustomResourceDefinitions and
-        namespaces, or paths of files with them. Only check mode reads them, so that it works on a
-        cluster where that task has not run yet.
+        namespaces, or paths of files with them. Only check mode reads them, because that task has
+        then not changed the cluster.
     type: list
     elements: raw
     default: []
   concurrency:
     description:
-      - How many objects are worked on at the same time.
+      - Number of objects to apply at the same time.
     type: int
     default: 16
   on_error:
     description:
-      - Whether the task fails where an object fails. With V(report), an object that the API server
-        refuses by itself, such as one that breaks its schema, is a warning and an entry in
-        RV(results), and the others are pruned all the same. A server that does not answer, or does
-        not allow it, fails the task always.
+      - Effect of a failed object. V(fail) fails the task. V(report) makes an object that the API
+        server refuses, for example by its schema, a warning and an entry in RV(results), and
+        pruning continues. A missing right or an unreachable server always fails the task.
     type: str
     default: fail
     choices:
@@ -178,14 +175,14 @@ options:
       - fail
   wait:
     description:
-      - Whether to wait until the objects are ready. Known are Deployments, StatefulSets,
-        DaemonSets, Jobs, Pods, Namespaces and CustomResourceDefinitions; anything else is ready
-        once it exists.
+      - Whether to wait until the objects are ready. Readiness is defined for Deployments,
+        StatefulSets, DaemonSets, Jobs, Pods, Namespaces and CustomResourceDefinitions. Other kinds
+        are ready as soon as they exist.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds to wait at the most, for readiness or for an object that is to be created anew.
+      - Seconds to wait at most, for readiness (O(wait)) or for a deletion (O(recreate)).
     type: float
     default: 120.0
 extends_documentation_fragment:
@@ -196,7 +193,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Apply a namespace and what is in it
+- name: Apply a namespace and its objects
   wattwise.kube.kube_apply:
     kubeconfig: ~/.kube/config
     manifests:
@@ -212,13 +209,15 @@ EXAMPLES = r"""
         data:
           r1: hall-2
 
-- name: Apply everything in a file, and wait until it runs
+- name: Apply all objects of a file, and wait until they are ready
+
   wattwise.kube.kube_apply:
     src:
       - /etc/wattwise/manifests.yaml
     wait: true
 
-- name: Keep a set of objects equal to a list, and remove what is no longer on it
+- name: Apply a list of objects, and remove those that are no longer in it
+
   wattwise.kube.kube_apply:
     manifests: "{{ lookup('ansible.builtin.template', 'node_configs.yaml.j2') }}"
     prune: wattwise-node-configs
@@ -250,7 +249,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What happened to each object, in the order of the input.
+  description: Result of each object, in the order of the input.
   returned: always
   type: list
   elements: dict
@@ -264,7 +263,7 @@ results:
       type: str
       sample: ConfigMap
     namespace:
-      description: Namespace; empty for objects of the whole cluster.
+      description: Namespace; empty for cluster-scoped objects.
       type: str
       sample: wao-system
     name:
@@ -277,12 +276,12 @@ results:
       type: str
       sample: created
     error:
-      description: Why the object failed.
+      description: Error of the object.
       type: str
       returned: when the action is V(failed)
       sample: "ConfigMap wao-system/racks: another manager owns .data.r1"
 pruned:
-  description: The objects that were pruned, in the form of RV(results).
+  description: Pruned objects, in the form of RV(results).
   returned: always
   type: list
   elements: dict

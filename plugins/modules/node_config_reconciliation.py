@@ -13,29 +13,29 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Applies a namespace, Secrets and NodeConfigTemplates, and from all templates of the cluster one
-    NodeConfig for each node that they select. Secrets, templates and NodeConfigs that are no longer
-    wanted are removed. The status of each template and NodeConfig says what became of it.
-  - NodeConfigs that people made are left alone. A NodeConfig whose template no longer renders keeps
-    its last good specification.
-  - Fails before it writes anything where the controller of wao-core runs, which writes the same
+  - Applies a namespace, Secrets and NodeConfigTemplates, and one NodeConfig for each node that a
+    template of the cluster selects. Removes Secrets, templates and NodeConfigs that are no longer
+    wanted. Writes the status of each template and NodeConfig.
+  - NodeConfigs without a template are not touched. A NodeConfig whose template no longer renders
+    keeps its last good specification.
+  - Fails before the first write if the controller of wao-core runs, because both write the same
     NodeConfigs; see O(force).
   - M(wattwise.kube.node_config_template) renders the same templates without a cluster.
 options:
   namespace:
     description:
-      - Namespace of Secrets, templates and NodeConfigs; made where it is missing.
+      - Namespace of Secrets, templates and NodeConfigs; created if missing.
     type: str
     default: wao-system
   secrets:
     description:
-      - User names and passwords of BMCs and other endpoints, made as Secrets.
+      - User names and passwords of BMCs and other endpoints, stored as Secrets.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
-        description: Name of the Secret, as templates name it.
+        description: Name of the Secret in the templates.
         type: str
         required: true
       username:
@@ -43,44 +43,46 @@ options:
         type: str
         required: true
       password:
-        description: Password; best kept in a vault.
+        description: Password. Keep it in a vault.
         type: str
         required: true
       ca:
-        description: Certificates, in PEM, that the endpoints of this Secret are verified with.
+        description: PEM certificates that verify the endpoints of this Secret.
         type: str
       tls_fingerprint:
-        description: SHA-256 fingerprint of the certificate that the endpoints of this Secret have.
+        description: SHA-256 fingerprint of the certificate of the endpoints of this Secret.
         type: str
   templates:
     description:
-      - NodeConfigTemplates that the task keeps. A template that is removed here is removed from the
-        cluster with its NodeConfigs.
+      - NodeConfigTemplates to apply. Templates that are removed here are removed from the cluster
+        with their NodeConfigs.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
-        description: Name of the template; its NodeConfigs are called V(<template>-<node>).
+        description: Name of the template. Its NodeConfigs are named V(<template>-<node>).
         type: str
         required: true
       annotations:
         description:
-          - Annotations of the template. Those of C(wattwise.github.io) pass to its NodeConfigs.
+          - Annotations of the template. Those of C(wattwise.github.io) are copied to its
+            NodeConfigs.
         type: dict
         default: {}
       spec:
-        description: Specification as the resource NodeConfigTemplate has it.
+        description: Specification of the NodeConfigTemplate.
         type: dict
         required: true
   tls_fingerprints:
     description:
-      - SHA-256 fingerprints of BMC certificates by node, each one text or a list.
+      - SHA-256 fingerprints of BMC certificates by node, each a text or a list. A pinned BMC is
+        verified by these only.
     type: dict
     default: {}
   wao_group:
     description:
-      - API group in which the templates of O(templates) are made.
+      - API group of the templates in O(templates).
     type: str
     choices:
       - wao.bitmedia.co.jp
@@ -88,27 +90,28 @@ options:
     default: wao.bitmedia.co.jp
   prune_max:
     description:
-      - Largest share of the Secrets and templates, and of the NodeConfigs, from V(0.0) to V(1.0),
-        that one run may remove; one object is always allowed. If more would go, none is removed and
-        the task fails.
+      - Largest share, from V(0.0) to V(1.0), of the Secrets and templates, and of the NodeConfigs,
+        that one run may remove; one object is always allowed. Above it nothing is removed and the
+        task fails. Raise it for one intended large removal.
     type: float
     default: 0.3
   force:
     description:
-      - Whether to write NodeConfigs although the controller of wao-core runs.
+      - Whether to write NodeConfigs even if the controller of wao-core runs.
     type: bool
     default: false
   assume:
     description:
       - Manifests that an earlier task of the play applies, such as CustomResourceDefinitions, or
-        paths of files with them. Only check mode reads them.
+        paths of files with them. Only check mode reads them, because that task has then not changed
+        the cluster.
     type: list
     elements: raw
     default: []
   path:
     description:
-      - Where to write the document C(node_configs) with NodeConfigs and statuses; its folder is
-        made. In check mode M(wattwise.kube.fleet_snapshot_info) takes the NodeConfigs from it.
+      - Path of the document C(node_configs) to write, with NodeConfigs and statuses; its folder is
+        created. In check mode M(wattwise.kube.fleet_snapshot_info) reads the NodeConfigs from it.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
@@ -120,7 +123,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Keep the NodeConfigs of one rack
+- name: Configure the nodes of one rack
   wattwise.kube.node_config_reconciliation:
     kubeconfig: ~/.kube/config
     secrets:
@@ -143,12 +146,13 @@ EXAMPLES = r"""
               type: Fake
               endpoint: ""
 
-- name: Follow the nodes with the templates that are in the cluster
+- name: Render the templates of the cluster for its present nodes
   wattwise.kube.node_config_reconciliation:
     context: hall-2
     path: /var/lib/wattwise/run/node_configs.json
 
-- name: Look what a removal of most templates would do
+- name: Show the effect of removing most templates
+
   wattwise.kube.node_config_reconciliation:
     templates: []
     prune_max: 1.0
@@ -159,8 +163,7 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What happened to each object, step after step, in the form of the result of
-      M(wattwise.kube.kube_apply).
+    - Result of each object, step by step, in the form of M(wattwise.kube.kube_apply).
   returned: always
   type: list
   elements: dict
@@ -171,13 +174,13 @@ results:
       name: wao-system
       namespace: ""
 pruned:
-  description: The objects that were removed, in the form of RV(results).
+  description: Removed objects, in the form of RV(results).
   returned: always
   type: list
   elements: dict
   sample: []
 counts:
-  description: How many templates, NodeConfigs, statuses and errors there are.
+  description: Numbers of templates, NodeConfigs, statuses and errors.
   returned: success
   type: dict
   sample:
@@ -186,7 +189,7 @@ counts:
     statuses: 51
     templates: 1
 errors:
-  description: Each field of a template that did not render, with its template, node and reason.
+  description: Fields that did not render, each with its template, node and reason.
   returned: success
   type: list
   elements: dict

@@ -8,72 +8,70 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_config_template
-short_description: Render NodeConfigTemplates to a NodeConfig for every node
+short_description: Render NodeConfigTemplates to one NodeConfig per node
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes a NodeConfig for every node that a template selects, ready for
-    M(wattwise.kube.kube_apply), and the statuses of templates and NodeConfigs. Asks and changes
-    nothing itself.
+  - Renders a NodeConfig for every node that a template selects, and the statuses of templates and
+    NodeConfigs, as manifests for M(wattwise.kube.kube_apply). Connects to nothing and changes
+    nothing.
   - C(type), C(endpoint) and C(basicAuthSecret.name) may be Go templates. Variables are
     C(.Hostname) (label C(kubernetes.io/hostname), else the node's name), C(.Name),
     C(.IPv4.Address) and C(.IPv4.Octet1) to C(.IPv4.Octet4) (of the first internal IPv4 address;
     without one the octets are empty), C(.Labels) and C(.Annotations).
-  - Pipelines, parentheses, trim markers, comments and literals work as in Go. The functions of Go
-    are C(and), C(or), C(not), C(eq), C(ne), C(lt), C(le), C(gt), C(ge), C(index), C(len) and
-    C(printf); those of sprig C(trim), C(trimAll), C(trimPrefix), C(trimSuffix), C(lower),
-    C(upper), C(replace), C(substr), C(trunc), C(repeat), C(nospace), C(contains), C(hasPrefix),
-    C(hasSuffix), C(quote), C(toString), C(split), C(splitList), C(first), C(last), C(int),
-    C(int64), C(atoi), C(add), C(add1), C(sub), C(mul), C(div), C(mod), C(max), C(min),
-    C(default), C(empty), C(coalesce) and C(ternary). Everything else, also C(if) and C(range), is
-    refused by name.
-  - In C(endpoint), a value of a node may stand in the host part and behind it, not before it. In
-    the host part it must be a host name or an address, so that no label or annotation leads
-    credentials elsewhere; an IPv6 address is put into brackets. Texts that are written in the
-    template itself, also as arguments that C(default), C(ternary) and the like give back, may name
-    any host.
-  - A field that does not render, or not to something that a NodeConfig may hold, is an entry in
-    RV(errors) and a condition. Its NodeConfig is not made; one that an earlier run made keeps its
-    last good specification.
-  - Of several NodeConfigs for one node the first API group counts, then a hand-made one, then the
-    oldest, then the first by name. The others get the condition C(Shadowed).
+  - Pipelines, parentheses, trim markers, comments and literals work as in Go. Supported functions
+    of Go are C(and), C(or), C(not), C(eq), C(ne), C(lt), C(le), C(gt), C(ge), C(index), C(len) and
+    C(printf); supported functions of sprig are C(trim), C(trimAll), C(trimPrefix), C(trimSuffix),
+    C(lower), C(upper), C(replace), C(substr), C(trunc), C(repeat), C(nospace), C(contains),
+    C(hasPrefix), C(hasSuffix), C(quote), C(toString), C(split), C(splitList), C(first), C(last),
+    C(int), C(int64), C(atoi), C(add), C(add1), C(sub), C(mul), C(div), C(mod), C(max), C(min),
+    C(default), C(empty), C(coalesce) and C(ternary). Any other function or action, such as C(if)
+    and C(range), is an error that names it.
+  - Values of nodes in C(endpoint) are allowed in the host and after it, not before it. In the host
+    a value must be a host name or an address, so that no label or annotation can redirect
+    credentials. IPv6 addresses get brackets. Literal texts of the template may name any host, also
+    if C(default) or C(ternary) returns them.
+  - A field that does not render to a valid value is an entry in RV(errors) and a condition. Its
+    NodeConfig is not rendered; an existing one keeps its last good specification.
+  - Several NodeConfigs of one node are ordered by API group, then those without a template first,
+    then by age, then by name. The first one counts; the others get the condition C(Shadowed).
 options:
   templates:
     description:
-      - NodeConfigTemplates, as the API gives them, of either shape.
-      - With O(snapshot) they come beside those of the snapshot; one that is also there replaces
-        its specification.
-      - Ansible takes C({{ }}) for its own, so write C(!unsafe) before texts in playbooks and
-        inventories.
+      - NodeConfigTemplates in the form of the API, of either shape.
+      - They are added to the templates of O(snapshot) and replace the specification of those with
+        the same name.
+      - Write C(!unsafe) before texts with C({{ }}) in playbooks and inventories, or Ansible
+        templates them.
     type: list
     elements: dict
   nodes:
     description:
-      - Nodes, as the API gives them.
+      - Nodes in the form of the API.
     type: list
     elements: dict
   snapshot:
     description:
-      - Path of a snapshot document, with nodes, templates and the NodeConfigs that there are.
-      - Without it nothing is known of NodeConfigs that exist, hand-made ones among them.
+      - Path of a snapshot document with nodes, templates and existing NodeConfigs.
+      - Without this option existing NodeConfigs are not considered.
     type: path
   tls_fingerprints:
     description:
-      - SHA-256 fingerprints of certificates by node, each one text or a list. They become the
-        annotation C(wattwise.github.io/tls-fingerprint), and the node's BMC is then trusted by
-        these alone.
+      - SHA-256 fingerprints of certificates by node, each a text or a list. They become the
+        annotation C(wattwise.github.io/tls-fingerprint). The BMC of the node is then verified by
+        these only.
     type: dict
     default: {}
   path:
     description:
-      - Where to write RV(node_configs) and RV(statuses) as one document, instead of returning
-        them; M(wattwise.kube.kube_apply) reads it with C(src) and C(src_key).
+      - Path of a document to write with RV(node_configs) and RV(statuses), which are then not
+        returned. M(wattwise.kube.kube_apply) reads it with C(src) and C(src_key).
     type: path
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
 requirements:
-  - fastjsonschema >= 2.20 (where a document is read or written)
+  - fastjsonschema >= 2.20 (to read or write documents)
 """
 
 EXAMPLES = r"""
@@ -118,7 +116,7 @@ EXAMPLES = r"""
     path: /var/lib/wattwise/run/node_configs.json
   register: rendered
 
-- name: Apply what was rendered, and remove what no template wants any more
+- name: Apply the NodeConfigs, and remove those that no template renders any more
   wattwise.kube.kube_apply:
     src:
       - /var/lib/wattwise/run/node_configs.json
@@ -137,7 +135,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node_configs:
-  description: NodeConfigs to apply, in the order of API group, namespace and name.
+  description: NodeConfigs to apply, ordered by API group, namespace and name.
   returned: when O(path) is not given
   type: list
   elements: dict
@@ -184,7 +182,7 @@ statuses:
             type: Rendered
         matchedNodes: 1
 errors:
-  description: Fields that did not render. C(node) is null where it is so for all nodes.
+  description: Fields that did not render. C(node) is null if the error concerns all nodes.
   returned: always
   type: list
   elements: dict
@@ -196,8 +194,8 @@ errors:
       template: wao-system/rack-1
 findings:
   description:
-    - Nodes, templates and NodeConfigs of O(snapshot) that cannot be read. They are left out, an
-      earlier NodeConfig of such a node stays, and all others are not affected.
+    - Nodes, templates and NodeConfigs of O(snapshot) that cannot be read and are left out. The
+      NodeConfig of such a node stays. Other objects are not affected.
   returned: always
   type: list
   elements: dict
@@ -208,14 +206,14 @@ findings:
       namespace: ""
       problem: "'10.0.0.7' is not a list"
 warnings:
-  description: What a person should know although it is no error, such as a template for no node.
+  description: Remarks that are no errors, such as a template that selects no node.
   returned: always
   type: list
   elements: str
   sample:
     - NodeConfigTemplate wao-system/rack-9 selects no node; check its nodeSelector
 counts:
-  description: How many templates, NodeConfigs, statuses and errors there are.
+  description: Numbers of templates, NodeConfigs, statuses and errors.
   returned: always
   type: dict
   sample:
@@ -224,12 +222,12 @@ counts:
     statuses: 2
     templates: 1
 path:
-  description: Where the document is.
+  description: Path of the written document.
   returned: when O(path) is given
   type: str
   sample: /var/lib/wattwise/run/node_configs.json
 sha256:
-  description: Checksum of the document.
+  description: SHA-256 of the document, in hexadecimal.
   returned: when O(path) is given
   type: str
   sample: 0d4a1185aa4a0e9cbb0cc1a3c7a4dbf1d1fee3d3e8c8ce92d8d1e4ff6ba6b2f7

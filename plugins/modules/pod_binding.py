@@ -13,26 +13,25 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Binds each pod of a plan to its node, as a scheduler does, several nodes at once and the pods of
-    one node in the order of the plan.
-  - Just before that it reads the node, the pods on it and the pod again. A pod is skipped, with
-    the reason, where the node is gone, cordoned, not ready, full, or bears a taint that the pod
-    does not tolerate, and where the pod is gone, replaced, being deleted or bound elsewhere. Each
-    binding bears uid and resource version of the pod, so a pod that changes in between is looked
-    at again. One run at a time does this in a cluster, so two runs with the same plan, or with
-    plans of which neither knows the other, never send more to a node than it takes.
-  - Pods that the plan leaves without a node get the condition C(PodScheduled=False) with the reason
-    C(Unschedulable), which cluster autoscalers wait for, and an event, whenever that changes.
-  - A pod that is bound as planned is left as it is, so a second run changes nothing.
+  - Binds each pod of a plan to its node, as a scheduler does. Nodes are processed concurrently, the
+    pods of one node in the order of the plan.
+  - The node, its pods and the pod are read again just before binding. A pod is skipped, with the
+    reason, if the node is gone, cordoned, not ready, full or tainted against the pod, or if the pod
+    is gone, replaced, being deleted or already bound. Each binding carries uid and resource version
+    of the pod, so that a pod that changed meanwhile is read again. A Lease lets one run at a time
+    bind pods in a cluster, so that two runs never overcommit a node.
+  - Unplaced pods of the plan get an event and the condition C(PodScheduled=False) with the reason
+    C(Unschedulable), on which cluster autoscalers act.
+  - A pod on its planned node is left unchanged, so a second run changes nothing.
 options:
   plan:
     description:
-      - Path of the document that M(wattwise.kube.power_placement) wrote.
-      - Exactly one of O(plan) and O(placements) is needed.
+      - Path of the plan document that M(wattwise.kube.power_placement) wrote.
+      - Exactly one of O(plan) and O(placements) is required.
     type: path
   placements:
     description:
-      - What to bind, as M(wattwise.kube.power_placement) returns it.
+      - Pods to bind and their nodes, as M(wattwise.kube.power_placement) returns them.
     type: list
     elements: dict
     suboptions:
@@ -50,39 +49,37 @@ options:
         required: true
       uid:
         description:
-          - The pod's uid. With it, another pod that took the same name is skipped.
+          - UID of the pod. A pod of the same name with another uid is skipped.
         type: str
       resource_version:
         description:
-          - The pod's resource version when the plan was made. It may have moved since; what counts
-            is the one that is read just before binding.
+          - Resource version of the pod in the plan, for information. The binding uses the version
+            that is read just before it.
         type: str
   unplaced:
     description:
-      - Pods without a node, as M(wattwise.kube.power_placement) returns them; with O(plan), those
+      - Pods without a node, as M(wattwise.kube.power_placement) returns them. With O(plan), those
         of the plan.
-      - Needed of each are C(pod), the name, and C(message), which says why there is no node. With
-        C(uid), another pod that took the same name is left alone. C(namespace) is V(default) by
-        default.
+      - Each entry needs C(pod), the name, and C(message), the reason. C(uid) protects a new pod of
+        the same name. C(namespace) is V(default) by default.
     type: list
     elements: dict
   mark_unplaced:
     description:
-      - Whether pods without a node get condition and event.
+      - Whether unplaced pods get the condition C(PodScheduled=False) and an event.
     type: bool
     default: true
   path:
     description:
-      - Where to write the bindings document, which says what was bound, and when. It is written
-        when something was bound, and not in check mode; its folder is made where it is missing.
-      - With O(plan) it also names pods that a run before bound as planned, and it is written for
-        them alone if that run ended before it wrote it.
+      - Path of the bindings document to write, with the bound pods and the time. It is written
+        after at least one binding, not in check mode; its folder is created if missing.
+      - With O(plan) it also lists planned pods that an interrupted earlier run bound.
     type: path
   keep:
     description:
-      - Documents to keep beside O(path), with the one of O(plan), as they are now. A report reads
-        them there when later runs have replaced them. They are hard links, so they cost no space.
-        A document of another run than that of the plan is left out.
+      - Documents to keep beside O(path), together with O(plan), for the report. They are hard
+        links, so later runs do not change them. Documents of another run than the plan are left
+        out.
     type: list
     elements: path
     default: []
@@ -97,11 +94,11 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Carry a plan out
+- name: Bind the pods of a plan
   wattwise.kube.pod_binding:
     plan: /var/lib/wattwise/run/plan.json
 
-- name: Carry it out, and keep what a later report compares readings with
+- name: Bind them, and keep the documents that the report compares readings with
   wattwise.kube.pod_binding:
     plan: /var/lib/wattwise/run/plan.json
     path: /var/lib/wattwise/run/bound/bindings.json
@@ -116,7 +113,7 @@ EXAMPLES = r"""
         pod: worker-0
         node: node-2
 
-- name: Show which pods would go where
+- name: Show the bindings that a plan would cause
   module_defaults:
     group/wattwise.kube.wattwise:
       kubeconfig: ~/.kube/config
@@ -132,7 +129,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 bound:
-  description: Pods that were bound in this run, or would be in check mode.
+  description: Pods that this run bound, or would bind in check mode.
   returned: always
   type: list
   elements: dict
@@ -141,13 +138,13 @@ bound:
       node: node-2
       pod: worker-0
 unchanged:
-  description: Pods that were on their planned node already.
+  description: Pods that were already on their planned node.
   returned: always
   type: list
   elements: dict
   sample: []
 skipped:
-  description: Pods that were not bound because pod or node are no longer as in the plan.
+  description: Pods that were not bound, because the pod or node changed since the plan.
   returned: always
   type: list
   elements: dict
@@ -158,8 +155,8 @@ skipped:
       reason: node node-1 is cordoned
 marked:
   description:
-    - Pods without a node whose condition was written. C(transition) is false where only the text
-      of the condition changed, which does not count as a change.
+    - Unplaced pods whose condition was written. C(transition) is false if only the text of the
+      condition changed, which does not make the task changed.
   returned: always
   type: list
   elements: dict
@@ -169,7 +166,7 @@ marked:
       pod: large-0
       transition: true
 errors:
-  description: What the API did not let us do, by pod. The task fails if nothing could be bound.
+  description: API errors by pod. The task fails if every attempted binding failed.
   returned: always
   type: list
   elements: dict

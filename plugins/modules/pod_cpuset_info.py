@@ -8,41 +8,40 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pod_cpuset_info
-short_description: Read which CPUs containers have to themselves, on their node
+short_description: Read the exclusive CPUs of containers on their node
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Runs on a node and tells the CPUs of every container that has CPUs of its own, which are the
-    containers of Guaranteed pods that ask for whole CPUs, where kubelet's CPU manager policy is
-    static.
-  - Reads control groups of version 1 and 2 as the drivers systemd and cgroupfs lay them out for
-    containerd, CRI-O and docker, or asks kubelet.
-  - Needs nothing but Python's standard library, except where O(source=pod_resources).
+  - Runs on a node and returns the CPUs of every container with exclusive CPUs. The kubelet with the
+    static CPU manager policy gives them to containers of Guaranteed pods that request whole CPUs.
+  - Reads control groups of version 1 and 2, for the drivers systemd and cgroupfs, with containerd,
+    CRI-O and docker, or asks the kubelet.
+  - Requires only Python's standard library, except for O(source=pod_resources).
 options:
   pods:
     description:
-      - Pods as the Kubernetes API returns them, with C(metadata.uid) and C(status). Those that have
-        ended are passed over.
+      - Pods as the Kubernetes API returns them, with C(metadata.uid) and C(status). Ended pods are
+        ignored.
     type: list
     elements: dict
     required: true
   node_name:
     description:
-      - Name of the Node that the task runs on. Of O(pods) only those that are bound to it are
-        looked at; without it, all.
+      - Name of the Node on which the task runs. It limits O(pods) to those on this node. All pods
+        by default.
     type: str
   root:
     description:
-      - Folder in which the node's file system is found, for a container that has it mounted.
+      - Folder at which the node's file system is mounted, for a task in a container.
     type: path
     default: /
   source:
     description:
-      - V(cgroup) reads control groups, V(cpu_manager) the checkpoint of kubelet's CPU manager
-        (C(/var/lib/kubelet/cpu_manager_state)), V(pod_resources) asks kubelet's PodResources
-        socket, which knows pods by name only.
-      - V(auto) reads control groups, and the checkpoint for what is not found there.
+      - V(cgroup) reads control groups, V(cpu_manager) reads the checkpoint of the kubelet's CPU
+        manager (C(/var/lib/kubelet/cpu_manager_state)), and V(pod_resources) asks the kubelet's
+        PodResources socket, which identifies pods by name only.
+      - V(auto) reads control groups, and the checkpoint for containers that are not found there.
     type: str
     default: auto
     choices:
@@ -51,14 +50,14 @@ options:
       - cpu_manager
       - pod_resources
   timeout:
-    description: Seconds that kubelet may take to answer, where O(source=pod_resources).
+    description: Seconds that the kubelet may take to answer with O(source=pod_resources).
     type: float
     default: 10.0
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
 requirements:
   - root on the node
-  - grpcio, where O(source=pod_resources)
+  - grpcio (for O(source=pod_resources))
 """
 
 EXAMPLES = r"""
@@ -76,7 +75,7 @@ EXAMPLES = r"""
   become: true
   register: cpusets
 
-- name: Ask kubelet, from a container that has the node's file system in /host
+- name: Ask the kubelet, from a container with the node's file system in /host
   wattwise.kube.pod_cpuset_info:
     pods: "{{ pods.resources }}"
     root: /host
@@ -85,7 +84,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 containers:
-  description: Containers with CPUs of their own, in the order of the pods.
+  description: Containers with exclusive CPUs, in the order of the pods.
   returned: success
   type: list
   elements: dict
@@ -95,11 +94,11 @@ containers:
       type: str
       sample: f906a249-ab9d-4180-9afa-4075e2058ac7
     namespace:
-      description: Its namespace.
+      description: Namespace of the pod.
       type: str
       sample: default
     pod:
-      description: Its name.
+      description: Name of the pod.
       type: str
       sample: pod-1
     container:
@@ -112,7 +111,7 @@ containers:
       elements: int
       sample: [2, 34]
 errors:
-  description: Containers whose CPUs could not be told, in the order of the pods.
+  description: Containers whose CPUs could not be determined, in the order of the pods.
   returned: success
   type: list
   elements: dict
@@ -122,11 +121,11 @@ errors:
       type: str
       sample: f906a249-ab9d-4180-9afa-4075e2058ac7
     namespace:
-      description: Its namespace.
+      description: Namespace of the pod.
       type: str
       sample: default
     pod:
-      description: Its name.
+      description: Name of the pod.
       type: str
       sample: pod-1
     container:
@@ -138,13 +137,13 @@ errors:
       type: str
       sample: implausible
     detail:
-      description: What was wrong, where, and what to do.
+      description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
         the container runs on 64 CPUs and asked for 2, so they are not its own; set kubelet's
         --cpu-manager-policy to static
 findings:
-  description: Pods that cannot be read. Each is warned of, and stops no other.
+  description: Pods that cannot be read. Each causes a warning and stops no other.
   returned: success
   type: list
   elements: dict
@@ -154,11 +153,11 @@ findings:
       type: str
       sample: Pod
     namespace:
-      description: Its namespace; empty for what has none.
+      description: Namespace of the object; empty for cluster-scoped objects.
       type: str
       sample: default
     name:
-      description: Its name.
+      description: Name of the object.
       type: str
       sample: pod-1
     field:
@@ -166,7 +165,7 @@ findings:
       type: str
       sample: metadata
     problem:
-      description: What is wrong with it.
+      description: Defect of the field.
       type: str
       sample: "it has no name or no uid; give pods as the API returns them"
 """

@@ -8,40 +8,39 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pod_eviction
-short_description: Move running pods to the nodes of a plan, one step after another
+short_description: Move running pods to the nodes of a plan, step by step
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Carries out the steps that M(wattwise.kube.power_placement) proposes with its option
-    C(rebalance). A pod cannot be moved; it is evicted through the Eviction API, its controller
-    makes another one, and that one is bound to the planned node.
-  - One pod at a time. The first refusal by a PodDisruptionBudget, and the first pod for which no
-    other one comes, ends the run; RV(stopped) says why, and RV(moves) what became of each pod.
-  - Just before each eviction the pod and its new node are looked at again. A step of several moves
-    begins only if all of its pods are still the planned ones and their nodes take all of them, if
-    the API server allows each eviction when it is only asked (C(dryRun)), and if the budgets allow
-    all of them together. Whoever runs it needs the right to list PodDisruptionBudgets for that.
-  - A step that is no longer the planned one is skipped as a whole, with the reason, and so are
-    later steps that concern one of its nodes, because what they are worth depends on it. One that
-    has begun ends the run instead.
-  - No other run binds or moves pods of the cluster before this one has ended.
-  - A pod that was evicted and whose replacement could not be bound waits for the next plan.
-  - In check mode the API server judges each eviction without carrying it out.
+  - Executes the steps that M(wattwise.kube.power_placement) proposes with its option C(rebalance).
+    Each pod is evicted through the Eviction API, its controller creates a replacement, and the
+    replacement is bound to the planned node.
+  - Pods move one at a time. The first refusal by a PodDisruptionBudget or missing replacement ends
+    the run; RV(stopped) has the reason.
+  - The pod and its new node are read again just before each eviction. A step of several moves
+    begins only if its pods are still the planned ones, their nodes have room for all of them, the
+    API server allows each eviction by C(dryRun), and the budgets allow all together. The account
+    needs the right to list PodDisruptionBudgets.
+  - A step whose pods or nodes changed is skipped with the reason, and so are later steps on its
+    nodes, because their gain depends on it. If the step has begun, the run ends instead.
+  - A Lease keeps other runs from binding or moving pods of the cluster until this run ends.
+  - A replacement that could not be bound waits for the next plan.
+  - In check mode each eviction is sent with C(dryRun).
 options:
   plan:
     description:
-      - Path of the document that M(wattwise.kube.power_placement) wrote.
-      - Exactly one of O(plan) and O(steps) is needed.
+      - Path of the plan document that M(wattwise.kube.power_placement) wrote.
+      - Exactly one of O(plan) and O(steps) is required.
     type: path
   steps:
     description:
-      - What to move, as M(wattwise.kube.power_placement) returns it.
+      - Steps to execute, as M(wattwise.kube.power_placement) returns them.
     type: list
     elements: dict
     suboptions:
       moves:
-        description: The moves of one step, which pay only together, in their order.
+        description: Moves of one step in their order; they save watts only together.
         type: list
         elements: dict
         required: true
@@ -56,40 +55,40 @@ options:
             required: true
           uid:
             description:
-              - The pod's uid. With it, another pod that took the same name is skipped.
+              - UID of the pod. A pod of the same name with another uid is skipped.
             type: str
           from_node:
-            description: Name of the node that the pod is on.
+            description: Name of the pod's present node.
             type: str
             required: true
           to_node:
-            description: Name of the node that it is to be on.
+            description: Name of the pod's new node.
             type: str
             required: true
           gain_watts:
-            description: What the move saves, for RV(gain_watts).
+            description: Watts that the move saves, for RV(gain_watts).
             type: float
       gain_watts:
-        description: What the step saves; for people.
+        description: Watts that the step saves, for information.
         type: float
       cost_if_stopped_watts:
-        description: What it may cost to end within the step; for people.
+        description: Watts that an end within the step may cost, for information.
         type: float
       asleep:
-        description: Nodes that may sleep after the step; for people.
+        description: Nodes that may sleep after the step, for information.
         type: list
         elements: str
   scheduler_name:
     description:
-      - Only pods with this C(schedulerName) are moved; another scheduler would bind the new pod
-        where it likes.
+      - C(schedulerName) of the pods to move. Pods of other schedulers are skipped, because their
+        scheduler would bind the replacement.
     type: str
     default: wattwise
   timeout:
     description:
-      - Seconds to wait for the pod that takes the place of an evicted one. The one of a StatefulSet
-        comes only when the old one is gone.
-      - Also the seconds to wait for evicted pods to leave a node that another pod is to go to.
+      - Seconds to wait for the replacement of an evicted pod. A StatefulSet creates it only after
+        the old pod is gone.
+      - The same limit holds for evicted pods to leave a node that another pod needs.
     type: float
     default: 120.0
 extends_documentation_fragment:
@@ -103,18 +102,20 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: See what would be moved
+- name: Show the moves without making them
   wattwise.kube.pod_eviction:
     plan: /var/lib/wattwise/run/plan.json
   check_mode: true
   diff: true
 
-- name: Move at most as long as budgets allow
+- name: Move pods until a budget refuses
+
   wattwise.kube.pod_eviction:
     plan: /var/lib/wattwise/run/plan.json
   register: moves
 
-- name: Say why it ended early
+- name: Show the reason for an early end
+
   ansible.builtin.debug:
     msg: "{{ moves.stopped.pod }}: {{ moves.stopped.reason }}"
   when: moves.stopped
@@ -123,14 +124,13 @@ EXAMPLES = r"""
 RETURN = r"""
 moves:
   description:
-    - What became of each move, in the order of the plan; C(step) counts from 1. C(reason) says why
-      it was not made, and is null where it was.
-    - C(outcome) is V(moved); or V(skipped), if pod or node are no longer as in the plan, or another
-      move of the step was skipped; V(refused), if the eviction was refused; V(stopped), if the same
-      as for V(skipped) was found in a step that had begun; V(evicted), if the pod is gone but its
-      replacement is not on the node; V(left), if the run ended before.
-    - C(replacement) is the name of the pod that took the place of one that moved, null in check
-      mode.
+    - Moves in the order of the plan, with their C(step), counted from 1. C(reason) is null for
+      completed moves.
+    - C(outcome) is V(moved); V(skipped) if the pod or node changed since the plan, or another move
+      of the step was skipped; V(stopped) for the same in a step that had begun; V(refused) if the
+      eviction was refused; V(evicted) if the pod is gone but its replacement is not on the node;
+      V(left) if the run ended before.
+    - C(replacement) is the name of the new pod of a completed move, null in check mode.
   returned: always
   type: list
   elements: dict
@@ -145,13 +145,13 @@ moves:
       to_node: node-1
 gain_watts:
   description:
-    - What the moves that were made save together, by the plan; negative where the run ended within
-      a step that costs watts until it is done. Null where a move does not say what it saves.
+    - Sum of the planned savings of all completed moves, in W; negative if the run ended within a
+      step that saves watts only at its end. Null if a move lacks its C(gain_watts).
   returned: always
   type: float
   sample: 12.5
 stopped:
-  description: The entry of RV(moves) at which the run ended; null where all steps were tried.
+  description: Entry of RV(moves) at which the run ended; null if all steps were tried.
   returned: always
   type: dict
   sample:

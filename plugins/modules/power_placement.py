@@ -8,149 +8,148 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: power_placement
-short_description: Find the nodes on which waiting pods cost the fewest watts
+short_description: Place waiting pods on the nodes where they cost the fewest watts
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Finds a node for all waiting pods at once so that the fleet draws the fewest watts, by each
-    node's power curve, and says how far from the optimum the answer can be at the most.
-  - First as many pods as possible are placed, those of the highest priority before all others;
-    then as few as possible on nodes without a power curve; then the watts decide.
-  - Respects what kube-scheduler respects about CPU, memory, ephemeral storage, pod slots and
-    extended resources, overhead, init containers and sidecars, C(nodeName), C(nodeSelector), node
-    affinity, taints, cordoned nodes, nodes that are not ready, ports of the host, pod affinity and
-    anti-affinity (also that of the pods that run already) and topology spread constraints.
-  - A pod that asks for C(intel.com/l3_cache_ways) goes to a node on which one cache has as many
-    free ways in a row, beside those of all other pods that go there or are bound already. Free rows
-    are those of the node's RmdNodeState; on a node without one only the extended resource counts.
-  - A pod with claims for devices goes to a node whose devices satisfy them, beside those of all
-    other pods; no device is given twice, what devices draw counts, and RV(allocations) has what
-    each claim gets. Claims are those of C(resource.k8s.io/v1) in C(resourceClaims) and of the k8srm
-    prototype in C(deviceClaims). On its node a pod gets devices as
-    M(wattwise.kube.device_allocation) gives them. Pods that share a claim are on one node. Claims
-    that devices of several nodes might satisfy are C(unsupported) where there are more than about
-    2500 pairs of such a pod and a device.
-  - Rules between pods hold in the final state, whatever came when, and in the order of
-    RV(placements) also at each step.
+  - Finds nodes for all waiting pods together that minimise the watts of the fleet, by the power
+    curves of the nodes, and returns a bound on the distance from the optimum.
+  - The first objective is the number of placed pods, by priority; the second the fewest pods on
+    nodes without a power curve; the third the fewest watts.
+  - Rules of kube-scheduler hold for CPU, memory, ephemeral storage, pod slots and extended
+    resources, overhead, init containers and sidecars, C(nodeName), C(nodeSelector), node affinity,
+    taints, cordoned nodes, unready nodes, host ports, pod affinity and anti-affinity (including
+    that of running pods) and topology spread constraints.
+  - A pod that requests C(intel.com/l3_cache_ways) needs as many contiguous free ways in one cache
+    of its node, beside the ways of all other pods. The RmdNodeState of the node tells the free
+    ways; without one only the extended resource counts.
+  - A pod with device claims needs a node whose free devices satisfy them. The watts of devices
+    count, and RV(allocations) has the devices of each claim, as M(wattwise.kube.device_allocation)
+    allocates them on the node. Claims are C(resourceClaims) of C(resource.k8s.io/v1) and
+    C(deviceClaims) of the k8srm prototype. Pods that share a claim get one node. Claims that
+    devices of several nodes can satisfy are C(unsupported) above about 2500 pairs of such a pod and
+    a device.
+  - Rules between pods hold in the final state, and after each binding in the order of
+    RV(placements).
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
-    or not at all. The annotation C(podspread-rate) of WAO counts on pods and on their ReplicaSet,
-    which has it from the Deployment.
-  - What is only preferred is weighed against watts; see O(preference_watts).
-  - A pod with any other rule about where it may run, such as a volume claim, stays unplaced with
-    the reason C(unsupported:) and the field.
-  - Changes nothing in the cluster; M(wattwise.kube.pod_binding) carries the plan out.
-  - Equal input gives an equal answer, unless RV(stopped_by) is V(wall_clock).
+    or not at all. WAO's annotation C(podspread-rate) counts on pods and on their ReplicaSet, which
+    inherits it from the Deployment.
+  - Preferences are weighed against watts; see O(preference_watts).
+  - A pod with any other scheduling constraint, such as a volume claim, stays unplaced with the
+    reason C(unsupported:) and the field.
+  - Changes nothing in the cluster. M(wattwise.kube.pod_binding) binds the pods of the plan.
+  - Equal input gives an equal result, unless RV(stopped_by) is V(wall_clock).
 options:
   snapshot:
     description:
-      - Path of the document that M(wattwise.kube.fleet_snapshot_info) wrote. Placed are its pods
-        that wait for the scheduler O(scheduler_name).
-      - Exactly one of O(snapshot), O(nodes) and O(src) is needed.
+      - Path of the snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. Its waiting
+        pods with the scheduler O(scheduler_name) are placed.
+      - Exactly one of O(snapshot), O(nodes) and O(src) is required.
     type: path
   curves:
     description:
-      - Path of the document that M(wattwise.kube.power_prediction_info) wrote, with a power curve
-        for each node by name.
-      - Needed with O(snapshot). A curve that stands with a node in O(nodes) wins.
+      - Path of the curves document that M(wattwise.kube.power_prediction_info) wrote, with power
+        curves by node name.
+      - Required with O(snapshot). A curve in an entry of O(nodes) takes precedence.
     type: path
   src:
     description:
-      - Paths of YAML or JSON files on the host where the module runs. Their content is added to
-        that of the other options.
-      - A file is a mapping with C(nodes), C(pods) and C(running) as the options of the same names,
-        and, if wanted, C(namespaces), C(replica_sets), C(pod_disruption_budgets),
+      - Paths of YAML or JSON files on the host where the module runs. Their content is added to the
+        other options.
+      - Each file is a mapping with C(nodes), C(pods) and C(running), as the options of the same
+        names. Optional members are C(namespaces), C(replica_sets), C(pod_disruption_budgets),
         C(rmd_node_states), C(device_objects), C(node_metrics) (objects of metrics.k8s.io) and
-        C(curves) (power curves by node name; those of O(curves) win).
-      - Not possible with O(snapshot).
+        C(curves) (power curves by node name; O(curves) takes precedence).
+      - Excludes O(snapshot).
     type: list
     elements: path
-    default: []
   nodes:
     description:
-      - Nodes, as the Kubernetes API gives them or in a short form.
-      - The short form has C(name), C(allocatable), C(used) (sum of the requests of what runs),
-        C(usage_cores) (CPU use, if measured), C(labels), C(taints), C(unschedulable), C(ready) and
-        C(curve) (C(cpu), a list of cores that ascends, and C(watts), as long a list). All but the
-        name and C(allocatable) can be left out; without C(pods) in C(allocatable) there is no limit
-        of pods.
-      - A power curve may have any shape. Beyond its ends it counts as flat, with a warning.
+      - Nodes in the form of the Kubernetes API or in a short form.
+      - The short form has C(name), C(allocatable), C(used) (sum of the requests of running pods),
+        C(usage_cores) (measured CPU use), C(labels), C(taints), C(unschedulable), C(ready) and
+        C(curve) (C(cpu), an ascending list of cores, and C(watts), a list of the same length). Only
+        C(name) and C(allocatable) are required. Without C(pods) in C(allocatable) the number of
+        pods is unlimited.
+      - A power curve may have any shape. It counts as flat beyond its ends, with a warning.
     type: list
     elements: dict
   pods:
     description:
-      - Pods to be placed, with O(nodes); all of them, whatever their scheduler. As the Kubernetes
-        API gives them or in a short form.
-      - The short form has C(name), C(namespace), C(requests), C(count) (so many pods, with C(-0),
-        C(-1) … at their names), C(priority), C(labels) and every field of a pod's C(spec) in
+      - Pods to place on O(nodes), in the form of the Kubernetes API or in a short form. Their
+        C(schedulerName) does not matter.
+      - The short form has C(name), C(namespace), C(requests), C(count) (the number of equal pods,
+        named with C(-0), C(-1) …), C(priority), C(labels) and every field of a pod's C(spec) in
         snake_case, such as C(node_selector).
     type: list
     elements: dict
   running:
     description:
-      - Pods that have a node, with O(nodes), in either form; the short form needs C(node_name).
+      - Running pods on O(nodes), in either form. The short form requires C(node_name).
     type: list
     elements: dict
   namespaces:
     description:
-      - Namespaces with their labels, with O(nodes), as the Kubernetes API gives them. A pod whose
-        C(namespaceSelector) asks for other labels than C(kubernetes.io/metadata.name) is
-        C(unsupported) without them.
+      - Namespaces with their labels, with O(nodes), in the form of the Kubernetes API. They are
+        required for a C(namespaceSelector) with other labels than C(kubernetes.io/metadata.name);
+        without them its pod is C(unsupported).
     type: list
     elements: dict
   replica_sets:
     description:
-      - ReplicaSets, with O(nodes), as the Kubernetes API gives them. Only those matter that have
-        the annotation C(podspread-rate) from their Deployment; they are found by their uid.
+      - ReplicaSets, with O(nodes), in the form of the Kubernetes API. Their annotation
+        C(podspread-rate) counts; pods find their ReplicaSet by uid.
     type: list
     elements: dict
   pod_disruption_budgets:
     description:
-      - PodDisruptionBudgets with their status, with O(nodes), as the Kubernetes API gives them.
+      - PodDisruptionBudgets with their status, with O(nodes), in the form of the Kubernetes API.
     type: list
     elements: dict
   rmd_node_states:
     description:
-      - RmdNodeStates with their status, with O(nodes), as the Kubernetes API gives them. A
-        container of O(pods) with the annotation C(<container>_cache_min) takes ways of the pool for
-        best effort, and makes do with so many.
+      - RmdNodeStates with their status, with O(nodes), in the form of the Kubernetes API. The pod
+        annotation C(<container>_cache_min) makes a container take ways of the best-effort pool, at
+        least as many.
     type: list
     elements: dict
   device_objects:
     description:
-      - Objects about devices, with O(nodes), as M(wattwise.kube.device_allocation) takes them.
-        Without any, a pod with claims is C(unsupported).
+      - Device objects, with O(nodes), as in M(wattwise.kube.device_allocation). Without any, a pod
+        with claims is C(unsupported).
     type: list
     elements: dict
   device_power:
     description:
-      - The name of the attribute or capacity that says how many watts a device draws in use, such
-        as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+      - Name of the attribute or capacity with the watts that a device draws in use, such as
+        C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
     type: str
   previous:
     description:
-      - Path of the plan document that the last run wrote, for pods that still wait.
-      - A pod keeps the node that it had there unless another one saves watts. The answer is never
-        worse for it, but takes longer. Only O(strategy=optimal) heeds it; pods and nodes that are
-        gone do not matter.
+      - Path of the plan document of the last run, for pods that still wait.
+      - A pod keeps its node of that plan unless another one saves watts. The result never gets
+        worse, but takes longer. Only O(strategy=optimal) uses it. Pods and nodes that are gone are
+        ignored.
     type: path
   previous_placements:
     description:
-      - As O(previous), but the placements themselves, with C(namespace) (V(default) if left out),
-        C(pod) and C(node).
+      - Placements of the last run as a list, instead of O(previous). Each has C(pod), C(node) and
+        C(namespace) (V(default) by default).
     type: list
     elements: dict
   scheduler_name:
     description:
-      - The pods of O(snapshot) with this C(schedulerName) are placed.
+      - C(schedulerName) of the pods in O(snapshot) to place.
     type: str
     default: wattwise
   usage_source:
     description:
-      - How the present CPU use of a node is known. V(metrics) is what metrics.k8s.io tells, plus
-        what pods that have not started yet are assumed to use; V(requests) is what all its pods
-        are assumed to use; V(auto) is metrics where there are any, else requests.
-      - With V(metrics), a node without metrics counts as one without a power curve.
+      - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus the
+        assumed use of pods that have not started. V(requests) is the assumed use of all pods; see
+        O(pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics, else
+        V(requests).
+      - With V(metrics), a node without metrics counts as a node without a power curve.
     type: str
     default: auto
     choices:
@@ -159,22 +158,23 @@ options:
       - requests
   pod_usage_assumption:
     description:
-      - The share of its CPU request that a pod is assumed to use, from V(0) to V(1).
+      - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
     type: float
     default: 0.8
   strategy:
     description:
-      - V(optimal) combines a greedy start, a linear relaxation, local search and, for small tasks,
-        mixed-integer programming.
-      - The others are there to compare. They choose for one pod at a time, by priority and then by
-        name, and never change a choice.
-      - V(greedy) takes the node where the pod adds the fewest watts.
-      - V(minimize_power) does as WAO's scheduler with its preset. MinimizePower asks for the watts
-        of the pod's whole request, cuts them to whole watts, and counts twenty times beside
-        kube-scheduler's scores for resources. A pod whose containers name no CPU stays unplaced.
-      - V(peaks) does as PEAKS, with exponential models that are fitted to the power curves. As
-        there, a node without a curve costs nothing.
-      - V(spread) does as kube-scheduler by its scores for resources, LeastAllocated and
+      - V(optimal) combines a greedy construction, a linear relaxation, local search and, for small
+        inputs, mixed-integer programming.
+      - The other strategies serve comparison. They place one pod at a time, by priority and then by
+        name, and never revise a choice.
+      - V(greedy) takes the node on which the pod adds the fewest watts.
+      - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
+        predicts the watts of the pod's whole request, truncates them to whole watts, and has twenty
+        times the weight of kube-scheduler's resource scores. A pod without CPU requests stays
+        unplaced.
+      - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves. A
+        node without a curve costs nothing, as in PEAKS.
+      - V(spread) scores like kube-scheduler, with its resource scores LeastAllocated and
         BalancedAllocation.
     type: str
     default: optimal
@@ -186,10 +186,10 @@ options:
       - spread
   compare:
     description:
-      - Strategies whose outcome on the same input RV(comparison) tells. Nothing of theirs is
-        placed.
-      - V(optimal) takes its own O(time_limit) again, the others about a second each for 10,000
-        pods on 1,000 nodes.
+      - Strategies to run on the same input for RV(comparison). Their placements are not part of the
+        plan.
+      - V(optimal) takes another O(time_limit), each other strategy about a second for 10,000 pods
+        on 1,000 nodes.
     type: list
     elements: str
     default: []
@@ -201,47 +201,46 @@ options:
       - spread
   time_limit:
     description:
-      - Seconds of processor time that solving may take, more than 0. Work is counted so that it
-        normally ends well before that.
-      - On a machine that is busy with other work it may last up to ten times as long by the clock,
-        so that the answer does not depend on what else runs.
+      - Seconds of processor time that solving may take, above 0. The counted work normally ends
+        much earlier.
+      - On a busy machine solving may take up to ten times as long by the clock, so that the result
+        does not depend on other load.
     type: float
     default: 10.0
   seed:
     description:
-      - Seed of the search, V(0) or more.
+      - Seed of the random numbers in the search, V(0) or more.
     type: int
     default: 0
   allow_power_off:
     description:
-      - Whether a node without workload (pods of DaemonSets aside) may be put to sleep. It then
-        counts with O(standby_watts) in place of its idle watts, and RV(asleep) names it.
-      - A node in short form with anything in C(used) stays awake.
+      - Whether nodes without workload (except DaemonSet pods) count as asleep, with
+        O(standby_watts) instead of their idle watts. RV(asleep) lists them.
+      - A node in short form with any amount in C(used) stays awake.
     type: bool
     default: false
   standby_watts:
     description:
-      - Watts of a node that sleeps, with O(allow_power_off).
+      - Watts of a sleeping node, with O(allow_power_off).
     type: float
     default: 0.0
   preference_watts:
     description:
-      - Watts that an unmet preference of weight 100 is worth, others in proportion. V(0) ignores
-        all preferences.
-      - Preferred node affinity counts with its weight, a C(PreferNoSchedule) taint that the pod
-        does not tolerate with 100.
-      - Preferred pod affinity counts with its weight for each pod in whose topology domain no other
-        pod of the term is in the end, whether it runs already or is placed now; preferred
-        anti-affinity for each pod in whose domain there is one. Of pods that are placed now and
-        keep away from each other, one in each domain has its wish.
+      - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
+        ignores all preferences. Raise it where preferences matter more than watts.
+      - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
+        counts with 100.
+      - Preferred pod affinity counts with its weight for each pod without another matching pod in
+        its topology domain at the end. Preferred anti-affinity counts for each pod with one. Among
+        pods placed together that avoid each other, one per domain costs nothing.
       - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond an
-        even share and its C(maxSkew).
+        even share plus C(maxSkew).
     type: float
     default: 1.0
   unpriced:
     description:
-      - What nodes without a power curve are good for. V(last_resort) uses them for pods that fit
-        nowhere else, V(exclude) not at all.
+      - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on no
+        other node, V(exclude) places none.
     type: str
     default: last_resort
     choices:
@@ -249,44 +248,44 @@ options:
       - exclude
   rebalance:
     description:
-      - Whether to propose moves of pods that run, as they are worth once the waiting pods are
-        placed.
-      - A pod moves by being evicted and made anew. So only those are proposed that have the
-        C(schedulerName) of O(scheduler_name) and a ReplicaSet, ReplicationController or
-        StatefulSet for a controller, that no PodDisruptionBudget holds, and that neither belong to
-        a pod group, nor hold cache ways or devices, nor have the annotation
-        C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
-      - Moves that pay only together are one step, such as those that empty a node which may then
-        sleep (O(allow_power_off)). RV(steps) has them in an order in which each pod finds room.
+      - Whether to propose moves of running pods. Their gain is computed after placing the waiting
+        pods.
+      - A pod moves by eviction and recreation. Candidates have the C(schedulerName) of
+        O(scheduler_name) and a ReplicaSet, ReplicationController or StatefulSet as controller, and
+        every PodDisruptionBudget allows their eviction. They belong to no pod group, hold no cache
+        ways or devices, and lack the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict)
+        with V(false).
+      - Moves that save watts only together form one step, such as those that empty a node for sleep
+        (O(allow_power_off)). RV(steps) has an order in which each pod finds room.
     type: bool
     default: false
   min_gain_watts:
     description:
-      - Watts that each move must save, more than 0, with O(rebalance); in a step of several moves
-        on average. A preference that a move leaves unmet counts against it.
+      - Watts that each move must save, above 0, with O(rebalance). In a step of several moves their
+        average counts. Preferences that become unmet are subtracted. Raise it to get fewer moves.
     type: float
     default: 5.0
   max_moves:
     description:
-      - The most moves to propose, in all steps together.
+      - Largest number of moves to propose, in all steps together.
     type: int
     default: 10
   path:
     description:
-      - Where to write the result as a plan document, also in check mode.
+      - Path of the plan document to write, also in check mode.
     type: path
   textfile:
     description:
-      - Where to write, in Prometheus' text format, the watts that each node's curve predicts at the
-        node's present CPU use, as C(wattwise_predicted_power_watts).
-      - A node is left out where it has no curve, its use is not known, or its use lies beyond the
-        ends of the curve.
-      - The file is another than O(wattwise.kube.fleet_readings_info#module:textfile), in the same
-        folder.
+      - Path of the file to write in Prometheus' text format, with
+        C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU use.
+      - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
+        left out.
+      - Use another file in the same folder than
+        O(wattwise.kube.fleet_readings_info#module:textfile).
     type: path
   textfile_labels:
     description:
-      - Labels that every sample of O(textfile) bears, such as the name of the cluster.
+      - Labels to add to every sample of O(textfile), such as the name of the cluster.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -299,14 +298,14 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Plan for the pods that wait
+- name: Plan the placement of the waiting pods
   wattwise.kube.power_placement:
     snapshot: /var/lib/wattwise/run/snapshot.json
     curves: /var/lib/wattwise/run/curves.json
     path: /var/lib/wattwise/run/plan.json
   register: plan
 
-- name: Ask where ten pods would go, without a cluster
+- name: Place ten pods without a cluster
   wattwise.kube.power_placement:
     nodes:
       - name: node-1
@@ -417,11 +416,11 @@ EXAMPLES = r"""
 RETURN = r"""
 findings:
   description:
-    - Objects that cannot be used as they are, and why. All others are treated as without them.
-    - A waiting pod that cannot be read is in RV(unplaced) with the reason C(invalid) and the field.
-      A running pod's amount that cannot be counted counts as all that its node can allocate of that
-      resource, another field of it that cannot be read as the whole node. A node takes no pods, and
-      a node with an unreadable curve has none. A PodDisruptionBudget lets nobody go.
+    - Objects that cannot be used, with the reason. Other objects are not affected.
+    - An unreadable waiting pod is in RV(unplaced) with the reason C(invalid) and the field. An
+      unreadable amount of a running pod counts as all of that resource on its node, any other
+      unreadable field of it as the whole node. An unreadable node takes no pods, an unreadable
+      curve counts as none, and an unreadable PodDisruptionBudget allows no eviction.
   returned: success
   type: list
   elements: dict
@@ -443,7 +442,7 @@ findings:
       returned: success
       type: str
     problem:
-      description: What is wrong with it.
+      description: Defect of the field.
       returned: success
       type: str
   sample:
@@ -453,7 +452,7 @@ findings:
       namespace: shop
       problem: "'high' is not a whole number from -2147483648 to 2147483647"
 placements:
-  description: The node of each pod, in an order in which they can be bound.
+  description: Node of each placed pod, in a valid order of binding.
   returned: success
   type: list
   elements: dict
@@ -465,9 +464,9 @@ placements:
       uid: 1c0b2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
 watts:
   description:
-    - Watts of all nodes with a power curve before and after placing, and the least that any
-      placement of the same pods needs that leaves no more preferences unmet. Devices count that
-      are in use only after placing.
+    - Watts of all nodes with a power curve before and after placing, and a lower bound for every
+      placement of the same pods with no more unmet preferences. Devices count if they are in use
+      after placing only.
   returned: success
   type: dict
   sample:
@@ -476,53 +475,54 @@ watts:
     lower_bound: 512.4
 gap:
   description:
-    - How far the added watts can be from the optimum, as a share of the added watts of the bound
-      (or of 1 W where that is more).
+    - Largest possible distance of the added watts from the optimum, as a share of the added watts
+      of the bound (or of 1 W if that is more).
   returned: success
   type: float
   sample: 0.00039
 proven:
-  description: Whether the answer is proven to be optimal, to a milliwatt.
+  description: Whether the result is proven optimal to a milliwatt.
   returned: success
   type: bool
   sample: false
 method:
   description:
-    - What found the answer. With O(strategy=optimal) V(local_search) or V(mip), else the strategy.
+    - Method that found the result. It is V(local_search) or V(mip) with O(strategy=optimal), else
+      the strategy.
   returned: success
   type: str
   sample: mip
 stopped_by:
   description:
-    - Why the work ended. V(proof) means that nothing better exists, V(completed) that the method
-      had no more to try, V(work_limit) that its counted work was done, V(wall_clock) that
-      O(time_limit) ended it.
+    - Reason for the end of the search. V(proof) means that nothing better exists, V(completed) that
+      the method ended by itself, V(work_limit) that its counted work was used up, V(wall_clock)
+      that O(time_limit) ended it.
   returned: success
   type: str
   sample: work_limit
 asleep:
-  description: Names of the nodes that may sleep, with O(allow_power_off).
+  description: Names of the sleeping nodes, with O(allow_power_off).
   returned: success
   type: list
   elements: str
   sample: []
 unpriced:
-  description: Names of the nodes without a power curve, which no watts include.
+  description: Names of the nodes without a power curve. No sum of watts includes them.
   returned: success
   type: list
   elements: str
   sample: []
 preference_watts:
-  description: What all unmet preferences are worth, in watts. They are not in RV(watts).
+  description: Cost of all unmet preferences, in W. RV(watts) does not include it.
   returned: success
   type: float
   sample: 0.5
 unplaced:
   description:
-    - Pods without a node. C(reasons) counts the nodes for each reason, as they are when the plan is
-      carried out; C(message) says the same in kube-scheduler's words.
-    - C(fits_empty_fleet) says whether some node would be large enough if nothing else ran, rows of
-      cache ways and devices included; it is null where a field is not supported.
+    - Pods without a node. C(reasons) counts the nodes for each reason, in their state after the
+      plan; C(message) is the sentence of kube-scheduler.
+    - C(fits_empty_fleet) tells whether some empty node is large enough, including contiguous cache
+      ways and devices. It is null for an unsupported field.
   returned: success
   type: list
   elements: dict
@@ -536,8 +536,8 @@ unplaced:
       uid: null
 allocations:
   description:
-    - What each claim of the placed pods gets, with C(allocation) in the form of its API, as
-      M(wattwise.kube.device_allocation) gives it.
+    - Devices of each claim of the placed pods, with C(allocation) as
+      M(wattwise.kube.device_allocation) returns it.
   returned: success
   type: list
   elements: dict
@@ -555,8 +555,9 @@ allocations:
       uid: ""
 nodes:
   description:
-    - CPU use in cores and watts of each node before and after, devices included but for claims that
-      devices of several nodes might satisfy; no watts where there is no curve.
+    - CPU use in cores and watts of each node before and after placing. Nodes without a curve have
+      no watts. Watts include devices, except those of claims that devices of several nodes can
+      satisfy.
   returned: success
   type: list
   elements: dict
@@ -568,9 +569,9 @@ nodes:
       watts_before: 121.0
 comparison:
   description:
-    - What each strategy of O(compare) makes of the same input, in their order. C(watts_after) and
-      C(watts_added) are of all nodes with a power curve; C(placed_unpriced) of the placed pods are
-      on other nodes. Compare watts only where as many pods are placed.
+    - Results of the strategies in O(compare), in their order. C(watts_after) and C(watts_added)
+      cover all nodes with a power curve; C(placed_unpriced) counts pods on other nodes. Compare
+      watts only for equal numbers of placed pods.
   returned: when O(compare) is given
   type: list
   elements: dict
@@ -583,13 +584,12 @@ comparison:
       watts_after: 523.5
 steps:
   description:
-    - Running pods that had better be on another node, in the order in which they are to be moved. A
-      step saves C(gain_watts) after those before it, once all of its C(moves) are made; then the
-      nodes in C(asleep) may sleep that might not before.
-    - A move's C(gain_watts) are what it saves after those before it. They are negative where it
-      costs watts until the rest of its step is made. C(cost_if_stopped_watts) is the most that the
-      fleet draws more where a step ends after any but its last move, V(0.0) where that costs
-      nothing.
+    - Proposed moves of running pods, in the order of execution. C(gain_watts) of a step is its
+      saving after the steps before it, when all of its C(moves) are complete. The nodes in
+      C(asleep) may sleep from then on.
+    - C(gain_watts) of a move is its saving after the moves before it; it is negative if only later
+      moves of the step save watts. C(cost_if_stopped_watts) is the largest increase in watts if the
+      step ends before its last move.
   returned: when O(rebalance) is true
   type: list
   elements: dict
@@ -612,7 +612,7 @@ steps:
           to_node: node-1
           uid: 0f4de9ab-8c1f-4ef0-9a0e-3b1c5d7f9e21
 path:
-  description: Where the plan was written.
+  description: Path of the written plan.
   returned: when O(path) is given
   type: str
   sample: /var/lib/wattwise/run/plan.json

@@ -8,38 +8,38 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: power_prediction_info
-short_description: Predict the watts of nodes over their CPU use
+short_description: Predict the power curves of nodes
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Asks the power model of each node, served by the V2 inference protocol (KServe, MLServer and
-    others), for the node's power at given CPU use, inlet temperature and differential pressure.
-  - All points of one model go in as few requests as its server takes, equal points once. Where a
-    server refuses many rows but answers one, it is asked with fewer, down to row by row.
-  - A model that cannot be asked, or that predicts no number of watts from 0 to 100 kW for one of a
-    node's points, is an error of the nodes that use it and of no others.
+  - Asks the power model of each node for its watts by CPU use, inlet temperature and differential
+    pressure. The models are served by the V2 inference protocol (KServe, MLServer and others).
+  - All points of one model are sent in as few requests as its server accepts, equal points once. If
+    a server refuses a batch, the module sends smaller ones, down to single rows.
+  - A model without an answer, or with a prediction outside 0 to 100 kW for a point of a node, is an
+    error of the nodes concerned only.
 options:
   queries:
     description:
-      - What to ask, instead of O(snapshot).
+      - Queries to send, instead of those from O(snapshot).
     type: list
     elements: dict
     suboptions:
       name:
         description:
-          - Name of the Kubernetes node.
+          - Name of the node.
         type: str
         required: true
       endpoint:
         description:
           - URL of the model, such as V(http://10.0.0.1:8080/v2/models/r650/versions/v0.1.0/infer).
-            The version and C(/infer) may be left out; a path before C(/v2) is kept.
+            The version and C(/infer) are optional. A path before C(/v2) is kept.
         type: str
         required: true
       type:
         description:
-          - How the model is asked. V(Fake) asks nothing and is always 3.14 W.
+          - Protocol of the model. V(Fake) sends no request and always predicts 3.14 W.
         type: str
         default: V2InferenceProtocol
         choices:
@@ -47,13 +47,13 @@ options:
           - Fake
       cpu_usage:
         description:
-          - CPU use to predict at, in cores from 0. By default 21 points from 0 to
+          - CPU use of the points to predict, in cores from 0. By default 21 points from 0 to
             O(queries[].cpu_capacity).
         type: list
         elements: float
       cpu_capacity:
         description:
-          - Cores of the node, above 0. Needed for percentages and for the default points.
+          - Cores of the node, above 0. Required for percentages and for the default points.
         type: float
       inlet_celsius:
         description:
@@ -65,47 +65,48 @@ options:
         type: float
       credential:
         description:
-          - Key in O(credentials), or a Secret as C(namespace/name). A query that names none is
-            asked without one; the entry C(default) is that of the BMCs.
+          - Key in O(credentials), or a Secret as C(namespace/name). A query without this option is
+            sent without a credential; the entry C(default) is for BMCs only.
         type: str
       username:
         description:
-          - User name for the model's server, in place of O(queries[].credential).
+          - User name for the server of the model. Replaces O(queries[].credential).
         type: str
       password:
         description:
-          - Password for the model's server.
+          - Password for the server of the model.
         type: str
       allow_plain_http:
         description:
-          - Whether the credential may be sent to this server over plain HTTP; O(allow_plain_http)
+          - Whether the credential may be sent to this server over plain HTTP. O(allow_plain_http)
             by default.
         type: bool
   readings:
     description:
-      - Path of the readings document. Needed with O(snapshot), whose NodeConfigs say which model
-        predicts for which node. The 21 points go from 0 to the CPU capacity of the node.
+      - Path of the readings document. Required with O(snapshot), whose NodeConfigs name the models.
+        The 21 points range from 0 to the CPU capacity of the node.
     type: path
   models:
     description:
-      - The models that M(wattwise.kube.redfish_ml_model_info) returned, or the path of a document
-        that holds them. Needed for nodes whose NodeConfig has a
-        C(powerConsumptionEndpointProvider); the Secret of its C(powerConsumption) is kept.
-      - That Secret is sent only to a server that a NodeConfig of its own namespace names together
-        with it, or that O(model_origins) allows. Otherwise the node is an error with reason
-        V(credential), because a BMC must not choose who is told a password.
+      - Models that M(wattwise.kube.redfish_ml_model_info) returned, or the path of their document.
+        Required for nodes whose NodeConfig has a C(powerConsumptionEndpointProvider); the Secret of
+        its C(powerConsumption) is kept.
+      - This Secret is sent only to servers that a NodeConfig of its namespace names together with
+        it, or that O(model_origins) lists. For any other server the node is an error with reason
+        V(credential), because a BMC must not redirect a password.
     type: raw
   model_origins:
     description:
-      - Servers to which a Secret may be sent although only a BMC names them, such as
-        V(https://models.example.com:8443), with scheme and without a path.
+      - Servers that may get a Secret although only a BMC names them, such as
+        V(https://models.example.com:8443), with scheme and without path.
     type: list
     elements: str
     default: []
   cpu_usage_format:
     description:
-      - Unit in which the models take CPU use, percent of the node's capacity or V(raw) cores.
-      - A NodeConfig's annotation C(wattwise.github.io/cpu-usage-format) overrides this.
+      - Unit of CPU use in requests to the models, V(percent) of the node's capacity or V(raw)
+        cores.
+      - The annotation C(wattwise.github.io/cpu-usage-format) of a NodeConfig overrides this option.
     type: str
     default: percent
     choices:
@@ -113,14 +114,14 @@ options:
       - raw
   batch_rows:
     description:
-      - Most points in one request, from 1. Lower it where large requests take longer than
-        O(timeout), which here holds for one request.
+      - Largest number of points in one request, from 1. Lower it if large requests exceed
+        O(timeout), which in this module limits one request.
     type: int
     default: 10000
   path:
     description:
-      - Where to write the curves document, for M(wattwise.kube.power_placement). It holds a curve
-        for each node that has a prediction.
+      - Path of the curves document to write, for M(wattwise.kube.power_placement), with a curve for
+        each node that has a prediction.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.fleet
@@ -149,17 +150,17 @@ EXAMPLES = r"""
     readings: /var/lib/wattwise/run/readings.json
     path: /var/lib/wattwise/run/curves.json
 
-- name: Take the models from the machines, and ask them in cores
+- name: Ask the models that BMCs name, with CPU use in cores
   module_defaults:
     group/wattwise.kube.wattwise:
       snapshot: /var/lib/wattwise/run/snapshot.json
       ca_path: /etc/wattwise/ca.pem
   block:
-    - name: Read which model each machine names
+    - name: Read the model names from the BMCs
       wattwise.kube.redfish_ml_model_info:
       register: machines
 
-    - name: Predict, unless fewer than nine of ten nodes can be
+    - name: Predict, and fail below nine of ten nodes
       wattwise.kube.power_prediction_info:
         readings: /var/lib/wattwise/run/readings.json
         models: "{{ machines.models }}"
@@ -169,7 +170,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 predictions:
-  description: One entry for each query or node that has a prediction, in the order of the input.
+  description: Predictions by query or node, in the order of the input.
   returned: success
   type: list
   elements: dict
@@ -178,11 +179,11 @@ predictions:
       description: Name of the node.
       type: str
     cpu:
-      description: CPU use in cores, point by point.
+      description: CPU use of each point, in cores.
       type: list
       elements: float
     watts:
-      description: Predicted power in W, point by point.
+      description: Predicted power of each point, in W.
       type: list
       elements: float
   sample:
@@ -190,7 +191,7 @@ predictions:
       cpu: [0.0, 16.0, 32.0]
       watts: [141.2, 221.9, 268.4]
 errors:
-  description: One entry for each query or node without a prediction, in the order of the input.
+  description: Queries or nodes without a prediction, with the reason, in the order of the input.
   returned: success
   type: list
   elements: dict
@@ -200,18 +201,18 @@ errors:
       reason: no_sensor
       detail: no inlet temperature is known for node worker-1
 without_predictor:
-  description: Nodes whose NodeConfig names no power model, which is not an error.
+  description: Nodes whose NodeConfig names no power model; this is no error.
   returned: when O(snapshot) is given
   type: list
   elements: str
   sample: [worker-9]
 requests:
-  description: How many requests the predictions took, without those that were sent again.
+  description: Number of requests, without repeated ones.
   returned: success
   type: int
   sample: 6
 path:
-  description: Where the curves document was written.
+  description: Path of the written curves document.
   returned: when O(path) is given
   type: str
   sample: /var/lib/wattwise/run/curves.json

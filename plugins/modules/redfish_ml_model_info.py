@@ -8,29 +8,29 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: redfish_ml_model_info
-short_description: Read which machine learning models BMCs name
+short_description: Read the machine learning models that BMCs name
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads the resource C(MachineLearningModel) of many BMCs at once. It names the model that
-    predicts the server's power, and the inference server that has it.
-  - The first system that has the resource counts. Name, URL, type and version must all be there.
-  - The model of the response time is returned only where it is complete.
+  - Reads the resource C(MachineLearningModel) of many BMCs concurrently. It names the model that
+    predicts the power of the server, and the inference server of this model.
+  - The first system with the resource counts. Name, URL, type and version are required.
+  - The model of the response time is returned only if it is complete.
 options:
   previous:
     description:
-      - Path of the models document of the last run; may be absent.
-      - A BMC whose models there are younger than O(max_age) is not asked. Its models are returned
-        with their own time and C(kept). Models that another endpoint named are not kept.
+      - Path of the models document of the last run. The file may be absent.
+      - BMCs whose models in it are younger than O(max_age) are not asked. These models are returned
+        with their original time and C(kept). Models that another endpoint named are not kept.
     type: path
   max_age:
     description:
-      - Seconds for which models in O(previous) are kept.
+      - Seconds for which models in O(previous) are kept without asking the BMC.
     type: float
     default: 600.0
   refresh:
-    description: Whether every BMC is asked, however young its models in O(previous) are.
+    description: Whether every BMC is asked, regardless of the age of its models in O(previous).
     type: bool
     default: false
 extends_documentation_fragment:
@@ -79,7 +79,7 @@ EXAMPLES = r"""
 RETURN = r"""
 models:
   description:
-    - One entry for each BMC that names a model of its power, in the order of the input.
+    - Models by BMC, in the order of the input. BMCs without a power model have no entry.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -90,8 +90,8 @@ models:
       sample: node-1
     power_consumption:
       description:
-        - The model of the server's power. C(endpoint) is the URL that predictions are asked from;
-          without a version, the inference server's default version.
+        - Model of the server's power. C(endpoint) is the URL for predictions. Without a version the
+          inference server uses its default version.
       type: dict
       sample:
         name: PC-PowerEdgeR650xs-2CPU
@@ -104,18 +104,18 @@ models:
       type: str
       sample: https://10.0.0.101
     time:
-      description: When the BMC named them.
+      description: Time at which the BMC named them.
       type: str
       sample: "2026-01-31T12:00:00Z"
     kept:
-      description: V(true) where the models are those of O(previous) and the BMC was not asked.
+      description: V(true) if the models are from O(previous) and the BMC was not asked.
       type: bool
-      returned: when they are
+      returned: when the models were kept
       sample: true
     response_time:
-      description: The model of the response time, in the same form.
+      description: Model of the response time, in the same form.
       type: dict
-      returned: when the BMC names all of it
+      returned: when it is complete
       sample:
         name: RT-PowerEdgeR650xs-2CPU
         url: http://10.0.0.20
@@ -124,9 +124,9 @@ models:
         endpoint: http://10.0.0.20/v2/models/RT-PowerEdgeR650xs-2CPU/versions/v0.1.0/infer
 authentication:
   description:
-    - Nodes whose account is refused, and those whose account is accepted again.
-    - For the field C(status.authentication) of their NodeConfigs, and for O(authentication) of the
-      next module that asks the same machines.
+    - Nodes whose account was refused, and nodes whose account is accepted again.
+    - Pass it to O(authentication) of the next module that asks the same machines.
+      M(wattwise.kube.fleet_readings_info) writes it to C(status.authentication) of the NodeConfigs.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -137,7 +137,7 @@ authentication:
       secret_resource_version: "4711"
 errors:
   description:
-    - Targets without a result, or without a part of it, in the order of the input.
+    - Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -147,7 +147,7 @@ errors:
       type: str
       sample: node-7
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: https://10.0.0.107
     reason:
@@ -157,7 +157,7 @@ errors:
       type: str
       sample: timeout
     detail:
-      description: What was wrong, where, and what to do.
+      description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
         no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; look

@@ -13,20 +13,20 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads the temperature of the air that enters each server, and the power that it takes, from the
-    Redfish services of all BMCs at once.
-  - The sensors are found by walking the tree, whatever the vendor. The chassis that holds the
-    computer system counts, and in it the first of these that has a usable reading. The intake of
-    C(ThermalMetrics), a C(Sensor) with physical context C(Intake), an entry of C(Thermal) with
-    it, a sensor whose name says inlet, ambient or front.
-  - Sensors of power supplies, risers, accelerators, drives and liquids are never taken. Among
-    equals the first in natural order of their identifiers counts, however the BMC lists them.
-  - A reading that is null, absent, not a number, or outside -20 to 70 °C is missing and becomes an
-    error; it is never 0. A power of 0 W while the server is on is not believed.
+  - Reads the inlet air temperature and the power of each server from the Redfish services of many
+    BMCs concurrently.
+  - Sensors are found by walking the Redfish tree of any vendor. The first usable reading in the
+    chassis of the computer system counts, in the order of the intake of C(ThermalMetrics), a
+    C(Sensor) with the physical context C(Intake), an entry of C(Thermal) with this context, and a
+    sensor with inlet, ambient or front in its name.
+  - Sensors of power supplies, risers, accelerators, drives and liquids never count. Of equal
+    candidates the first by natural order of the identifiers counts.
+  - A temperature that is null, absent, not a number, or outside -20 to 70 °C is an error and never
+    counts as 0. A power of 0 W of a running server is an error too.
 options:
   gather:
     description:
-      - Quantities to read. A target from which one of them could not be read did not succeed.
+      - Quantities to read. A target succeeds only if all of them were read.
     type: list
     elements: str
     choices:
@@ -95,7 +95,7 @@ EXAMPLES = r"""
 RETURN = r"""
 readings:
   description:
-    - One entry for each BMC that answered, in the order of the input.
+    - Readings of each BMC that answered, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -105,47 +105,47 @@ readings:
       type: str
       sample: node-1
     inlet_celsius:
-      description: Temperature of the air that enters the server, in °C; null where it is missing.
+      description: Inlet air temperature, in °C; null if missing.
       type: float
       sample: 22.5
     sensor_name:
-      description: Name of the sensor, as the BMC gives it.
+      description: Name of the sensor from the BMC.
       type: str
       sample: System Board Inlet Temp
     source_uri:
-      description: The resource that the temperature was read from.
+      description: Resource of the temperature.
       type: str
       sample: /redfish/v1/Chassis/System.Embedded.1/Sensors/SystemBoardInletTemp
     rule:
       description:
-        - How the sensor was chosen. V(thermal_metrics_intake), V(sensor_physical_context_intake),
-          V(thermal_physical_context_intake), V(sensor_name), or V(known_sensor) where an earlier
-          result named it.
+        - Rule that selected the sensor. It is V(thermal_metrics_intake),
+          V(sensor_physical_context_intake), V(thermal_physical_context_intake), V(sensor_name), or
+          V(known_sensor) for a sensor from an earlier result.
       type: str
       sample: sensor_name
     power_watts:
-      description: Power that the whole server takes, in W; null where it is missing.
+      description: Power of the whole server, in W; null if missing.
       type: float
       sample: 396.0
     power_uri:
-      description: The resource that the power was read from, also where it was not believed.
+      description: Resource of the power, also of an implausible one.
       type: str
       sample: /redfish/v1/Chassis/System.Embedded.1/Power
     vendor:
-      description: Vendor, as the BMC gives it.
+      description: Vendor from the BMC.
       type: str
       sample: Dell Inc.
     kept:
       description:
-        - When a value was read that is younger than C(fetchInterval) and was not read again, by its
-          name.
-      returned: where there is one
+        - Times of kept values by name. A value younger than C(fetchInterval) is kept and not read
+          again.
+      returned: when a value was kept
       type: dict
       sample:
         inlet_celsius: "2026-01-31T12:00:00Z"
 sensors:
   description:
-    - Where the readings were found, to give back next time as O(targets[].sensors).
+    - Sensors of the readings, for O(targets[].sensors) of the next run.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -157,9 +157,9 @@ sensors:
       vendor: Dell Inc.
 authentication:
   description:
-    - Nodes whose account is refused, and those whose account is accepted again.
-    - For the field C(status.authentication) of their NodeConfigs, and for O(authentication) of the
-      next module that asks the same machines.
+    - Nodes whose account was refused, and nodes whose account is accepted again.
+    - Pass it to O(authentication) of the next module that asks the same machines.
+      M(wattwise.kube.fleet_readings_info) writes it to C(status.authentication) of the NodeConfigs.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -170,7 +170,7 @@ authentication:
       secret_resource_version: "4711"
 errors:
   description:
-    - Targets without a result, or without a part of it, in the order of the input.
+    - Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -180,7 +180,7 @@ errors:
       type: str
       sample: node-7
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: https://10.0.0.107
     reason:
@@ -190,7 +190,7 @@ errors:
       type: str
       sample: timeout
     detail:
-      description: What was wrong, where, and what to do.
+      description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
         no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; look

@@ -8,42 +8,42 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rmd_certificate
-short_description: Keep the certificates between RMD daemons and those who ask them
+short_description: Issue and renew the certificates of RMD daemons and their client
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Keeps three Secrets of type C(kubernetes.io/tls), for an authority, for the daemons and for the
-    client that asks them. Each has the keys C(tls.crt), C(tls.key) and C(ca.crt).
-  - What is missing is made. What ends soon, lacks a name, has too short a key or was issued by
-    another authority is made anew; the rest stays as it is.
-  - Of Secrets that cert-manager or people keep, O(issue=false) tells what is in them and writes the
-    client's files.
+  - Keeps three Secrets of type C(kubernetes.io/tls), for an authority, for the daemons and for
+    their client. Each has the keys C(tls.crt), C(tls.key) and C(ca.crt).
+  - A missing certificate is issued. A certificate that expires soon, lacks a name, has too short a
+    key or was issued by another authority is renewed. Others stay unchanged.
+  - With O(issue=false) the module reads Secrets that cert-manager or an administrator keeps, and
+    writes the client's files.
 options:
   namespace:
-    description: Namespace of the daemons' and the client's Secret.
+    description: Namespace of the Secrets of daemons and client.
     type: str
     default: rmd-system
   authority_namespace:
     description:
-      - Namespace of the authority's Secret, which must be another. Whoever may read Secrets there
-        can make certificates that daemons and clients trust, so nothing else should stand in it.
+      - Namespace of the authority's Secret, which must differ from O(namespace). Readers of Secrets
+        there can issue certificates that daemons and clients trust, so use it for nothing else.
     type: str
     default: rmd-authority
   authority_secret:
-    description: Name of the authority's Secret.
+    description: Name of the Secret of the authority.
     type: str
     default: rmd-authority
   server_secret:
-    description: Name of the daemons' Secret.
+    description: Name of the Secret of the daemons.
     type: str
     default: rmd-server
   client_secret:
-    description: Name of the client's Secret.
+    description: Name of the Secret of the client.
     type: str
     default: rmd-client
   server_names:
-    description: Host names in the daemons' certificate. The first is that by which they are asked.
+    description: Host names in the daemons' certificate. Requests use the first one.
     type: list
     elements: str
     default:
@@ -53,31 +53,31 @@ options:
     type: str
     default: wattwise
   client_unit:
-    description: Organizational unit of the client, which is its role where RMD goes by roles.
+    description: Organizational unit of the client; RMD takes it as the role.
     type: str
     default: Admin
   key_bits:
-    description: Length of RSA keys that are made; RMD's clients take none below V(2048).
+    description: Length of new RSA keys, in bits. RMD's clients accept V(2048) or more.
     type: int
     default: 3072
   valid_days:
-    description: Days that a certificate lasts. The authority lasts ten times as long.
+    description: Validity of a certificate, in days. The authority is valid ten times as long.
     type: int
     default: 365
   renew_days:
-    description: Days before its end at which a certificate is renewed.
+    description: Days before its expiry at which a certificate is renewed.
     type: int
     default: 30
   issue:
     description:
-      - Whether certificates are made. If V(false), the daemons' and the client's Secret are only
-        read. One that is not there is left out of what is returned; one that cannot be used fails.
+      - Whether to issue certificates. If V(false), the Secrets of daemons and client are only read.
+        A missing Secret is left out of the result; an unusable one fails the task.
     type: bool
     default: true
   folder:
     description:
-      - Folder on the host where the task runs for the client's files C(cert.pem), C(key.pem) and
-        C(ca.pem), which nobody else may read.
+      - Folder for the client's files C(cert.pem), C(key.pem) and C(ca.pem), on the host where the
+        module runs. Only their owner may read them.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
@@ -88,21 +88,21 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Keep the certificates of RMD
+- name: Issue the certificates of RMD
   wattwise.kube.rmd_certificate:
 
-- name: Keep them, and the client's files here
+- name: Issue them, and write the client's files
   wattwise.kube.rmd_certificate:
     namespace: rmd
     folder: /etc/wattwise/rmd
   register: kept
 
-- name: Write the client's files of what cert-manager keeps
+- name: Write the client's files from Secrets of cert-manager
   wattwise.kube.rmd_certificate:
     issue: false
     folder: /etc/wattwise/rmd
 
-- name: Renew certificates half a year before they end
+- name: Renew certificates half a year before they expire
   wattwise.kube.rmd_certificate:
     renew_days: 180
 """
@@ -110,8 +110,8 @@ EXAMPLES = r"""
 RETURN = r"""
 certificates:
   description:
-    - The authority's, the daemons' and the client's certificate; with O(issue=false) those of the
-      latter two that are there.
+    - Certificates of authority, daemons and client. With O(issue=false) the existing ones of
+      daemons and client.
   returned: success
   type: list
   elements: dict
@@ -121,15 +121,15 @@ certificates:
       type: str
       sample: server
     secret:
-      description: Its Secret.
+      description: Name of its Secret.
       type: str
       sample: rmd-server
     sha256:
-      description: SHA-256 of the certificate. In check mode that of one that is not kept.
+      description: SHA-256 of the certificate. In check mode a new certificate is not kept.
       type: str
       sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     not_after:
-      description: When it ends.
+      description: Expiry of the certificate.
       type: str
       sample: "2027-11-21T12:00:00Z"
     action:
@@ -137,7 +137,7 @@ certificates:
       type: str
       sample: made
     why:
-      description: Why it was made; empty where it was not.
+      description: Reason for issuing it; empty if unchanged.
       type: str
       sample: it ends soon
 files:

@@ -13,58 +13,59 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads RmdWorkloads, RmdNodeStates, RmdConfigs and the daemons' pods, brings the daemons to what
-    the RmdWorkloads want as M(wattwise.kube.rmd_reconciliation) does, keeps one RmdNodeState for
-    each daemon, and writes the statuses.
-  - A cluster without anything of RMD costs one look.
-  - Fails before it writes anything where rmd-operator runs, which writes the same workloads; see
+  - Reads RmdWorkloads, RmdNodeStates, RmdConfigs and the daemons' pods, reconciles the daemons as
+    M(wattwise.kube.rmd_reconciliation) does, keeps one RmdNodeState for each daemon, and writes the
+    statuses.
+  - A cluster without RMD objects and daemons takes one reading.
+  - Fails before the first write if rmd-operator runs, because both write the same workloads; see
     O(force).
-  - Where too few daemons answer, the task fails after node states and statuses of all are written.
+  - If too few daemons answer, the task fails after all node states and statuses are written.
 options:
   endpoints:
     description:
-      - URLs of daemons by node. They take precedence over the address of the daemon's pod.
+      - URLs of daemons by node. They replace the addresses of the daemons' pods.
     type: dict
     default: {}
   pod_selector:
     description:
-      - Label selector of the pods in which daemons run.
+      - Label selector of the daemons' pods.
     type: str
     default: name=rmd-pod
   namespace:
     description:
-      - Namespace of the RmdNodeStates, which is made where it is missing, and of the daemons' pods.
-        A pod of another namespace is never asked, whatever labels it has.
+      - Namespace of the RmdNodeStates and of the daemons' pods; created if missing. Pods of other
+        namespaces never count as daemons.
     type: str
     default: rmd-system
   require_capacity:
     description:
-      - Whether a daemon is asked for its hospitality score before a workload is created, and gets
-        no workload where that is 0. Only an administrator's certificate may ask.
+      - Whether to ask a daemon for its hospitality score before creating a workload. A score of 0
+        refuses the workload. The request needs the certificate of an administrator.
     type: bool
     default: false
   daemons:
     description:
-      - How daemons are asked. These options have a level of their own because those of the
-        Kubernetes API bear the same names.
+      - Options of the requests to daemons. They are grouped because those of the Kubernetes API
+        have the same names.
     type: dict
     default: {}
     suboptions:
         timeout:
           description:
-            - Seconds that one daemon may take in all.
+            - Seconds that all requests to one daemon may take together.
           type: float
           default: 10.0
         concurrency:
           description:
-            - How many daemons are asked at the same time.
+            - Number of daemons to ask at the same time.
           type: int
           default: 64
         allow_plain_http:
           description:
-            - Whether O(daemons.username) and O(daemons.password) may be sent to a daemon whose endpoint is V(http://…),
-              over which anybody on the way can read them. Otherwise such a daemon is an error and gets
-              no request. If V(true), the module warns with the number of daemons.
+            - Whether O(daemons.username) and O(daemons.password) may be sent to a daemon whose
+              endpoint is V(http://…). Anybody on the network path can then read them. If V(false),
+              such a daemon is an error and gets no request. If V(true), a warning tells the number
+              of such daemons.
           type: bool
           default: false
         validate_certs:
@@ -74,29 +75,33 @@ options:
           default: true
         ca_path:
           description:
-            - Path of the certificates, in PEM, that daemons are verified with, in place of the system's.
+            - Path of the PEM certificates that verify the daemons. The system's certificates by
+              default.
           type: path
         tls_fingerprint:
           description:
-            - SHA-256 fingerprints of certificates or public keys. For certificates that are pinned here,
-              nothing else is verified; a daemon with another one gets no request.
+            - SHA-256 fingerprints of certificates or public keys. A daemon with any other
+              certificate gets no request. A pinned certificate needs no authority and no matching
+              name.
           type: list
           elements: str
           default: []
         tls_server_name:
           description:
-            - Name that the daemons' certificates must have, since they have one in common. Empty means
-              the host in each endpoint.
+            - Host name that the certificate of every daemon must contain. If empty, the host of
+              each endpoint.
           type: str
           default: rmd-nameserver
         client_cert:
           description:
-            - Path of the client's certificate, in PEM. An RSA key must have 2048 bits or more.
-            - An endpoint with V(https) is never asked without TLS, whatever is wrong with this.
+            - Path of the client certificate, in PEM. An RSA key needs at least 2048 bits.
+            - A certificate that cannot be used is an error; requests to V(https) endpoints never
+              fall back to plain HTTP.
           type: path
         client_key:
           description:
-            - Path of its private key, in PEM and without a password; by default it is in O(daemons.client_cert).
+            - Path of the private key of the client certificate, in PEM without a password. By
+              default the key is in the file O(daemons.client_cert).
           type: path
         username:
           description:
@@ -108,7 +113,8 @@ options:
           type: str
         wire:
           description:
-            - The version of RMD whose JSON the daemons speak. V(auto) finds it out for each.
+            - RMD version whose JSON format the daemons use. V(auto) detects the version of each
+              daemon.
           type: str
           default: auto
           choices:
@@ -117,8 +123,8 @@ options:
             - "0.3"
         on_error:
           description:
-            - Whether daemons that fail are only reported, or fail the task as well. V(fail) is the same
-              as a O(daemons.min_success) of V(1.0).
+            - Effect of a failed daemon. V(report) lists it in the result, V(fail) also fails the
+              task, which equals O(daemons.min_success) set to V(1.0).
           type: str
           default: report
           choices:
@@ -126,31 +132,32 @@ options:
             - fail
         min_success:
           description:
-            - Share of the daemons, from V(0.0) to V(1.0), that must succeed; the task fails below it,
-              with all results in the failure. What succeeded stays done.
+            - Share of the daemons, from V(0.0) to V(1.0), that must succeed. Below it the task
+              fails; the failure holds all results. Changes on the other daemons stay.
           type: float
           default: 0.0
   prune_max:
     description:
-      - Largest share of the RmdNodeStates, from V(0.0) to V(1.0), that one run may remove; one is
-        always allowed.
+      - Largest share of the RmdNodeStates, from V(0.0) to V(1.0), that one run may remove; one
+        object is always allowed. Above it nothing is removed and the task fails.
     type: float
     default: 0.3
   force:
     description:
-      - Whether to write although rmd-operator runs.
+      - Whether to write even if rmd-operator runs.
     type: bool
     default: false
   assume:
     description:
       - Manifests that an earlier task of the play applies, such as CustomResourceDefinitions, or
-        paths of files with them. Only check mode reads them.
+        paths of files with them. Only check mode reads them, because that task has then not changed
+        the cluster.
     type: list
     elements: raw
     default: []
   run_dir:
     description:
-      - Folder of the documents C(rmd-snapshot.json) and C(rmd.json); made where it is missing.
+      - Folder of the documents C(rmd-snapshot.json) and C(rmd.json); created if missing.
     type: path
     required: true
 extends_documentation_fragment:
@@ -183,7 +190,7 @@ EXAMPLES = r"""
       username: rmd
       password: "{{ vault_rmd_password }}"
 
-- name: Look what would change
+- name: Show the changes without making them
   wattwise.kube.rmd_cluster_reconciliation:
     run_dir: /var/lib/wattwise/run
   check_mode: true
@@ -193,16 +200,14 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What became of each workload on each daemon, in the form of the result of
-      M(wattwise.kube.rmd_reconciliation).
+    - Result of each workload on each daemon, in the form of M(wattwise.kube.rmd_reconciliation).
   returned: always
   type: list
   elements: dict
   sample: []
 objects:
   description:
-    - What happened to each object of the cluster, in the form of the result of
-      M(wattwise.kube.kube_apply).
+    - Result of each object of the cluster, in the form of M(wattwise.kube.kube_apply).
   returned: always
   type: list
   elements: dict
@@ -213,18 +218,18 @@ objects:
       name: rmd-system
       namespace: ""
 pruned:
-  description: The RmdNodeStates that were removed, in the form of RV(objects).
+  description: Removed RmdNodeStates, in the form of RV(objects).
   returned: always
   type: list
   elements: dict
   sample: []
 daemons:
-  description: How many daemons there are.
+  description: Number of daemons.
   returned: always
   type: int
   sample: 50
 workloads:
-  description: How many RmdWorkloads there are.
+  description: Number of RmdWorkloads.
   returned: always
   type: int
   sample: 12

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rmd_info
-short_description: Read what RMD daemons have, and what they have room for
+short_description: Read workloads, caches and free capacity of RMD daemons
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads workloads, caches, policies, memory bandwidth and hospitality scores of Intel RMD
-    (Resource Management Daemon), from many daemons at once and from v0.2 as from v0.3.
+    (Resource Management Daemon) v0.2 and v0.3, from many daemons concurrently.
 options:
   targets:
     description:
@@ -33,7 +33,7 @@ options:
         required: true
   gather:
     description:
-      - What to read of each daemon.
+      - Parts to read from each daemon.
     type: list
     elements: str
     default: [workloads, cache]
@@ -45,16 +45,16 @@ options:
       - hospitality
   request:
     description:
-      - Cache ways whose hospitality score is asked for. Without it, scores are asked for those of
-        each policy of the daemon.
+      - Cache ways for which to read the hospitality score. By default those of each policy of the
+        daemon.
     type: dict
     suboptions:
       max:
-        description: The most ways.
+        description: Largest number of ways.
         type: int
         required: true
       min:
-        description: The fewest ways.
+        description: Smallest number of ways.
         type: int
         required: true
 extends_documentation_fragment:
@@ -73,12 +73,12 @@ EXAMPLES = r"""
         endpoint: http://10.0.0.2:8081
   register: rmd
 
-- name: Show the most cache ways in a row that are free
+- name: Show the longest run of free cache ways
   ansible.builtin.debug:
     msg: "{{ item.name }}: {{ item.cache | map(attribute='longest_runs.guaranteed') | max }}"
   loop: "{{ rmd.daemons }}"
 
-- name: Ask which machines would take four ways
+- name: Read the hospitality scores for four ways
   wattwise.kube.rmd_info:
     targets:
       - name: worker-node-1
@@ -95,8 +95,8 @@ EXAMPLES = r"""
 RETURN = r"""
 daemons:
   description:
-    - One entry for each daemon that answered, in the order of the input. A part that it refused
-      is null, and has an error.
+    - State of each daemon that answered, in the order of the input. A refused part is null and has
+      an entry in RV(errors).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -106,12 +106,12 @@ daemons:
       type: str
       sample: worker-node-1
     wire:
-      description: The version of RMD whose JSON it speaks.
+      description: RMD version of its JSON format.
       type: str
       sample: "0.2"
     workloads:
       description:
-        - What it has, of anybody. C(cpus) are numbers, C(core_ids) the texts that were given.
+        - Its workloads from any source. C(cpus) are numbers, C(core_ids) the original texts.
       type: list
       elements: dict
       sample:
@@ -128,8 +128,8 @@ daemons:
           uuid: database
     cache:
       description:
-        - Its last-level caches. C(free_ways) and C(longest_runs), the most free ways in a row, are
-          by pool; C(room) says how many more workloads of each policy there is room for.
+        - Its last-level caches. C(free_ways) and C(longest_runs), the longest contiguous free ways,
+          are by pool. C(room) counts the further workloads that fit, by policy.
       type: list
       elements: dict
       sample:
@@ -152,7 +152,7 @@ daemons:
             silver: 2
           ways: 14
     policies:
-      description: Its policies; numbers in both versions.
+      description: Its policies, as numbers for both versions.
       type: dict
       sample:
         gold:
@@ -182,7 +182,7 @@ daemons:
           score: 100
 errors:
   description:
-    - Daemons, or parts of them, that could not be read.
+    - Daemons, or parts of their state, that could not be read.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -192,7 +192,7 @@ errors:
       type: str
       sample: worker-node-2
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: http://10.0.0.2:8081
     reason:
@@ -202,7 +202,7 @@ errors:
       type: str
       sample: unreachable
     detail:
-      description: What was wrong, where, and what to do.
+      description: Sentence with the problem, its place and the remedy.
       type: str
       sample: cannot connect (Connection refused); check address, power and network of the machine
 """

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rmd_pod_info
-short_description: List the running pods that ask for cache ways, by node
+short_description: List the running pods that request cache ways, by node
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - A pod asks by a container's limit of C(intel.com/l3_cache_ways).
-  - Returns of each pod only what M(wattwise.kube.pod_cpuset_info) needs, so that nodes get little.
+  - A pod requests cache ways by a container limit of C(intel.com/l3_cache_ways).
+  - Each pod is reduced to the fields that M(wattwise.kube.pod_cpuset_info) needs on the nodes.
 options:
   node_names:
-    description: Names of Nodes. Only pods on these are listed; without it, all.
+    description: Names of Nodes whose pods are listed. All nodes by default.
     type: list
     elements: str
 extends_documentation_fragment:
@@ -27,24 +27,24 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: List the pods that ask for cache ways
+- name: List the pods that request cache ways
   wattwise.kube.rmd_pod_info:
   register: asking
 
-- name: List those on two nodes
+- name: List the pods of two nodes
   wattwise.kube.rmd_pod_info:
     node_names:
       - worker-0
       - worker-1
 
-- name: Read the CPUs of those on this node
+- name: Read the CPUs of the pods on this node
   wattwise.kube.pod_cpuset_info:
     pods: "{{ asking.pods[inventory_hostname] | default([]) }}"
 """
 
 RETURN = r"""
 pods:
-  description: Pods by the name of their node.
+  description: Pods by node name.
   returned: success
   type: dict
   sample:
@@ -69,7 +69,7 @@ pods:
             - name: nginx1
               containerID: containerd://0123456789abcdef
 findings:
-  description: Pods that cannot be read. Each is warned of, and stops no other.
+  description: Pods that cannot be read. Each causes a warning and stops no other.
   returned: success
   type: list
   elements: dict
@@ -79,11 +79,11 @@ findings:
       type: str
       sample: Pod
     namespace:
-      description: Its namespace; empty for what has none.
+      description: Namespace of the object; empty for cluster-scoped objects.
       type: str
       sample: default
     name:
-      description: Its name.
+      description: Name of the object.
       type: str
       sample: pod-1
     field:
@@ -91,7 +91,7 @@ findings:
       type: str
       sample: metadata.name
     problem:
-      description: What is wrong with it.
+      description: Defect of the field.
       type: str
       sample: "'A/B/C' is no name"
 """

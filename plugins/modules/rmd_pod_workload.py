@@ -8,40 +8,40 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rmd_pod_workload
-short_description: Keep a RmdWorkload for every pod that asks for cache ways
+short_description: Keep an RmdWorkload for every pod that requests cache ways
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - A container asks by a limit of C(intel.com/l3_cache_ways), in a Guaranteed pod with whole CPUs.
-    Annotations of the pod that begin with the container's name and an underscore say more, which
-    are C(<container>_policy), C(<container>_cache_min), C(<container>_pstate_ratio),
+  - A container of a Guaranteed pod with whole CPUs requests cache ways by a limit of
+    C(intel.com/l3_cache_ways). Further settings are pod annotations, which are
+    C(<container>_policy), C(<container>_cache_min), C(<container>_pstate_ratio),
     C(<container>_pstate_monitoring), C(<container>_mba_percentage) and C(<container>_mba_mbps).
-  - Creates a RmdWorkload that the pod owns, and changes it when annotations or CPUs change. It is
-    called C(rmd-workload-<pod>), or C(<pod>-rmd-workload-<container>) where several containers ask.
-    It goes with the pod, and as soon as the pod has ended, since its CPUs belong to others then.
-  - A pod that gets no cache ways is told so by an event and by the condition
-    C(wattwise.github.io/CacheWays), where its annotations make no sense, where the daemon refused
-    the workload, and where its CPUs are those of another workload.
-  - Role P(wattwise.kube.rmd_workloads#role) brings the workloads to the daemons.
+  - Creates an RmdWorkload that the pod owns, and changes it with annotations or CPUs. Its name is
+    C(rmd-workload-<pod>), or C(<pod>-rmd-workload-<container>) if several containers request cache
+    ways. It is deleted with the pod, or as soon as the pod has ended and its CPUs are free.
+  - A pod without its cache ways gets an event and the condition C(wattwise.github.io/CacheWays).
+    The reasons are invalid annotations, a daemon that refused the workload, and CPUs of another
+    workload.
+  - Role P(wattwise.kube.rmd_workloads#role) writes the workloads to the daemons.
 options:
   cpusets:
     description:
-      - CPUs that containers have to themselves, as M(wattwise.kube.pod_cpuset_info) returns them.
-        A container that is missing here keeps the workload that it has.
-      - Of each entry C(pod_uid), C(container) and C(cpus) are read.
+      - Exclusive CPUs of containers, as M(wattwise.kube.pod_cpuset_info) returns them. A container
+        without an entry keeps its workload.
+      - Each entry needs C(pod_uid), C(container) and C(cpus).
     type: list
     elements: dict
     required: true
   node_names:
-    description: Names of Nodes. Only pods on these are looked at; without it, all.
+    description: Names of Nodes whose pods are considered. All nodes by default.
     type: list
     elements: str
   terminate_refused:
     description:
-      - Whether a pod ends whose workload was refused, as the RMD operator did it. Only the pod that
-        owns the workload is deleted, and only for what the daemon itself said or for CPUs that are
-        another workload's; a daemon that is away or takes nothing from the client ends nothing.
+      - Whether to delete a pod whose workload was refused, as the RMD operator did. The daemon must
+        have refused the workload itself, or its CPUs must belong to another workload. An
+        unreachable daemon or a refused client deletes no pod.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -51,19 +51,19 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Read the CPUs of the pods that ask, on this node
+- name: Read the CPUs of the pods that request cache ways, on this node
   wattwise.kube.pod_cpuset_info:
     pods: "{{ asking.pods[inventory_hostname] | default([]) }}"
   register: read
 
-- name: Keep their workloads
+- name: Write their workloads
   wattwise.kube.rmd_pod_workload:
     cpusets: "{{ read.containers }}"
     node_names:
       - "{{ inventory_hostname }}"
   delegate_to: localhost
 
-- name: Keep them, and end the pods whose workloads daemons refuse, as the RMD operator did
+- name: Write them, and delete pods whose workloads daemons refuse, as the RMD operator did
   wattwise.kube.rmd_pod_workload:
     cpusets: "{{ read.containers }}"
     node_names:
@@ -74,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 workloads:
-  description: What was done to each RmdWorkload, in the form of M(wattwise.kube.kube_apply).
+  description: Result of each RmdWorkload, in the form of M(wattwise.kube.kube_apply).
   returned: success
   type: list
   elements: dict
@@ -85,7 +85,7 @@ workloads:
       name: rmd-workload-pod-1
       action: created
 removed:
-  description: RmdWorkloads of pods that have ended, which were deleted.
+  description: Deleted RmdWorkloads of ended pods.
   returned: success
   type: list
   elements: dict
@@ -93,7 +93,7 @@ removed:
     - namespace: default
       name: rmd-workload-pod-1
 refused:
-  description: Pods that asked for cache ways and get none, or not all of them.
+  description: Pods without all of the cache ways that they requested.
   returned: success
   type: list
   elements: dict
@@ -103,19 +103,19 @@ refused:
       type: str
       sample: default
     pod:
-      description: Its name.
+      description: Name of the pod.
       type: str
       sample: pod-1
     pod_uid:
-      description: Its UID.
+      description: UID of the pod.
       type: str
       sample: f906a249-ab9d-4180-9afa-4075e2058ac7
     message:
-      description: Why.
+      description: Reason.
       type: str
       sample: "RMD on node node-1 refused: Not enough cache left on cache_id 0"
 terminated:
-  description: Pods that were ended, where O(terminate_refused=true).
+  description: Pods that were deleted with O(terminate_refused=true).
   returned: success
   type: list
   elements: dict
@@ -123,7 +123,7 @@ terminated:
     - namespace: default
       pod: pod-1
 findings:
-  description: Pods, and RmdWorkloads of pods, that cannot be read. Each stops no other.
+  description: Pods and RmdWorkloads of pods that cannot be read. Each stops no other.
   returned: success
   type: list
   elements: dict
@@ -133,11 +133,11 @@ findings:
       type: str
       sample: Pod
     namespace:
-      description: Its namespace; empty for what has none.
+      description: Namespace of the object; empty for cluster-scoped objects.
       type: str
       sample: default
     name:
-      description: Its name.
+      description: Name of the object.
       type: str
       sample: pod-1
     field:
@@ -145,7 +145,7 @@ findings:
       type: str
       sample: cpu of container c
     problem:
-      description: What is wrong with it.
+      description: Defect of the field.
       type: str
       sample: "'abc' is not a Kubernetes quantity"
 """

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rmd_reconciliation
-short_description: Bring all RMD daemons of a cluster to what its RmdWorkloads want
+short_description: Reconcile all RMD daemons of a cluster with its RmdWorkloads
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Compares the RmdWorkloads of a snapshot with what each daemon of Intel RMD has, and writes the
-    difference, to all daemons at once. Workloads are created, changed, moved and deleted, and
-    created again after a daemon lost its database.
-  - Deleted is only what stands under the name of an RmdWorkload that no longer is for the node, or
-    what was made for an RmdWorkload that is gone, by C(status.managed) of the RmdNodeState.
-  - RmdWorkloads that want the same CPU of a node are found before anything is written, and both
-    get the condition C(Conflicting).
-  - A daemon that does not answer, or a node that does not exist, stops no other. Only daemons that
-    do not answer count for O(min_success); what a daemon refuses is told on the RmdWorkload.
-  - It writes a document with the RmdNodeStates and with every status that says something new, for
-    M(wattwise.kube.kube_apply), and with the caches and workloads of each daemon, for the report.
+  - Compares the RmdWorkloads of a snapshot with the workloads of each Intel RMD daemon, and writes
+    the differences to all daemons concurrently. Workloads are created, changed, moved and deleted,
+    and created again after a daemon lost its database.
+  - A workload is deleted only if it has the name of an RmdWorkload that no longer selects the node,
+    or if C(status.managed) of the RmdNodeState lists it and its RmdWorkload is gone.
+  - RmdWorkloads for the same CPU of a node are detected before the first write. Both get the
+    condition C(Conflicting).
+  - A daemon without an answer or a missing node stops no other. Only daemons without an answer
+    count against O(min_success). The status of the RmdWorkload tells the refusals of daemons.
+  - The document at O(path) has the RmdNodeStates and all new statuses, for
+    M(wattwise.kube.kube_apply), and the caches and workloads of each daemon, for the report.
 options:
   snapshot:
     description:
@@ -33,24 +33,24 @@ options:
     required: true
   endpoints:
     description:
-      - URLs of daemons by node. They take precedence over the address of the daemon's pod.
+      - URLs of daemons by node. They replace the addresses of the daemons' pods.
     type: dict
     default: {}
   namespace:
     description:
-      - Namespace of the RmdNodeStates and of the daemons' pods. A pod of another namespace is never
-        asked, whatever labels it has, because anybody may give a pod any label.
+      - Namespace of the RmdNodeStates and of the daemons' pods. Pods of other namespaces never
+        count as daemons, because any user can label a pod.
     type: str
     default: rmd-system
   require_capacity:
     description:
-      - Whether a daemon is asked for its hospitality score before a workload is created, and gets
-        no workload where that is 0. Only an administrator's certificate may ask.
+      - Whether to ask a daemon for its hospitality score before creating a workload. A score of 0
+        refuses the workload. The request needs the certificate of an administrator.
     type: bool
     default: false
   path:
     description:
-      - Where to write the document; without it, its content is returned.
+      - Path of the document to write. Without this option its content is returned.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.rmd
@@ -66,7 +66,7 @@ EXAMPLES = r"""
     include: [rmd_workloads, rmd_node_states, rmd_configs, rmd_pods]
     path: /var/lib/wattwise/run/rmd-snapshot.json
 
-- name: Bring the daemons to what the RmdWorkloads want
+- name: Reconcile the daemons with the RmdWorkloads
   wattwise.kube.rmd_reconciliation:
     snapshot: /var/lib/wattwise/run/rmd-snapshot.json
     ca_path: /etc/rmd/ca.pem
@@ -74,14 +74,14 @@ EXAMPLES = r"""
     client_key: /etc/rmd/key.pem
     path: /var/lib/wattwise/run/rmd.json
 
-- name: Write what became of them
+- name: Write the statuses
   wattwise.kube.kube_apply:
     src:
       - /var/lib/wattwise/run/rmd.json
     src_key: statuses
     status: true
 
-- name: Show what would change where daemons do not run in pods
+- name: Show the changes for daemons outside of pods
   wattwise.kube.rmd_reconciliation:
     snapshot: /var/lib/wattwise/run/rmd-snapshot.json
     endpoints:
@@ -93,7 +93,7 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - One entry for each daemon and workload, as M(wattwise.kube.rmd_workload) returns them.
+    - Result of each workload on each daemon, as M(wattwise.kube.rmd_workload) returns it.
   returned: always
   type: list
   elements: dict
@@ -109,7 +109,7 @@ results:
       workload: rmdworkload-guaranteed-cache
 errors:
   description:
-    - Daemons that could not be asked, and workloads that they refused, as
+    - Daemons without an answer, and workloads that daemons refused, as
       M(wattwise.kube.rmd_workload) returns them.
   returned: always
   type: list
@@ -120,36 +120,35 @@ errors:
       name: worker-node-2
       reason: unreachable
 daemons:
-  description: How many nodes have a daemon.
+  description: Number of nodes with a daemon.
   returned: always
   type: int
   sample: 2
 workloads:
-  description: How many RmdWorkloads there are.
+  description: Number of RmdWorkloads.
   returned: always
   type: int
   sample: 1
 path:
-  description: Where the document was written.
+  description: Path of the written document.
   returned: when O(path) is given
   type: str
   sample: /var/lib/wattwise/run/rmd.json
 node_states:
-  description: The RmdNodeStates that there shall be.
+  description: RmdNodeStates to apply.
   returned: without O(path)
   type: list
   elements: dict
   sample: []
 statuses:
-  description: The statuses that say something new.
+  description: New statuses.
   returned: without O(path)
   type: list
   elements: dict
   sample: []
 findings:
   description:
-    - RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used as they are. Each stops
-      no other.
+    - RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used. Each stops no other.
   returned: always
   type: list
   elements: dict
@@ -159,11 +158,11 @@ findings:
       type: str
       sample: RmdWorkload
     namespace:
-      description: Its namespace; empty for what has none.
+      description: Namespace of the object; empty for cluster-scoped objects.
       type: str
       sample: default
     name:
-      description: Its name.
+      description: Name of the object.
       type: str
       sample: gold
     field:
@@ -171,7 +170,7 @@ findings:
       type: str
       sample: spec.core_ids
     problem:
-      description: What is wrong with it.
+      description: Defect of the field.
       type: str
       sample: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
 """

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rmd_workload
-short_description: Give cache ways, memory bandwidth and P-states to CPUs of many machines
+short_description: Assign cache ways, memory bandwidth and P-states to CPUs of many machines
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
   - Brings workloads of Intel RMD (Resource Management Daemon) to their desired state, on many
-    daemons at once. It speaks the REST API of RMD v0.2 and of v0.3, and finds out which one.
-  - It reads first and writes only a difference. CPUs are compared as sets, P-state ratios as
-    numbers; a policy decides alone.
-  - A workload is known to the daemon by its uuid, which is O(workload.name) in the namespace
-    V(default), else C(<namespace>/<name>). Workloads with another uuid are never changed or
-    deleted; CPUs that they hold are a conflict, which is told before anything is written.
-  - Other CPUs for a workload mean that it is deleted and created anew, since RMD cannot change
-    them. A change that RMD refuses has already taken the hardware away from the old workload; it
-    is restored, and the error says so.
+    daemons concurrently. The REST API is that of RMD v0.2 or v0.3, detected for each daemon.
+  - Only differences are written. CPUs are compared as sets, P-state ratios as numbers. A policy
+    overrides all other values.
+  - The uuid of a workload on the daemon is O(workload.name) in the namespace V(default), else
+    C(<namespace>/<name>). Workloads with another uuid are never changed or deleted. CPUs that they
+    hold are a conflict, which is reported before the first write.
+  - A workload with other CPUs is deleted and created anew, because RMD cannot change CPUs. RMD
+    releases the old resources even if it refuses a change. The module then restores the old
+    workload, and the error says so.
   - A daemon that fails stops no other.
 options:
   targets:
@@ -41,7 +41,7 @@ options:
         type: str
         required: true
       workloads:
-        description: Workloads of this daemon, beside those of O(workload) or O(workloads).
+        description: Workloads of this daemon, in addition to O(workload) or O(workloads).
         type: list
         elements: dict
         suboptions: &workload
@@ -50,62 +50,62 @@ options:
             type: str
             required: true
           namespace:
-            description: Namespace of its RmdWorkload, which becomes a part of the uuid.
+            description: Namespace of its RmdWorkload, a part of the uuid.
             type: str
             default: default
           core_ids:
             description:
               - CPUs, each item a number or a list such as V(0-3) or V(0-7,^4).
-              - RMD v0.2 names its group by these texts as they are written.
+              - RMD v0.2 names its group after these texts.
             type: list
             elements: str
             default: []
           all_cores:
-            description: Whether it is for all CPUs of the machine, in place of C(core_ids).
+            description: Whether the workload has all CPUs of the machine, instead of C(core_ids).
             type: bool
             default: false
           reserved_core_ids:
-            description: CPUs that C(all_cores) leaves out.
+            description: CPUs that C(all_cores) excludes.
             type: list
             elements: str
             default: []
           policy:
-            description: A policy of the daemon. It decides alone; all other values are ignored.
+            description: Name of a policy of the daemon. It overrides all other values.
             type: str
           cache:
             description:
-              - Cache ways. Equal numbers are guaranteed, a smaller C(min) above 0 is best effort,
-                and 0 with 0 is shared.
+              - Cache ways. Equal C(min) and C(max) above 0 are guaranteed, a smaller C(min) above 0
+                is best effort, and 0 for both is shared.
             type: dict
             suboptions:
               max:
-                description: The most ways.
+                description: Largest number of ways.
                 type: int
               min:
-                description: The fewest ways.
+                description: Smallest number of ways.
                 type: int
           mba:
             description: Memory bandwidth, with RMD v0.3 only.
             type: dict
             suboptions:
               percentage:
-                description: From 1 to 100 %.
+                description: Percentage of the bandwidth, from 1 to 100.
                 type: int
               mbps:
-                description: In MB/s, for machines that count so.
+                description: Bandwidth in MB/s, for machines with this unit.
                 type: int
           pstate:
-            description: P-state, for daemons that have the plugin.
+            description: P-state, for daemons with the plugin.
             type: dict
             suboptions:
               ratio:
-                description: Share of missed branches from which on a CPU gets its top frequency.
+                description: Branch miss ratio above which a CPU gets its highest frequency.
                 type: float
               monitoring:
-                description: V(on) or V(off); V(on) by default.
+                description: V(on) or V(off). V(on) by default.
                 type: str
   workload:
-    description: One workload for all daemons.
+    description: Workload for all daemons.
     type: dict
     suboptions: *workload
   workloads:
@@ -115,7 +115,7 @@ options:
     suboptions: *workload
   state:
     description:
-      - Whether the workloads are there. For V(absent) only their names matter.
+      - V(present) creates or changes the workloads. V(absent) deletes them by name.
     type: str
     default: present
     choices:
@@ -123,8 +123,8 @@ options:
       - absent
   require_capacity:
     description:
-      - Whether a daemon is asked for its hospitality score before a workload is created, and gets
-        no workload where that is 0. Only an administrator's certificate may ask.
+      - Whether to ask a daemon for its hospitality score before creating a workload. A score of 0
+        refuses the workload. The request needs the certificate of an administrator.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -134,7 +134,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Give four CPUs two cache ways of their own on two machines
+- name: Assign two guaranteed cache ways to four CPUs on two machines
   wattwise.kube.rmd_workload:
     targets:
       - name: worker-node-1
@@ -151,7 +151,7 @@ EXAMPLES = r"""
         max: 2
         min: 2
 
-- name: Show what would change, with a workload of its own for each machine
+- name: Show the changes for a different workload on each machine
   wattwise.kube.rmd_workload:
     targets:
       - name: worker-node-1
@@ -173,7 +173,7 @@ EXAMPLES = r"""
   check_mode: true
   diff: true
 
-- name: Take a workload away
+- name: Delete a workload
   wattwise.kube.rmd_workload:
     targets:
       - name: worker-node-1
@@ -186,7 +186,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: One entry for each daemon and workload, in the order of the input.
+  description: Result of each workload on each daemon, in the order of the input.
   returned: always
   type: list
   elements: dict
@@ -196,7 +196,7 @@ results:
       type: str
       sample: worker-node-1
     workload:
-      description: The workload's uuid.
+      description: UUID of the workload.
       type: str
       sample: rmdworkload-guaranteed-cache
     action:
@@ -206,33 +206,33 @@ results:
       type: str
       sample: created
     id:
-      description: The daemon's id of the workload; null where it has none.
+      description: Id of the workload on the daemon; null if there is none.
       type: str
       sample: "2"
     cos_name:
-      description: The class of service, as the daemon calls it.
+      description: Class of service on the daemon.
       type: str
       sample: 0_1_2_3-guarantee
     status:
-      description: The daemon's status of the workload.
+      description: Status of the workload on the daemon.
       type: str
       sample: Successful
     response:
-      description: What the daemon said, in the words of upstream's operator.
+      description: Response of the daemon, in the form of the upstream operator.
       type: str
       sample: "Success: 201"
     core_ids:
-      description: The CPUs that it has, as they were written.
+      description: CPUs of the workload, as they were written.
       type: list
       elements: str
       sample: ["0", "1", "2", "3"]
     changed:
-      description: Whether something of it was changed, or would be in check mode.
+      description: Whether the workload was changed, or would be in check mode.
       type: bool
       sample: true
 errors:
   description:
-    - Daemons that could not be asked, and workloads that they refused.
+    - Daemons without an answer, and workloads that daemons refused.
   returned: always
   type: list
   elements: dict
@@ -242,17 +242,18 @@ errors:
       type: str
       sample: worker-node-2
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: https://10.0.0.2:8443
     reason:
       description:
         - V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
-          V(malformed), V(refused) (the daemon did) or V(conflict) (two want the same CPU).
+          V(malformed), V(refused) (by the daemon) or V(conflict) (two workloads with the same CPU).
       type: str
       sample: conflict
     detail:
-      description: What was wrong, where, and what to do; with what the daemon's words mean.
+      description:
+        - Sentence with the problem, its place and the remedy; it explains the daemon's message.
       type: str
       sample: >-
         workload database: CPU 1-2 belongs to the workload 'rmd-workload-pod-1' (id 3) of the

@@ -13,14 +13,14 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Makes a TLS handshake with each machine and returns fingerprint, subject, issuer and end of its
-    certificate. Nothing is verified, and no request and no credential is sent.
-  - Compare the fingerprints with what the machines themselves show, by another way than this
-    network, before you give them as C(tls_fingerprint) to other modules.
+  - Makes a TLS handshake with each machine and returns fingerprint, subject, issuer and expiry of
+    its certificate. Nothing is verified. No request and no credential is sent.
+  - Compare the fingerprints with those on the machines, by another way than this network, before
+    you pass them as C(tls_fingerprint) to other modules.
 options:
   targets:
     description:
-      - The machines to look at. Either this or O(snapshot) is required.
+      - Machines to connect to. Either this option or O(snapshot) is required.
     type: list
     elements: dict
     suboptions:
@@ -34,26 +34,25 @@ options:
         required: true
   snapshot:
     description:
-      - Path of a snapshot document, written by M(wattwise.kube.fleet_snapshot_info). The machines
-        are the Redfish endpoints of its NodeConfigs.
+      - Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. The Redfish
+        endpoints of its NodeConfigs are the machines.
     type: path
   node_selector:
     description:
-      - Label selector in Kubernetes' text form. Of the nodes in O(snapshot) only those that it
-        selects are looked at.
+      - Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot).
     type: str
   timeout:
-    description: Seconds that one machine may take.
+    description: Seconds that the handshake with one machine may take.
     type: float
     default: 10.0
   concurrency:
-    description: How many machines are looked at the same time.
+    description: Number of machines to connect to at the same time.
     type: int
     default: 64
   on_error:
     description:
-      - Whether machines that fail are only reported, or fail the task as well. V(fail) is the same
-        as a O(min_success) of V(1.0).
+      - Effect of a failed machine. V(report) lists it in the result, V(fail) also fails the task,
+        which equals O(min_success) set to V(1.0).
     type: str
     default: report
     choices:
@@ -61,8 +60,8 @@ options:
       - fail
   min_success:
     description:
-      - Share of the machines, from V(0.0) to V(1.0), that must succeed; the task fails below it,
-        with all results in the failure.
+      - Share of the machines, from V(0.0) to V(1.0), that must succeed. Below it the task fails;
+        the failure holds all results.
     type: float
     default: 0.0
 extends_documentation_fragment:
@@ -74,22 +73,22 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Look at one certificate
+- name: Read one certificate
   wattwise.kube.tls_fingerprint_info:
     targets:
       - name: node-1
         endpoint: https://10.0.0.101
   register: trust
 
-- name: Show what to compare
+- name: Show the fingerprints to compare
   ansible.builtin.debug:
     msg: "{{ trust.certificates | map(attribute='sha256') }}"
 
-- name: Look at every BMC of a cluster
+- name: Read the certificates of all BMCs of a cluster
   wattwise.kube.tls_fingerprint_info:
     snapshot: /var/lib/wattwise/run/snapshot.json
 
-- name: Look at the BMCs of one hall, and insist on all
+- name: Read the certificates of one hall, and fail if one is missing
   wattwise.kube.tls_fingerprint_info:
     snapshot: /var/lib/wattwise/run/snapshot.json
     node_selector: topology.kubernetes.io/zone=hall-2
@@ -99,7 +98,7 @@ EXAMPLES = r"""
 RETURN = r"""
 certificates:
   description:
-    - One entry for each machine that showed a certificate, in the order of the input.
+    - Certificates by machine, in the order of the input.
   returned: success, and when too few machines succeeded
   type: list
   elements: dict
@@ -109,7 +108,7 @@ certificates:
       type: str
       sample: node-1
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: https://10.0.0.101
     sha256:
@@ -117,28 +116,28 @@ certificates:
       type: str
       sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     key_sha256:
-      description: SHA-256 of its public key, which stays the same in a renewed certificate.
+      description: SHA-256 of its public key, which a renewal with the same key does not change.
       type: str
       sample: 60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
     subject:
-      description: Whom the certificate names.
+      description: Subject of the certificate.
       type: str
       sample: CN=idrac-1
     issuer:
-      description: Who signed it.
+      description: Issuer of the certificate.
       type: str
       sample: CN=idrac-1
     not_after:
-      description: When it ends.
+      description: Expiry of the certificate.
       type: str
       sample: "2030-01-31T12:00:00Z"
     self_signed:
-      description: Whether subject and issuer are the same.
+      description: Whether subject and issuer are equal.
       type: bool
       sample: true
 errors:
   description:
-    - Targets without a result, or without a part of it, in the order of the input.
+    - Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -148,7 +147,7 @@ errors:
       type: str
       sample: node-7
     endpoint:
-      description: Its endpoint.
+      description: Endpoint of the target.
       type: str
       sample: https://10.0.0.107
     reason:
@@ -158,7 +157,7 @@ errors:
       type: str
       sample: timeout
     detail:
-      description: What was wrong, where, and what to do.
+      description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
         no answer to the TLS handshake within 10 s for the whole target; look

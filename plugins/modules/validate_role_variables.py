@@ -8,45 +8,50 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: validate_role_variables
-short_description: Check the variables of all roles of a play before it touches anything
+short_description: Check the variables of all roles of a play before its first change
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Checks types, choices and required parts of every variable that these roles of the collection
-    take, and ranges, names and paths beside them. All problems stand in one message, each with the
-    variable, the given value and the expected one.
-  - Warns of variables that no role takes and that are almost called like one.
+  - Checks types, choices, required members, ranges, names and paths of every variable of the given
+    roles. One message lists all problems, each with the variable, its value and the expected one.
+  - Warns of variables that no role has but whose name resembles a known one.
   - Runs as an action on the controller. It connects to nothing, writes nothing, and shows no value
-    that could be a password.
+    that may be a password.
 options:
   roles:
     description:
-      - Names of roles of this collection, without C(wattwise.kube).
+      - Names of the roles, without C(wattwise.kube).
     type: list
     elements: str
     default: []
+  tags:
+    description:
+      - Tags that a role has in the play, by the name of the role. Where a run leaves the role out by
+        C(--tags) or C(--skip-tags), its required variables may be missing.
+    type: dict
+    default: {}
   entry_point:
     description:
-      - Entry point of these roles whose variables are checked.
+      - Entry point of the roles.
     type: str
     default: main
   group:
     description:
-      - Inventory group that the host must be in. The task fails for all others, and says what to
-        write into the inventory.
+      - Inventory group that must contain the host. The task fails for other hosts and tells the
+        lines to add to the inventory.
     type: str
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
 notes:
-  - A play that uses it can import the same roles with C(rolespec_validate=false), because the tasks
-    that Ansible adds to each role check nothing more.
+  - A play that uses this module can import the same roles with C(rolespec_validate=false), because
+    the validation that Ansible adds to each role checks nothing more.
 seealso:
   - module: ansible.builtin.validate_argument_spec
 """
 
 EXAMPLES = r"""
-- name: Check everything first
+- name: Check all variables first
   wattwise.kube.validate_role_variables:
     roles:
       - observe
@@ -55,7 +60,14 @@ EXAMPLES = r"""
     group: clusters
   tags: [always]
 
-- name: Check what a teardown reads
+- name: Ask for the variables of role rmd only where a run with tags makes its tasks
+  wattwise.kube.validate_role_variables:
+    roles: [rmd, rmd_workloads]
+    tags:
+      rmd: [rmd_daemons]
+  tags: [always]
+
+- name: Check the variables of a teardown
   wattwise.kube.validate_role_variables:
     roles: [node_configs, crds]
     entry_point: teardown
@@ -69,12 +81,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 checked:
-  description: How many variables the roles take.
+  description: Number of variables of the roles.
   returned: success
   type: int
   sample: 41
 problems:
-  description: Everything that is wrong.
+  description: Problems of the variables.
   returned: always
   type: list
   elements: dict
@@ -83,11 +95,11 @@ problems:
       description: Name of the variable.
       type: str
     roles:
-      description: The roles that take it.
+      description: Roles that have the variable.
       type: list
       elements: str
     problem:
-      description: The variable, its value and the expected one in a sentence.
+      description: Sentence with the variable, its value and the expected one.
       type: str
   sample:
     - variable: observe_timeout

@@ -82,7 +82,7 @@ class Stored:
     def apply(self, manifest: Object, manager: str = MANAGER, **query: str) -> Object:
         asked: dict[str, str | int] = {"fieldManager": manager, "force": "true", **query}
         answer = self.kube.send("PATCH", self.path, manifest, APPLY_CONTENT_TYPE, asked)
-        return t.cast(Object, answer.body)
+        return answer.body
 
     def read(self) -> Object:
         return t.cast(Object, self.kube.find(self.path))

@@ -100,6 +100,26 @@ def test_tags_and_check_mode_change_nothing_of_that(
     assert asked == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_needed"),
+    [
+        ((), True),
+        (("--tags", "rmd_daemons"), True),
+        (("--tags", "rmd"), True),
+        (("--tags", "rmd_workloads"), False),
+        (("--skip-tags", "rmd_daemons"), False),
+    ],
+)
+def test_rmd_needs_its_image_only_where_its_tasks_run(
+    arguments: tuple[str, ...], is_needed: bool, tmp_path: Path
+) -> None:
+    wrong = {"wattwise_run_dir": str(tmp_path / "runs"), "rmd_prune_max": 7}
+    run = play("rmd", tmp_path, {"clusters": {"hosts": {"hall-1": wrong}}}, *arguments)
+    assert run.returncode == 2
+    assert "rmd_prune_max is 7, but must be from 0 to 1" in run.output
+    assert ("rmd_image is missing; role rmd needs it" in run.output) is is_needed
+
+
 def test_a_kubeconfig_that_is_not_there_is_named_with_its_variable(tmp_path: Path) -> None:
     away = {"wattwise_kubeconfig": str(tmp_path / "away.yml")}
     inventory: Json = {

@@ -178,12 +178,11 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
     asked = [rmd_workload(whole_lab), yaml.safe_load(RMD_CONFIG.read_text())]
     wanted = {"kubeconfig": whole_lab.kubeconfig, "manifests": asked}
     apply(wanted)
-    image = ("-e", "rmd_image=registry.example/rmd:0.3")
-    run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads", *image)
+    run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads")
     assert run.returncode == 0, run.output
     used = set(account.proxy.used)
     apply({**wanted, "state": "absent"})
-    run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads", *image, *fewer)
+    run = account.play("wattwise.kube.rmd", "--tags", "rmd_workloads", *fewer)
     assert run.returncode == 0, run.output
     assert_exactly(account, granted, used | account.proxy.used)
 

@@ -40,6 +40,6 @@ def test_a_workload_from_check_mode_to_its_end(tmp_path: Path) -> None:
         "still gone": False,
     }  # fmt: skip
     after = {"core_ids": ["1", "2-3"], "cache": {"max": 2, "min": 2}}
-    assert found["checked"]["diff"]["after"] == {"n1: a": after, "n2: a": after}
+    assert found["checked"]["diff"][0]["after"] == {"n1: a": after, "n2: a": after}
     assert [item["cos_name"] for item in found["made"]["results"]] == ["1_2-3-guarantee", "COS2"]
     assert [item["workloads"][0]["cpus"] for item in found["read"]["daemons"]] == [[1, 2, 3]] * 2

@@ -134,7 +134,7 @@ def full_pod(name: str = "odd") -> Json:
 def cache_state(node_name: str) -> Json:
     """An RmdNodeState whose caches have free ways."""
     cache = {"id": 0, "ways": 11, "guaranteed": {"free": "0-4"}, "besteffort": {"free": "5-8"}}
-    held = {"rdt": {"cache": {"max": 2, "min": 2}}}
+    held = {"Cache Max": "2", "Cache Min": "2"}
     return {
         "apiVersion": "intel.com/v1alpha1",
         "kind": "RmdNodeState",

@@ -21,6 +21,7 @@ from fractions import Fraction
 
 from support.placement_caches import Caches
 from support.placement_devices import Devices
+from support.placement_preferences import unmet_weight
 from support.placement_rules import (
     Json,
     Node,
@@ -43,7 +44,6 @@ from support.placement_rules import (
 )
 from support.placement_shares import shares
 from support.placement_starts import Starts
-from support.placement_wishes import unmet_weight
 
 TOLERANCE_WATTS = 1e-5
 # The order of the objectives: pods placed by priority, highest first; minus those on nodes without
@@ -170,8 +170,8 @@ class Fleet:
         key = (id(node), id(pod))
         if key not in self._unmet:
             affinity = get(get(pod.spec, "affinity"), "nodeAffinity")
-            wishes = get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
-            weights = [wish["weight"] for wish in wishes if not meets(node, wish["preference"])]
+            preferred = get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
+            weights = [term["weight"] for term in preferred if not meets(node, term["preference"])]
             weights += [
                 100
                 for taint in node.taints

@@ -215,7 +215,7 @@ def _apportioned(total: int, shares: Sequence[float]) -> list[int]:
 def _wish(source: random.Random, index: int) -> Json:
     """Where a choosy shape may run."""
     zone = source.choice(["zone-0", "zone-1", "zone-2"])
-    wishes: list[Json] = [
+    preferred: list[Json] = [
         {"node_selector": {"topology.kubernetes.io/zone": zone}},
         {"node_selector": {"disk": "hdd"}},
         {
@@ -241,4 +241,4 @@ def _wish(source: random.Random, index: int) -> Json:
             }
         },
     ]
-    return wishes[index % len(wishes)]
+    return preferred[index % len(preferred)]

@@ -30,12 +30,12 @@ Feature = t.Literal[
     "preferences",
     "running",
     "spread",
-    "wished spread",
+    "soft spread",
 ]
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 DISK = "disk"
-WISHES: frozenset[Feature] = frozenset({"peer preferences", "preferences", "wished spread"})
+PREFERENCES: frozenset[Feature] = frozenset({"peer preferences", "preferences", "soft spread"})
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -197,7 +197,7 @@ def _term(draw: Draw) -> Json:
     return term
 
 
-def _wish(draw: Draw) -> Json:
+def _preferred_term(draw: Draw) -> Json:
     """To be near other pods, or away from them."""
     term = _term(draw)
     if one_in(draw, 4):
@@ -209,14 +209,14 @@ def _terms(draw: Draw) -> Json:
     return {REQUIRED: [_term(draw) for _index in range(draw(st.sampled_from([1, 1, 1, 2])))]}
 
 
-def _spread(draw: Draw, *, is_wish: bool = False) -> Json:
+def _spread(draw: Draw, *, is_soft: bool = False) -> Json:
     constraint: Json = {
         "maxSkew": draw(st.sampled_from([1, 1, 2])),
         "topologyKey": draw(KEYS),
-        "whenUnsatisfiable": "ScheduleAnyway" if is_wish else "DoNotSchedule",
+        "whenUnsatisfiable": "ScheduleAnyway" if is_soft else "DoNotSchedule",
         "labelSelector": draw(SELECTORS.filter(lambda selector: selector is not None)),
     }
-    if not is_wish and one_in(draw, 4):
+    if not is_soft and one_in(draw, 4):
         constraint["minDomains"] = draw(st.integers(1, 3))
     if one_in(draw, 3):
         constraint["matchLabelKeys"] = draw(st.sampled_from([["version"], ["version", "absent"]]))
@@ -276,23 +276,23 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
     if "anti-affinity" in features and one_in(draw, 2):
         affinity["podAntiAffinity"] = _terms(draw)
     if "preferences" in features and one_in(draw, 2):
-        wishes = [
+        preferred = [
             {
                 "weight": draw(st.integers(1, 100)),
                 "preference": {"matchExpressions": [draw(DEMANDS)]},
             }
             for _index in range(draw(st.integers(1, 2)))
         ]
-        affinity.setdefault("nodeAffinity", {})[PREFERRED] = wishes
+        affinity.setdefault("nodeAffinity", {})[PREFERRED] = preferred
     if "peer preferences" in features:
         for kind in draw(st.sets(st.sampled_from(["podAffinity", "podAntiAffinity"]))):
-            wishes = [_wish(draw) for _index in range(draw(st.integers(1, 2)))]
-            affinity.setdefault(kind, {})[PREFERRED] = wishes
+            preferred = [_preferred_term(draw) for _index in range(draw(st.integers(1, 2)))]
+            affinity.setdefault(kind, {})[PREFERRED] = preferred
     if affinity:
         spec["affinity"] = affinity
     spreads = [_spread(draw) for _index in range(_spreads(draw, "spread" in features))]
     spreads += [
-        _spread(draw, is_wish=True) for _index in range(_spreads(draw, "wished spread" in features))
+        _spread(draw, is_soft=True) for _index in range(_spreads(draw, "soft spread" in features))
     ]
     if spreads:
         # The API server takes each key once for each way.
@@ -400,7 +400,7 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
     if one_in(draw, 3):
         given["allow_power_off"] = True
         given["standby_watts"] = draw(st.sampled_from([0.0, 7.5, 150.0]))
-    if features & WISHES:
+    if features & PREFERENCES:
         given["preference_watts"] = draw(st.sampled_from([0.0, 1.0, 20.0]))
     if "running" in features:
         given["running"] = [

@@ -124,7 +124,7 @@ class Pod:
     near: Sequence[Term] = field(init=False)
     ports: frozenset[tuple[str, int, str]] = field(init=False)
     spreads: Sequence[Json] = field(init=False)
-    wished_spreads: Sequence[Json] = field(init=False)
+    soft_spreads: Sequence[Json] = field(init=False)
 
     def __post_init__(self) -> None:
         self.requests = requests_of(self.spec)
@@ -132,7 +132,7 @@ class Pod:
         self.near = self._terms("podAffinity")
         self.ports = frozenset(host_ports(self.spec))
         self.spreads = self._spreads("DoNotSchedule")
-        self.wished_spreads = self._spreads("ScheduleAnyway")
+        self.soft_spreads = self._spreads("ScheduleAnyway")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -176,12 +176,12 @@ class Pod:
         required = get(affinity, "requiredDuringSchedulingIgnoredDuringExecution", [])
         return [self._term(term) for term in required]
 
-    def wishes(self, kind: str) -> list[tuple[int, Term]]:
+    def preferred_terms(self, kind: str) -> list[tuple[int, Term]]:
         """Preferred terms with their weights."""
         affinity = get(get(self.spec, "affinity"), kind)
         return [
-            (wish["weight"], self._term(get(wish, "podAffinityTerm")))
-            for wish in get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
+            (preferred["weight"], self._term(get(preferred, "podAffinityTerm")))
+            for preferred in get(affinity, "preferredDuringSchedulingIgnoredDuringExecution", [])
         ]
 
     def _term(self, term: Json) -> Term:

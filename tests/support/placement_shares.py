@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wishes for an even spread (ScheduleAnyway), a second time: constraint by constraint.
+"""Soft topology spread (ScheduleAnyway), a second time: constraint by constraint.
 
 Shares no code with the solver. What a constraint selects has an even share of each domain; so many
 pods and ``maxSkew`` less one are well there, and as many as run there already.
@@ -46,15 +46,15 @@ def shares(
     """One of each constraint, however many pods have it, if it selects one of these."""
     kinds: dict[str, list[tuple[Pod, Json]]] = {}
     for pod in waiting:
-        for constraint in pod.wished_spreads:
-            counted = counted_nodes(constraint, pod, pod.wished_spreads, nodes)
+        for constraint in pod.soft_spreads:
+            counted = counted_nodes(constraint, pod, pod.soft_spreads, nodes)
             values = [pod.labels.get(key) for key in get(constraint, "matchLabelKeys", [])]
             words = (pod.namespace, constraint, values, sorted(node.name for node in counted))
             kinds.setdefault(json.dumps(words, sort_keys=True), []).append((pod, constraint))
     for holders in kinds.values():
         if any(matched(constraint, pod, pod) for pod, constraint in holders):
             pod, constraint = holders[0]
-            counted = counted_nodes(constraint, pod, pod.wished_spreads, nodes)
+            counted = counted_nodes(constraint, pod, pod.soft_spreads, nodes)
             selected = [other for other in waiting if matched(constraint, pod, other)]
             there = [
                 node

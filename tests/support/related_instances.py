@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Small random instances whose pods have rules about each other, and a plain reading of the rules.
 
-The reading goes pod by pod as kube-scheduler's filters do, and knows nothing of tallies.
+The reading goes pod by pod as kube-scheduler's filters do, and knows no topology counts.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import replace
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Attraction,
     Constraints,
     EvenStart,
-    Exclusion,
     HostPort,
     Instance,
     Node,
     PeerPreference,
     Pod,
+    PodAffinity,
+    PodAntiAffinity,
     PodRelations,
     Rules,
     Shape,
@@ -82,7 +82,7 @@ def _shape(source: random.Random, start: EvenStart, gangs: bool) -> Shape:
         for key in KEYS
         if some(0.2)
     ]
-    attraction = Attraction(peers(), tuple(source.sample(KEYS, source.choice([1, 1, 2]))))
+    affinity = PodAffinity(peers(), tuple(source.sample(KEYS, source.choice([1, 1, 2]))))
     starts_evenly = some(0.15)
     keys = tuple(spreading.topology_key for spreading in spreadings)
     return Shape(
@@ -93,12 +93,12 @@ def _shape(source: random.Random, start: EvenStart, gangs: bool) -> Shape:
             member_of=frozenset(
                 source.sample(range(PEERS), source.randint(0, 2)) + [REPLICA_SET] * starts_evenly
             ),
-            exclusions=tuple(Exclusion(peers(), key) for key in KEYS if some(0.2)),
-            attraction=attraction if some(0.3) else None,
+            anti_affinity=tuple(PodAntiAffinity(peers(), key) for key in KEYS if some(0.2)),
+            affinity=affinity if some(0.3) else None,
             spreadings=tuple(each._replace(required_keys=keys) for each in spreadings),
             even_start=start if starts_evenly else None,
             peer_preferences=(PeerPreference(50, peers(), "zone", some(0.5)),) if some(0.3) else (),
-            wished_spreadings=(Spreading(peers(), "zone"),) if some(0.2) else (),
+            soft_spreadings=(Spreading(peers(), "zone"),) if some(0.2) else (),
             gang="default/gang" if gangs and some(0.4) else "",
         ),
     )
@@ -137,9 +137,9 @@ class Cluster:
         rules = shape.relations
         return (
             self._ports(shape, node, others)
-            and all(self._no_peer(each, node, others) for each in rules.exclusions)
+            and all(self._no_peer(each, node, others) for each in rules.anti_affinity)
             and not self._unwanted(shape, node, others)
-            and (rules.attraction is None or self._near(shape, node, others))
+            and (rules.affinity is None or self._near(shape, node, others))
             and all(self._even(each, shape, node, others) for each in rules.spreadings)
         )
 
@@ -162,33 +162,33 @@ class Cluster:
             for theirs in taken
         )
 
-    def _no_peer(self, exclusion: Exclusion, node: int, others: Sequence[Placed]) -> bool:
-        domain = self._domain(exclusion.topology_key, node)
-        members = self._members(exclusion.peers, others)
+    def _no_peer(self, anti_affinity: PodAntiAffinity, node: int, others: Sequence[Placed]) -> bool:
+        domain = self._domain(anti_affinity.topology_key, node)
+        members = self._members(anti_affinity.peers, others)
         return domain is None or all(
-            self._domain(exclusion.topology_key, at) != domain for at in members
+            self._domain(anti_affinity.topology_key, at) != domain for at in members
         )
 
     def _unwanted(self, shape: Shape, node: int, others: Sequence[Placed]) -> bool:
         return any(
-            exclusion.peers in shape.relations.member_of
-            and self._domain(exclusion.topology_key, at) is not None
-            and self._domain(exclusion.topology_key, at)
-            == self._domain(exclusion.topology_key, node)
+            anti_affinity.peers in shape.relations.member_of
+            and self._domain(anti_affinity.topology_key, at) is not None
+            and self._domain(anti_affinity.topology_key, at)
+            == self._domain(anti_affinity.topology_key, node)
             for other, at, _new in others
-            for exclusion in other.relations.exclusions
+            for anti_affinity in other.relations.anti_affinity
         )
 
     def _near(self, shape: Shape, node: int, others: Sequence[Placed]) -> bool:
-        attraction = shape.relations.attraction
-        assert attraction is not None
-        keys = attraction.topology_keys
+        affinity = shape.relations.affinity
+        assert affinity is not None
+        keys = affinity.topology_keys
         if any(self._domain(key, node) is None for key in keys):
             return False
-        members = list(self._members(attraction.peers, others))
+        members = list(self._members(affinity.peers, others))
         counts = [(key, self._domain(key, at)) for at in members for key in keys]
         if not any(domain is not None for _key, domain in counts):
-            return attraction.peers in shape.relations.member_of
+            return affinity.peers in shape.relations.member_of
         return all((key, self._domain(key, node)) in counts for key in keys)
 
     def _even(

@@ -69,7 +69,6 @@ class Walk:
             "wattwise_kubeconfig": self.kubeconfig,
             "wattwise_run_dir": str(self.folder / "runs"),
             "rmd_endpoints": self.endpoints,
-            "rmd_image": "registry.example/rmd:0.3",
             **variables,
         }
         inventory = self.folder / "inventory.json"

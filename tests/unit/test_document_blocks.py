@@ -50,7 +50,6 @@ KINDS = {
     "csv samples.csv": "the columns of lab.predictor, below",
     "json request": "held against the library's own request, below",
     "text message": "a message of the code, below",
-    "text demo": "tests/unit/test_documentation.py",
     "text terminal": "tests/unit/test_documentation.py",
     "text diagram": "names of modules, below",
     "text tree": "paths of the repository, below",

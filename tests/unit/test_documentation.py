@@ -39,6 +39,7 @@ OTHER_VARIABLES = {
 
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _NAME = re.compile(r"\bwattwise\.kube\.(\w+)")
+_FILE = re.compile(r"(?<![\w/.])[a-z_][a-z0-9_/]*\.py\b")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 
 
@@ -122,6 +123,21 @@ def test_everything_of_the_collection_that_is_named_exists(page: str) -> None:
     assert set(_NAME.findall(text_of(page))) - {"wattwise"} <= present
 
 
+def test_files_of_python_that_pages_and_the_library_name_exist() -> None:
+    folders = ("lab", "plugins", "scripts", "tests")
+    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = {page: text_of(page) for page in PAGES}
+    library = (ROOT / "plugins").rglob("*.py")
+    named.update({str(path): path.read_text(encoding="utf-8") for path in library})
+    missing = [
+        f"{where}: {name}"
+        for where, text in named.items()
+        for name in _FILE.findall(text)
+        if not any(file.endswith(f"/{name}") for file in files)
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_playbooks_that_are_run_exist(page: str) -> None:
     named = set(re.findall(r"ansible-playbook wattwise\.kube\.(\w+)", text_of(page)))
@@ -146,13 +162,28 @@ def leads_somewhere(page: str, target: str) -> bool:
     return fragment in map(anchor, _HEADING.findall(destination.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/report.md"])
-def test_the_summary_that_is_shown_has_the_form_of_a_real_one(page: str, tmp_path: Path) -> None:
-    [shown] = blocks(page, "text")
+def test_the_summary_that_is_shown_has_the_form_of_a_real_one(tmp_path: Path) -> None:
+    [shown] = blocks("docs/report.md", "text")
     report = build_from(str(write(tmp_path, Case(pods=300))))
     told = "\n".join(summarize(report, "lab/report.html")["lines"])
     # Figures, names of nodes and paths differ; words and their order do not.
     assert words(shown) == words(told)
+
+
+def test_the_figures_of_the_demo_in_the_readme_agree() -> None:
+    row = {
+        line.split("|")[1].strip(): [
+            float(number.replace(",", "")) for number in re.findall(r"[\d,.]*\d", line)
+        ]
+        for line in text_of("README.md").split("\n## ", 1)[0].splitlines()
+        if line.startswith("| ")
+    }
+    _fleet, default = row["default scheduler, measured"]
+    _fleet, ours = row["wattwise, measured"]
+    watts, percent = row["saved"]
+    # Each figure is rounded for itself.
+    assert watts == pytest.approx(default - ours, abs=1)
+    assert percent == pytest.approx(100 * watts / default, abs=0.1)
 
 
 def words(text: str) -> list[str]:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Argument specifications as values: merged by modules, completed with defaults by the library.
+"""Argument specifications as values, which modules merge and the library completes with defaults.
 
-The shared ones stand here, each named after the doc fragment that describes it to users; a test
-holds the two against each other.
+Each shared specification has the name of the doc fragment that describes it; a test compares the
+two.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Rules = tuple[tuple[t.Any, ...], ...]
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """Options of a module in AnsibleModule's form, with the rules that tie them together.
+    """Options of a module in AnsibleModule's form, with the rules between them.
 
-    An option may name under ``environment`` the variables that stand in for it, and under
-    ``secret_keys`` the members that are the secret part of a ``no_log`` option; module_runner.py reads both.
+    ``environment`` of an option lists environment variables that replace it. ``secret_keys`` lists
+    the secret members of a ``no_log`` option. module_runner.py reads both.
     """
 
     options: Options
@@ -33,8 +33,14 @@ class ArgumentSpec:
     required_if: Rules = ()
     required_by: t.Mapping[str, t.Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in {name for rule in self.required_one_of for name in rule}:
+            # Ansible counts a default as given.
+            if "default" in self.options.get(name, {}):
+                raise ValueError(f"required_one_of: the rule never applies: {name} has a default")
+
     def merge(self, *others: ArgumentSpec) -> ArgumentSpec:
-        """This specification and others as one; an option may stand in one of them only."""
+        """Merge this specification with others; an option may be in one of them only."""
         parts = (self, *others)
         options: dict[str, t.Mapping[str, t.Any]] = {}
         required_by: dict[str, t.Any] = {}
@@ -53,10 +59,13 @@ class ArgumentSpec:
             required_by=required_by,
         )
 
-    def to_keywords(self) -> dict[str, t.Any]:
-        """The keyword arguments of AnsibleModule, with what only module_runner.py reads still in them."""
+    def to_keywords(self, fallback: t.Callable[..., t.Any]) -> dict[str, t.Any]:
+        """The keyword arguments of AnsibleModule, and of Ansible's validator of such options.
+
+        ``fallback`` is Ansible's ``env_fallback``: the library does not import Ansible.
+        """
         return {
-            "argument_spec": {name: dict(option) for name, option in self.options.items()},
+            "argument_spec": _of_ansible(self.options, fallback),
             "mutually_exclusive": [list(rule) for rule in self.mutually_exclusive],
             "required_together": [list(rule) for rule in self.required_together],
             "required_one_of": [list(rule) for rule in self.required_one_of],
@@ -65,11 +74,25 @@ class ArgumentSpec:
         }
 
     def complete(self, parameters: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """Parameters with every default filled in, so that the library can be called directly.
+        """Fill in all defaults of the parameters, for direct calls of the library.
 
-        Raises InvalidInput for an unknown or a missing option. Types are AnsibleModule's work.
+        Raises InvalidInput for an unknown or a missing option. Ansible checks types, choices and
+        the rules between options, and it does so before it calls the library.
         """
         return _complete(self.options, parameters, "parameters")
+
+
+def _of_ansible(options: Options, fallback: t.Callable[..., t.Any]) -> dict[str, t.Any]:
+    """Options, and their suboptions, in the words of Ansible alone."""
+    found: dict[str, t.Any] = {}
+    for name, given in options.items():
+        option = {key: value for key, value in given.items() if key != "secret_keys"}
+        if variables := option.pop("environment", None):
+            option["fallback"] = (fallback, variables)
+        if "options" in option:
+            option["options"] = _of_ansible(option["options"], fallback)
+        found[name] = option
+    return found
 
 
 def _joined(rules: t.Iterable[Rules]) -> Rules:
@@ -139,7 +162,7 @@ PROGRESS = ArgumentSpec(
     }
 )
 
-# Every module that sends pods to nodes; see lease.py.
+# Options of every module that binds or evicts pods or allocates devices; see lease.py.
 LEASE = ArgumentSpec(
     {
         "lease_namespace": {"type": "str", "default": "kube-system"},
@@ -147,7 +170,7 @@ LEASE = ArgumentSpec(
     }
 )
 
-# Every module that asks many machines over HTTP.
+# Options of every module that asks many machines over HTTP.
 FLEET = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
@@ -164,7 +187,7 @@ FLEET = ArgumentSpec(
     }
 )
 
-# Every module that asks RMD daemons.
+# Options of every module that asks RMD daemons.
 RMD = ArgumentSpec(
     {
         "timeout": {"type": "float", "default": 10.0},

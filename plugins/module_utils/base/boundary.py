@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The boundary around one object: an exception inside it is that object's finding and no other's.
+"""The boundary around one object: an exception inside it becomes a finding of that object only.
 
 Tenants, kubelets and machines write the objects that the library reads. A reader of many objects
-reads each of them within ``guarded``, and gives all others the result that they would have without
-it.
+reads each within ``guarded``, so that a defective object changes no other result.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Finding:
         return f"{place}: {self.problem}"
 
     def as_dict(self) -> dict[str, str]:
-        """The finding in the form in which modules return it."""
+        """The finding in the form of module results."""
         return {
             "kind": self.subject.kind,
             "namespace": self.subject.namespace,
@@ -74,13 +73,13 @@ class Finding:
 
     @classmethod
     def from_dict(cls, entry: t.Mapping[str, str]) -> Finding:
-        """From the form in which modules return it."""
+        """A finding from the form of module results."""
         subject = Subject(entry["kind"], entry["name"], entry["namespace"])
         return cls(subject, entry["field"], entry["problem"])
 
 
 class InvalidField(InvalidInput):
-    """A field of an object does not hold a usable value; ``field`` is its path."""
+    """A field of an object has no usable value; ``field`` is its path."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}", field=field)
@@ -89,9 +88,9 @@ class InvalidField(InvalidInput):
 
 
 def guarded(subject: Subject, read: t.Callable[[], T]) -> T | Finding:
-    """The result of ``read``, or the finding that any exception inside it amounts to.
+    """The result of ``read``, or a finding for any exception inside it.
 
-    A missing library is no defect of the object and is raised.
+    MissingLibrary is raised, because it is no defect of the object.
     """
     try:
         return read()
@@ -106,7 +105,7 @@ def guarded(subject: Subject, read: t.Callable[[], T]) -> T | Finding:
 
 
 def warn_of(findings: t.Sequence[Finding], context: Context) -> None:
-    """Warn once of all objects that cannot be used as they are; the result lists every finding."""
+    """Emit one warning for all unusable objects; the result lists every finding."""
     subjects = list(dict.fromkeys(finding.subject for finding in findings))
     if len(subjects) == 1:
         context.warn(f"{findings[0]}; correct this object")
@@ -118,9 +117,9 @@ def warn_of(findings: t.Sequence[Finding], context: Context) -> None:
 
 
 def subject_of(obj: t.Any, kind: str, place: str = "") -> Subject:
-    """Kind, namespace and name of an object that may be anything.
+    """Kind, namespace and name of an object of unknown shape.
 
-    ``place`` (such as ``pods[3]``) stands in for a name that is missing or unusable.
+    ``place`` (such as ``pods[3]``) replaces a missing or unusable name.
     """
     metadata = obj.get("metadata", obj) if isinstance(obj, dict) else None
     given = metadata if isinstance(metadata, dict) else {}

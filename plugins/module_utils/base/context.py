@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What surrounds one run of a library function: mode, clock and where progress and warnings go."""
+"""The context of one library call: mode, clock, and callbacks for progress and warnings."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from dataclasses import dataclass
 
 
 class ProgressCallback(t.Protocol):
-    """Is told how many targets are done, of how many, and how many of those failed."""
+    """Receives the numbers of finished, of all and of failed targets."""
 
     def __call__(self, done: int, total: int, failed: int) -> None: ...
 
 
 def ignore_progress(done: int, total: int, failed: int) -> None:
-    """The progress callback of callers that do not show any."""
+    """Progress callback of callers that show no progress."""
 
 
 def _ignore_progress_of(step: str) -> ProgressCallback:
-    """The callbacks of callers that do not show any progress."""
+    """Progress callbacks of callers that show no progress."""
     return ignore_progress
 
 
 def _ignore_text(text: str) -> None:
-    """Neither warn nor protect: for callers without a user."""
+    """Ignore warnings and secrets, for callers without a user."""
 
 
 def utc_now() -> datetime.datetime:
-    """The present moment, aware, in UTC."""
+    """The current time, as an aware datetime in UTC."""
     return datetime.datetime.now(datetime.timezone.utc)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Given to every library function beside its parameters; the default suits tests and scripts.
+    """Second argument of every library function; the default suits tests and scripts.
 
-    ``warn`` shows a sentence to the user, ``protect`` names a text that no output may contain.
-    ``progress_of`` gives the progress callback of a step by its name, for runs of several steps.
+    ``warn`` shows a sentence to the user. ``protect`` registers a text that no output may contain.
+    ``progress_of`` returns the progress callback of a step by its name.
     """
 
     check_mode: bool = False
@@ -53,3 +53,18 @@ class Context:
 Parameters = t.Mapping[str, t.Any]
 Result = dict[str, t.Any]
 Work = t.Callable[[Parameters, Context], Result]
+
+
+def difference(title: str, changes: t.Iterable[tuple[str, t.Any, t.Any]]) -> list[dict[str, t.Any]]:
+    """The ``diff`` of a result, in Ansible's form: one entry, or none where nothing changes.
+
+    ``changes`` are names with what stands there before and after, "" for nothing.
+    """
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for name, old, new in changes:
+        before[name], after[name] = old, new
+    if not after:
+        return []
+    headers = {"before_header": f"{title} (before)", "after_header": f"{title} (after)"}
+    return [{**headers, "before": before, "after": after}]

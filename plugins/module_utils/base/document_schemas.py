@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """JSON schemas (draft 7) of the documents; ``schemas/`` holds the same as files for other tools.
 
-They live in Python because Ansible takes only Python along when a module runs elsewhere.
+The schemas are Python values because Ansible transfers only Python files to remote hosts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ERRORS: Schema = {
 }
 
 
-# Of objects that cannot be used as they are; see boundary.py.
+# Findings about objects; see boundary.py.
 _FINDINGS: Schema = {
     "type": "array",
     "items": {
@@ -123,7 +123,7 @@ _ENDPOINT: Schema = {
     },
 }
 
-# NodeConfigs resolved; see nodeconfig/targets.py. What is empty is left out.
+# Resolved NodeConfigs without empty members; see nodeconfig/targets.py.
 _TARGETS: Schema = {
     "type": "object",
     "required": ["nodes", "findings"],
@@ -180,7 +180,7 @@ def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
         "properties": {
             "document": {"const": f"wattwise.kube/{kind}/v1"},
             "time": _TIME,
-            # The run whose snapshot it was made from, if one was.
+            # Run of the snapshot that the document was made from, if any.
             "run": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
             **properties,
             **optional,
@@ -260,7 +260,7 @@ SCHEMAS: dict[str, Schema] = {
                     "properties": {
                         "cpu": _NUMBERS,
                         "watts": _NUMBERS,
-                        # What the model was asked with, and when.
+                        # Inputs and time of the prediction.
                         "inputs": {"type": "object"},
                     },
                 }
@@ -339,7 +339,7 @@ SCHEMAS: dict[str, Schema] = {
             },
         },
     ),
-    # What stands under a section's name is that section's own; see the package ``report``.
+    # Each section defines the data under its name; see the package ``report``.
     "report": _schema(
         "report",
         {
@@ -371,14 +371,14 @@ SCHEMAS: dict[str, Schema] = {
         },
         {},
     ),
-    # Manifests for kube_apply; of statuses those that say something new.
-    # ``daemons`` is what those that answered hold; see rmd/layout.py for ``shares``.
+    # Manifests for kube_apply, with new statuses only. ``daemons`` is the state of those that
+    # answered; see rmd/layout.py for ``shares``.
     "rmd": _schema(
         "rmd",
         {"node_states": _OBJECTS, "statuses": _OBJECTS},
         {"errors": _ERRORS, "daemons": _by_node(_DAEMON)},
     ),
-    # ``time`` is the moment after the last binding; ``plan_time`` the time of the plan.
+    # ``time`` is the time after the last binding, ``plan_time`` that of the plan.
     "bindings": _schema(
         "bindings",
         {"bound": _PLACEMENTS, "skipped": _PLACEMENTS},

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The JSON documents that pass between steps: written whole or not at all, checked when read."""
+"""The JSON documents between steps, with atomic writes and validation on reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json, whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.document_schemas import SCHEMAS
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 
 DocumentKind = t.Literal[
@@ -39,7 +40,7 @@ _BEGINNING = re.compile(rb'\{"document":"[^"\\]*","run":"([0-9a-f]{32})",')
 
 
 def document_name(kind: str) -> str:
-    """What stands in a document's field ``document``: kind and version."""
+    """Value of the field ``document`` of a document: kind and version."""
     return f"wattwise.kube/{kind}/v1"
 
 
@@ -48,11 +49,11 @@ def load(
     kind: DocumentKind,
     shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
 ) -> dict[str, t.Any]:
-    """Read the document of this kind at ``path`` and check it against its schema.
+    """Read the document at ``path`` and check it against the schema of its kind.
 
-    ``shorten`` gets each object of the document as soon as it is read, those inside it first, and
-    gives what stands for it: who needs little of a large document never has all of it in memory.
-    Raises InvalidInput, which names the file and the field.
+    ``shorten`` replaces each object as soon as it is read, inner objects first, so that a reader of
+    a few fields never holds a large document in memory. Raises InvalidInput, which names the file
+    and the field.
     """
     try:
         body = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
@@ -76,7 +77,6 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
             f"{where} is not a {kind} document: its field `document` is {found!r}, not "
             f"{document_name(kind)!r}; give the file that the {kind} step wrote"
         )
-    fastjsonschema = require("fastjsonschema")
     try:
         _validator(kind)(body)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -89,15 +89,15 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
 
 @functools.cache
 def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
-    """The schema as code, made once: that takes longer than checking a small document."""
-    return t.cast("t.Callable[[t.Any], t.Any]", require("fastjsonschema").compile(SCHEMAS[kind]))
+    """Compile the schema once, because this takes longer than checking a small document."""
+    return t.cast("t.Callable[[t.Any], t.Any]", fastjsonschema.compile(SCHEMAS[kind]))
 
 
 @dataclass(frozen=True)
 class MadeFrom:
-    """Documents that something is made from; ``run`` is the one run that made them, if it is known.
+    """Source documents of a new document; ``run`` is their common run, if known.
 
-    A snapshot begins a run, and what is made from documents of a run is of that run.
+    A snapshot begins a run. Documents made from documents of a run belong to that run.
     """
 
     paths: tuple[str, ...]
@@ -105,9 +105,9 @@ class MadeFrom:
 
     @classmethod
     def read(cls, *paths: str | None) -> MadeFrom:
-        """To be called before the documents are loaded. Raises InvalidInput for those of two runs.
+        """Read the runs before loading the documents. Raises InvalidInput for two runs.
 
-        Documents that say nothing of a run go with all others.
+        Documents without a run match all others.
         """
         named = tuple(path for path in paths if path)
         runs = {path: run for path in named if (run := run_of(path)) is not None}
@@ -119,7 +119,7 @@ class MadeFrom:
         return cls(named, next(iter(runs.values()), None))
 
     def check(self) -> None:
-        """Raise InvalidInput where another run has replaced one of the documents since."""
+        """Raise InvalidInput if another run has replaced one of the documents since."""
         if self.paths and self.read(*self.paths).run != self.run:
             raise InvalidInput(
                 f"Another run has replaced {' and '.join(self.paths)} since they were read, so "
@@ -131,12 +131,12 @@ NOTHING = MadeFrom((), None)
 
 
 def new_run() -> MadeFrom:
-    """The beginning of a run."""
+    """A new run identifier."""
     return MadeFrom((), uuid.uuid4().hex)
 
 
 def run_of(path: str) -> str | None:
-    """The run that made a document, from the beginning of its file; None where none is named."""
+    """Run of a document, from the beginning of its file; None if it names none."""
     try:
         with Path(path).expanduser().open("rb") as file:
             found = _BEGINNING.match(file.read(256))
@@ -150,9 +150,9 @@ def write(
 ) -> str:
     """Write a document, readable by its owner only, and return its SHA-256.
 
-    The file appears whole: readers see the old content or the new one. The former ones stay
-    beside it, as ``<name>.1.json`` for the last and so on. Raises InvalidInput, also where another
-    run has replaced what it was made from.
+    The write is atomic: readers see the old content or the new one. Old versions stay beside it as
+    ``<name>.1.json`` (the last one) and so on. Raises InvalidInput, also if another run has
+    replaced a source document.
     """
     moment = body.get("time") or format_time(utc_now())
     head: dict[str, t.Any] = {"document": document_name(kind), "time": moment}
@@ -179,7 +179,7 @@ def write(
 
 
 def _encoded(head: t.Mapping[str, t.Any], rest: t.Mapping[str, t.Any]) -> bytes:
-    """One JSON object that begins with the head, so that ``run_of`` need not read all of it."""
+    """One JSON object that begins with the head, so that ``run_of`` reads only its beginning."""
     first, others = (strict_json.format_compact(part, sort_keys=True) for part in (head, rest))
     return (f"{first[:-1]},{others[1:]}\n" if rest else f"{first}\n").encode()
 
@@ -195,11 +195,11 @@ def _keep_former(destination: Path) -> None:
 
 
 def keep(paths: t.Iterable[str], folder: str, run: str | None = None) -> None:
-    """Keep these documents in ``folder`` as they are now, under their names, as hard links.
+    """Keep the present versions of these documents in ``folder``, as hard links of the same names.
 
-    The folder is made where it is missing. A document is only ever replaced, never changed, so a
-    link holds what it held. One that is not there, or is of another run than ``run``, is left out,
-    and so is its namesake in the folder. Raises InvalidInput.
+    The folder is created if missing. Documents are replaced and never modified, so a link keeps its
+    content. A document that is missing or of another run than ``run`` is left out, and a file of
+    its name in the folder is removed. Raises InvalidInput.
     """
     try:
         Path(folder).mkdir(mode=0o700, exist_ok=True)

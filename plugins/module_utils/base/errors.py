@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The errors of the library: typed, one clear sentence each, never with a secret in it."""
+"""The errors of the library: typed, one clear sentence each, without secrets."""
 
 from __future__ import annotations
 
-import importlib
 import typing as t
 from dataclasses import dataclass
 
@@ -32,7 +31,7 @@ TARGET_REASONS: tuple[str, ...] = t.get_args(TargetReason)
 
 
 class WattwiseError(Exception):
-    """Anything that a user can act on. ``str()`` is the sentence; ``fields`` is for machines."""
+    """An error that a user can act on. ``str()`` is the sentence, ``fields`` are for programs."""
 
     def __init__(self, message: str, **fields: t.Any) -> None:
         super().__init__(message)
@@ -40,7 +39,7 @@ class WattwiseError(Exception):
 
 
 class InvalidInput(WattwiseError):
-    """A parameter, document or object is not what it must be."""
+    """A parameter, document or object is invalid."""
 
 
 class MissingLibrary(WattwiseError):
@@ -52,9 +51,9 @@ class MissingLibrary(WattwiseError):
 
 
 class ApiError(WattwiseError):
-    """A server answered, but not with what was asked for.
+    """A server answered with an error.
 
-    ``status`` is the HTTP status code; 0 means that no answer came at all.
+    ``status`` is the HTTP status code; 0 means that there was no answer.
     """
 
     def __init__(self, message: str, status: int = 0, **fields: t.Any) -> None:
@@ -63,7 +62,7 @@ class ApiError(WattwiseError):
 
 
 class TargetFailure(WattwiseError):
-    """One target of many could not be served; the others go on."""
+    """One target of many failed; the others continue."""
 
     def __init__(self, reason: TargetReason, detail: str, **fields: t.Any) -> None:
         told = told_text(detail)
@@ -73,14 +72,14 @@ class TargetFailure(WattwiseError):
 
 
 def told_text(detail: str) -> str:
-    """A detail as it may stand in messages, statuses and reports: servers wrote parts of it."""
+    """A detail made safe for messages, statuses and reports, because servers wrote parts of it."""
     return shown_text(detail, _LONGEST_DETAIL)
 
 
 def failure_of(error: Exception) -> TargetFailure:
-    """Any exception that one target brought about, as its failure.
+    """Convert any exception of one target to its failure.
 
-    Raises MissingLibrary, which is no fault of the target.
+    Raises MissingLibrary, because it is no fault of the target.
     """
     if isinstance(error, MissingLibrary):
         raise error
@@ -90,14 +89,13 @@ def failure_of(error: Exception) -> TargetFailure:
         return TargetFailure("malformed", str(error))
     return TargetFailure(
         "malformed",
-        f"what it answered or is configured with cannot be read ({type(error).__name__}); look at "
-        "its answers",
+        f"its answer or configuration cannot be read ({type(error).__name__}); look at its answers",
     )
 
 
 @dataclass(frozen=True)
 class TargetError:
-    """Why one target has no result, in the form in which every fleet module returns it."""
+    """Reason why a target has no result, in the form of module results."""
 
     name: str
     endpoint: str
@@ -111,11 +109,3 @@ class TargetError:
             "reason": self.reason,
             "detail": self.detail,
         }
-
-
-def require(name: str, library: str | None = None) -> t.Any:
-    """Import ``name``; raise MissingLibrary, which names ``library``, where that fails."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingLibrary(library or name.split(".")[0], str(error)) from error

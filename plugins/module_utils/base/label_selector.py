@@ -17,7 +17,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 @dataclass(frozen=True)
 class Requirement:
-    """What one label must be; ``values`` are used by In and NotIn."""
+    """Requirement for one label; In and NotIn use ``values``."""
 
     key: str
     operator: str
@@ -33,7 +33,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class LabelSelector:
-    """All requirements must hold; without any, everything matches.
+    """Conjunction of requirements; an empty one matches everything.
 
     Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/. NotIn
     matches objects that lack the label.

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Manifests: read from lists, YAML text and files, checked, and put in the order of applying."""
+"""Manifests from lists, YAML texts and files, validated and in the order of application."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 
 Manifest = dict[str, t.Any]
@@ -19,7 +20,7 @@ _PHASES: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),
     frozenset({"ServiceAccount", "Role", "ClusterRole"}),
-    # Whoever is no administrator may bind only what is there to be looked at.
+    # A binding of a missing role is refused for accounts without the right to bind.
     frozenset({"RoleBinding", "ClusterRoleBinding"}),
     frozenset({"Secret", "ConfigMap"}),
 )
@@ -27,7 +28,7 @@ _PHASES: tuple[frozenset[str], ...] = (
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes an object that object."""
+    """Identity of an object."""
 
     api_version: str
     kind: str
@@ -48,12 +49,12 @@ def identity(manifest: t.Mapping[str, t.Any]) -> Identity:
 
 
 def same_object(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The metadata of a status that is for this very object, not for a later one of its name."""
+    """Metadata of a status for this very object, not for a later one of the same name."""
     return {key: metadata[key] for key in ("name", "namespace", "uid") if metadata.get(key)}
 
 
 def read_manifests(given: t.Any, where: str = "manifests") -> list[Manifest]:
-    """Checked manifests from a list of objects or YAML text; a List counts as its items.
+    """Validated manifests from a list of objects or YAML text; a List counts as its items.
 
     Raises InvalidInput for anything without apiVersion, kind and name, and for objects given twice.
     """
@@ -75,7 +76,7 @@ def read_manifests(given: t.Any, where: str = "manifests") -> list[Manifest]:
 
 
 def read_file(path: str, key: str | None = None) -> list[Manifest]:
-    """Checked manifests from a YAML or JSON file, or from ``key`` of a wattwise.kube document."""
+    """Validated manifests from a YAML or JSON file, or from ``key`` of a wattwise.kube document."""
     text = _text_of(path)
     if not path.endswith(".json"):
         return read_manifests(text, path)
@@ -96,7 +97,7 @@ def read_file_content(path: str) -> t.Any:
 
 
 def in_phases(manifests: t.Sequence[Manifest]) -> list[list[Manifest]]:
-    """Manifests in groups that must follow one another: see the contract of kube_apply."""
+    """Manifests in groups to apply one after the other; see the module kube_apply."""
     phases: list[list[Manifest]] = [[] for _phase in range(len(_PHASES) + 1)]
     for manifest in manifests:
         number = next(
@@ -124,9 +125,8 @@ def _parse_json(text: str, path: str) -> t.Any:
 
 
 def _parse_yaml(text: str, where: str) -> list[t.Any]:
-    yaml = require("yaml", "PyYAML")
     try:
-        # The loader in C reads a thousand objects in a tenth of the time.
+        # The C loader takes a tenth of the time.
         documents = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         return [document for document in documents if document is not None]
     except yaml.YAMLError as error:
@@ -155,7 +155,7 @@ def _checked(item: t.Any, where: str) -> Manifest:
 
 
 def _without_empty_maps(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The API server stores no empty map, and would call every application of one a change."""
+    """Remove empty maps, which the API server does not store and reports as changes every time."""
     return {
         key: value
         for key, value in metadata.items()

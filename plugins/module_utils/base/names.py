@@ -12,7 +12,7 @@ _SUBDOMAIN_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_subdomain(name: t.Any) -> bool:
-    """Whether this can name a Node, a Secret or a NodeConfig (RFC 1123, at most 253 long)."""
+    """Whether this is a valid name of a Node, Secret or NodeConfig (RFC 1123, 253 characters)."""
     return (
         isinstance(name, str)
         and len(name) <= 253

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Shapes of the objects that others write: each function gives a value of its type or raises.
+"""Typed access to objects of others: each function returns a value of its type or raises.
 
-All raise InvalidField, so that a boundary around one object tells the field.
+All raise InvalidField, so that a finding names the field; ``path`` is its name.
 """
 
 from __future__ import annotations
@@ -17,92 +17,131 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_time,
 )
 
-Object = dict[str, t.Any]
+Object = t.Mapping[str, t.Any]
 
 _LONGEST_NAME = 253
-# Sums with other times must stay times: the calendar of Python ends with the year 9999.
+_NOT_IN_NAMES = frozenset(" /\\%?#")
+_LARGEST_INT32 = 2**31 - 1
+# Sums with other times must be valid times; Python's calendar ends with the year 9999.
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
 
 
-def mapping(value: t.Any, field: str) -> Object:
-    """A mapping; an empty one where there is none."""
+def mapping(value: t.Any, path: str) -> dict[str, t.Any]:
+    """A mapping; an empty one for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidField(field, f"{shown(value)} is not a mapping")
+        raise InvalidField(path, f"{shown(value)} is not a mapping")
     return value
 
 
-def mappings(value: t.Any, field: str) -> list[Object]:
-    """A list of mappings; an empty one where there is none."""
+def sequence(value: t.Any, path: str) -> t.Sequence[t.Any]:
+    """A list; an empty one for None."""
     if value is None:
         return []
-    if not isinstance(value, list):
-        raise InvalidField(field, f"{shown(value)} is not a list")
-    return [mapping(item, f"{field}[{index}]") for index, item in enumerate(value)]
-
-
-def text(value: t.Any, field: str) -> str:
-    """A text that can be written in UTF-8; an empty one where there is none."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidField(field, f"{shown(value)} is not a text")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidField(field, f"{shown(value)} is not a text in UTF-8") from None
+    if not isinstance(value, (list, tuple)):
+        raise InvalidField(path, f"{shown(value)} is not a list")
     return value
 
 
-def texts(value: t.Any, field: str) -> dict[str, str]:
-    """A mapping of texts, as labels and annotations are."""
-    return {
-        text(key, field): text(item, f"{field}[{shown(key)}]")
-        for key, item in mapping(value, field).items()
-    }
+def mappings(value: t.Any, path: str) -> t.Sequence[dict[str, t.Any]]:
+    """A list of mappings; an empty one for None."""
+    items = sequence(value, path)
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidField(f"{path}[{index}]", f"{shown(item)} is not a mapping")
+    return items
 
 
-def name(value: t.Any, field: str) -> str:
-    """The name of an object: printable, and no longer than Kubernetes allows."""
-    given = text(value, field)
-    if not given or len(given) > _LONGEST_NAME or not given.isprintable():
-        raise InvalidField(field, f"{shown(value)} cannot be the name of an object")
+def text(value: t.Any, path: str) -> str:
+    """A text that UTF-8 can encode; an empty one for None."""
+    return "" if value is None else _given_text(value, path)
+
+
+def required_text(value: t.Any, path: str) -> str:
+    """A text that is not empty."""
+    if value is None or value == "":
+        raise InvalidField(path, "it must be a text that is not empty")
+    return _given_text(value, path)
+
+
+def _given_text(value: t.Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidField(path, f"{shown(value)} is not a text; put it between quotation marks")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidField(path, f"{shown(value)} is not a text in UTF-8") from None
+    return value
+
+
+def texts(value: t.Any, path: str) -> list[str]:
+    """A list of texts; an empty one for None."""
+    items = sequence(value, path)
+    return [_given_text(item, f"{path}[{index}]") for index, item in enumerate(items)]
+
+
+def text_mapping(value: t.Any, path: str) -> dict[str, str]:
+    """A mapping of texts, as labels and annotations are; an empty one for None."""
+    given = mapping(value, path)
+    for key, item in given.items():
+        _given_text(key, path)
+        if not isinstance(item, str) or not item.isascii():
+            _given_text(item, f"{path}[{shown(key)}]")
     return given
 
 
-def time(value: t.Any, field: str) -> str:
+def object_name(value: t.Any, path: str) -> str:
+    """A name that an object of the API may have: it becomes part of URLs and of sentences."""
+    given = required_text(value, path)
+    is_usable = given.isascii() and given.isprintable() and _NOT_IN_NAMES.isdisjoint(given)
+    if not is_usable or len(given) > _LONGEST_NAME or given in (".", ".."):
+        raise InvalidField(path, f"{shown(given)} cannot be the name of an object")
+    return given
+
+
+def time(value: t.Any, path: str) -> str:
     """A time in the form that Kubernetes writes; empty where there is none."""
     if value is None:
         return ""
-    moment = parse_time(value, field)
+    moment = parse_time(value, path)
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        raise InvalidField(field, f"{shown(value)} is not a time of this age")
+        raise InvalidField(path, f"{shown(value)} is not a time from {_FIRST_YEAR} to {_LAST_YEAR}")
     return format_time(moment)
 
 
-def number(value: t.Any, field: str) -> float:
+def number(value: t.Any, path: str) -> float:
     """A finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidField(field, f"{shown(value)} is not a number")
+        raise InvalidField(path, f"{shown(value)} is not a number")
     try:
         if math.isfinite(value):
             return value
     except OverflowError:
         pass
-    raise InvalidField(field, f"{shown(value)} is not a finite number")
+    raise InvalidField(path, f"{shown(value)} is not a finite number")
 
 
-def with_readable_metadata(obj: t.Any) -> Object:
-    """The object, whose name, namespace, labels, annotations and owners have their types."""
+def whole_number(
+    value: t.Any, path: str, least: int = -_LARGEST_INT32 - 1, most: int = _LARGEST_INT32
+) -> int:
+    """A whole number; Kubernetes' own are those of 32 bits."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidField(path, f"{shown(value)} is not a whole number from {least} to {most}")
+    return value
+
+
+def with_readable_metadata(obj: t.Any) -> dict[str, t.Any]:
+    """The object, with checked types of name, namespace, labels, annotations and owners."""
     if not isinstance(obj, dict):
         raise InvalidField("", f"{shown(obj)} is no object")
     metadata = mapping(obj.get("metadata"), "metadata")
-    name(metadata.get("name"), "metadata.name")
+    object_name(metadata.get("name"), "metadata.name")
     if metadata.get("namespace") is not None:
-        name(metadata["namespace"], "metadata.namespace")
+        object_name(metadata["namespace"], "metadata.namespace")
     for part in ("labels", "annotations"):
-        texts(metadata.get(part), f"metadata.{part}")
+        text_mapping(metadata.get(part), f"metadata.{part}")
     for part in ("uid", "creationTimestamp", "deletionTimestamp"):
         text(metadata.get(part), f"metadata.{part}")
     for index, owner in enumerate(

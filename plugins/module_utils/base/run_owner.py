@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which run a snapshot belongs to, while that run still makes documents from it.
+"""Ownership of a snapshot by a run that still makes documents from it.
 
-The steps of a run are processes of their own, so no lock lasts from the first to the last of them.
-The process of Ansible does. It is known by its number, the moment at which it started, and the boot
-and namespace in which the number counts; so a number that was given anew is no danger.
+The steps of a run are separate processes, so no lock lasts from the first to the last step. The
+Ansible process does. Its identity is its number, start time, boot and PID namespace, so that a
+reused number cannot be mistaken for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import fo
 
 
 def process_identity(pid: int) -> str:
-    """Host, boot, namespace, number and start of a process of this host; "" if there is none."""
+    """Host, boot, namespace, number and start of a process of this host; empty if there is none."""
     if not pid:
         return ""
     try:
@@ -32,21 +32,21 @@ def process_identity(pid: int) -> str:
     except ProcessLookupError:
         return ""
     except PermissionError:
-        pass  # it is another user's
+        pass  # a process of another user
     boot, namespace, started = "", "", ""
     with contextlib.suppress(OSError, IndexError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())
-        # The name of the program, in parentheses, may hold anything.
+        # The program name, in parentheses, may contain any character.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         started = fields.rpartition(")")[2].split()[19]
     return f"{socket.gethostname()} {boot} {namespace} {pid} {started}"
 
 
 def claim(path: str, process: str, now: datetime.datetime) -> None:
-    """Note that this process' run makes the document and those that are made from it.
+    """Record that the run of this process owns the document and those made from it.
 
-    Raises InvalidInput where another run, whose process still lives on this host, has done so.
+    Raises InvalidInput if another run owns it and its process still lives on this host.
     """
     destination = Path(path).absolute()
     marker = destination.with_name(f".{destination.name}.run")

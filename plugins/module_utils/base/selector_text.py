@@ -22,7 +22,7 @@ _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 def parse_selector_text(text: str, where: str = "selector") -> LabelSelector:
-    """The selector; an empty text selects everything. Raises InvalidInput."""
+    """Parse a selector; an empty text selects everything. Raises InvalidInput."""
     parts = _COMMA_OUTSIDE_PARENTHESES.split(text) if text.strip() else []
     return LabelSelector(tuple(_requirement(part.strip(), where) for part in parts))
 

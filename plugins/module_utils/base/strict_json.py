@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""JSON as RFC 8259 has it, within limits: finite numbers, bounded depth, members and digits.
+"""JSON by RFC 8259 within limits: finite numbers, bounded depth, members and digits.
 
-Python's own reader takes NaN, makes infinity of 1e999, and lets a small text become large values.
+Python's reader accepts NaN, reads 1e999 as infinity, and lets small texts become large values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
 @dataclass(frozen=True)
 class JsonLimits:
-    """Bounds of one document: bytes, members and items together, depth, and bytes of one text."""
+    """Limits of one document: bytes, members plus items, depth, and bytes of one text."""
 
     size: int
     members: int
@@ -35,11 +35,11 @@ def parse(
     *,
     lenient: bool = False,
 ) -> t.Any:
-    """The value of a JSON text. Raises ValueError, whose message says what is wrong with it.
+    """Parse a JSON text. Raises ValueError, whose message names the defect.
 
-    Limits are checked before any value is built, so that work and memory stay proportional to the
-    size that they allow. A ``lenient`` reading takes null for a number that is refused otherwise:
-    firmware writes NaN where it measures nothing, and its other readings are good.
+    Limits are checked before any value is built, so that they bound work and memory. A ``lenient``
+    reading takes invalid numbers as null, because firmware writes NaN for a missing reading beside
+    valid ones.
     """
     if limits is not None:
         _check(text, limits)
@@ -56,14 +56,14 @@ def parse(
 
 
 def format_compact(value: t.Any, *, sort_keys: bool = False) -> str:
-    """JSON without blanks, in ASCII. Raises ValueError for numbers that are not finite."""
+    """JSON without blanks, in ASCII. Raises ValueError for non-finite numbers."""
     return json.dumps(value, separators=(",", ":"), sort_keys=sort_keys, allow_nan=False)
 
 
 def members_of(raw: bytes) -> int:
-    """At least as many members and items as a JSON document has, counted without reading it.
+    """Upper bound of the members and items of a JSON document, counted without parsing.
 
-    Every member but the first of its parent has a comma before it.
+    Every member except the first of its parent follows a comma.
     """
     return raw.count(b",") + raw.count(b"{") + raw.count(b"[")
 
@@ -79,7 +79,7 @@ def _check(text: str | bytes, limits: JsonLimits) -> None:
     if not is_deep and not is_long:
         return
     pieces = raw.replace(rb"\\", b"__").replace(rb"\"", b"__")
-    # A member has two texts at most; more quotation marks than that are no JSON.
+    # A member has at most two texts, so more quotation marks are no valid JSON.
     if pieces.count(b'"') > 4 * (limits.members + 1):
         raise ValueError(f"it has more than {limits.members} members")
     parts = pieces.split(b'"')
@@ -90,7 +90,7 @@ def _check(text: str | bytes, limits: JsonLimits) -> None:
 
 
 def _depth(outside: t.Sequence[bytes]) -> int:
-    """How deep brackets are nested in what stands outside of texts."""
+    """Nesting depth of the brackets outside of texts."""
     depth = deepest = 0
     for bracket in b"".join(outside).translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"{[" else -1

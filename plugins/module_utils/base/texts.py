@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Values and texts of others in messages and results: printable, on one line and not long."""
+"""Values and texts of others for messages and results: printable, short and on one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORT.maxlevel = 3
 
 
 def shown(value: t.Any) -> str:
-    """A value for a message: on one line, printable, and at most about 80 characters of it."""
+    """A value for a message: printable, on one line, at most about 80 characters."""
     try:
         return _SHORT.repr(value)
     except Exception:  # noqa: BLE001 - a value that cannot be shown is no reason to fail
@@ -25,7 +25,7 @@ def shown(value: t.Any) -> str:
 
 
 def shown_text(text: str, longest: int = _LONGEST_PROBLEM) -> str:
-    """A text for a message without its quotation marks: printable, on one line and not long."""
+    """A text for a message, without quotation marks: printable, on one line and short."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     if cut.isprintable():
         return cut

@@ -36,11 +36,11 @@ _SUFFIX_FACTOR = {
     "Ei": Decimal(2**60),
 }
 
-# With which a number is written, the largest first.
+# Suffixes for formatting, the largest first.
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", None)
 _DECIMAL_SUFFIXES = ("E", "P", "T", "G", "M", "k", None, "m", "u", "n")
 _LARGEST_QUANTITY = Decimal(2**63)
-# Longer texts and exponents are refused before a number is made of them: 1e999999999 has no end.
+# Longer texts and exponents are refused before conversion, because 1e999999999 would not end.
 _LONGEST_QUANTITY = 64
 _LARGEST_EXPONENT = 64
 _LONGEST_DURATION = 64
@@ -69,8 +69,8 @@ _SECONDS = {
 def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal:
     """Exact value of a Kubernetes quantity (``"1500m"`` is 1.5, ``"1Gi"`` is 1073741824).
 
-    The limits are those of Kubernetes: less than 2^63 units. ``where`` names the field in the error
-    message. Raises InvalidField.
+    The limit is that of Kubernetes, 2^63 units. ``where`` names the field in the error message.
+    Raises InvalidField.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InvalidField(where, f"{shown(value)} is not a quantity; write a number such as 500m")
@@ -104,11 +104,11 @@ def whole_units(value: str | int | float, where: str = "quantity") -> int:
 
 
 def format_quantity(value: Decimal, binary: bool = False) -> str:
-    """The shortest exact text of a quantity: the largest suffix with which it is a whole number.
+    """The shortest exact text of a quantity, with the largest suffix that leaves a whole number.
 
-    Suffixes are decimal (m, k, M, …), or with ``binary`` those of 1024 (Ki, Mi, …) where the number
-    is whole. Less than a nano-unit is rounded up, away from zero, as Kubernetes does. Raises
-    InvalidInput for a number beyond those that Kubernetes can hold. Source: see _QUANTITY.
+    Suffixes are decimal (m, k, M, …), or binary (Ki, Mi, …) for whole numbers with ``binary``.
+    Fractions of a nano-unit are rounded away from zero, as in Kubernetes. Raises InvalidInput for a
+    number beyond the range of Kubernetes. Source: see _QUANTITY.
     """
     if abs(value) >= _LARGEST_QUANTITY:
         raise InvalidInput(f"quantity: {value} is out of range; the largest is 2^63 - 1")
@@ -152,10 +152,10 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
-    """The CPUs of a Linux list such as ``"0-3,8,10-11"``, ascending, each once.
+    """The CPUs of a Linux list such as ``"0-3,8,10-11"``, ascending and without duplicates.
 
-    Source: the kernel's cpulist format (Documentation/admin-guide/cputopology.rst). An empty
-    text is no CPU. Raises InvalidInput.
+    Source: the kernel's cpulist format (Documentation/admin-guide/cputopology.rst). An empty text
+    means no CPU. Raises InvalidInput.
     """
     if not isinstance(text, str) or len(text) > _LONGEST_CPU_LIST:
         raise InvalidField(where, f"{shown(text)} is not a list of CPUs such as 0-3,8")
@@ -168,11 +168,11 @@ def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
             raise InvalidField(where, problem)
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         if last < first or last > _LARGEST_CPU:
-            problem = f"the range {shown(part)} in {shown(text)} is empty or absurd"
+            problem = f"the range {shown(part)} in {shown(text)} is empty or too large"
             raise InvalidField(where, problem)
         named += last - first + 1
         if named > _MOST_CPUS_NAMED:
-            raise InvalidField(where, f"{shown(text)} names CPUs far more often than once each")
+            raise InvalidField(where, f"{shown(text)} repeats CPUs too often")
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 
@@ -199,15 +199,15 @@ def parse_time(text: str, where: str = "time") -> datetime.datetime:
             moment = moment.replace(tzinfo=datetime.timezone.utc)
         return moment.astimezone(datetime.timezone.utc)
     except (ValueError, OverflowError) as error:
-        # Year 1 and year 9999 overflow where the time is moved to UTC.
+        # Years 1 and 9999 overflow in the conversion to UTC.
         raise InvalidField(where, problem) from error
 
 
 def _micro(text: str) -> str:
-    """Cut a fraction of a second to the six digits that Python 3.9 reads."""
+    """Cut a fraction of a second to six digits, the limit of Python 3.9."""
     return re.sub(r"\.([0-9]+)", lambda match: "." + match.group(1)[:6].ljust(6, "0"), text)
 
 
 def format_time(moment: datetime.datetime) -> str:
-    """An aware time as Kubernetes writes it: ``2026-01-31T12:00:00Z``."""
+    """An aware time in the form of Kubernetes: ``2026-01-31T12:00:00Z``."""
     return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Files that are there whole or not at all, after a power failure too, and folders of them.
+"""Atomic file writes that survive a power failure, and folders of such files.
 
-A writer makes a partial file beside the destination, brings it to the disk, renames it, and brings
-the folder to the disk. A killed one leaves its partial file, which the next writer sweeps.
+A writer writes a partial file beside the destination, syncs it, renames it and syncs the folder.
+The next writer removes the partial file of a killed one.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pathlib import Path
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 
 _PREFIX = ".wattwise-partial-"
-# What tempfile puts behind the prefix.
+# Characters that tempfile appends to the prefix.
 _PARTIAL = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}")
-# In a folder without a lock: no writer takes that long.
+# Longest duration of a writer, for folders without a lock.
 _ABANDONED_SECONDS = 3600.0
 _LONGEST_WAIT_SECONDS, _PAUSE_SECONDS = 10.0, 0.02
 
 
 class FolderBusy(InvalidInput):
-    """Another process writes to the folder, and does not come to an end."""
+    """Another process keeps writing to the folder."""
 
 
 def replace(destination: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write the file whole, on the disk when this returns. Raises OSError."""
+    """Write the file atomically and sync it to the disk. Raises OSError."""
     handle, partial = tempfile.mkstemp(dir=destination.parent, prefix=_PREFIX)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -51,16 +51,16 @@ def replace(destination: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def link(source: Path, destination: Path) -> None:
-    """Make the destination a hard link of the source, in place of its old one. Raises OSError."""
+    """Replace the destination by a hard link of the source. Raises OSError."""
     partial = destination.parent / f"{_PREFIX}{secrets.token_hex(4)}"
     os.link(source, partial)
-    # Renaming one link of a file to another link of it would leave both.
+    # Renaming a link of a file to another link of the same file leaves both.
     destination.unlink(missing_ok=True)
     partial.replace(destination)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for the user alone. Raises InvalidInput."""
+    """Create a folder and its missing parents, for the user only. Raises InvalidInput."""
     try:
         for each in reversed([folder, *folder.parents]):
             each.mkdir(mode=0o700, exist_ok=True)
@@ -72,7 +72,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Bring names that were added to a folder to the disk. Raises OSError."""
+    """Sync new names in a folder to the disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -81,7 +81,7 @@ def sync(folder: Path) -> None:
 
 
 def sweep(folder: Path, abandoned_seconds: float = _ABANDONED_SECONDS) -> None:
-    """Remove partial files of killed writers that are at least so old."""
+    """Remove partial files of killed writers of at least this age."""
     oldest = time.time() - abandoned_seconds
     for entry in os.scandir(folder):
         if _PARTIAL.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -96,9 +96,9 @@ def locked(
     wait_seconds: float = _LONGEST_WAIT_SECONDS,
     sleep: t.Callable[[float], None] = time.sleep,
 ) -> t.Iterator[None]:
-    """Be the only writer of this user in the folder, which is swept before.
+    """Lock the folder against other writers of this user, and sweep it.
 
-    The kernel frees the lock of a process that ends, however it ends. Raises FolderBusy, OSError.
+    The kernel releases the lock when the process ends. Raises FolderBusy, OSError.
     """
     path = folder / f".wattwise-{os.getuid()}.lock"
     waited = 0.0
@@ -112,11 +112,11 @@ def locked(
         waited += _PAUSE_SECONDS
     try:
         os.write(handle, f"{os.getpid()} {socket.gethostname()}".encode())
-        # Every partial file of the folder is made under this lock.
+        # Partial files are written under this lock only.
         sweep(folder, abandoned_seconds=0.0)
         yield
     finally:
-        # Removed while it is held: whoever opened it before sees that it is another file now.
+        # Removed under the lock: a waiting process notices that the file was replaced.
         path.unlink(missing_ok=True)
         os.close(handle)
 

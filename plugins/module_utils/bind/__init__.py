@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bindings of pods to nodes, each after a second look at the node.
+"""Bindings of pods to nodes, each after a bind-time check.
 
 Room ``bind`` imports ``base``, ``kube`` and ``scheduling``.
 """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Another look at a node, just before a pod is bound to it."""
+"""Bind-time check of a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     NOT_READY,
@@ -30,22 +30,22 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_read
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import read_pod
 
-# What nodes have promised, to the last millicore: for binding only requests count.
+# Only requests count for binding.
 CURRENT_LOADS = Loads("requests", Decimal(1), {})
 
 
 @dataclass
 class OpenNode:
-    """A node as it was just read, less what was bound to it since."""
+    """A node as it was just read, with the pods bound to it since."""
 
     node: Node
-    repulsion: Repulsion
-    # The pod that was looked at last: it is read once to be judged and to be taken.
+    anti_affinity: RunningAntiAffinity
+    # The last checked pod, so that check and binding parse it only once.
     _last: tuple[Object, Shape] | None = None
 
     @classmethod
     def read(cls, kube: Kube, name: str, without: t.Collection[str] = ()) -> OpenNode | None:
-        """The node as if pods with these uids had left it; None if it is gone."""
+        """The node without the pods of these uids; None if it is gone."""
         given = kube.find(f"/api/v1/nodes/{name}")
         if given is None:
             return None
@@ -59,15 +59,15 @@ class OpenNode:
 
     @classmethod
     def of(cls, given: Object, name: str, pods: t.Sequence[Object]) -> OpenNode:
-        """The node with these pods on it, whatever they hold. Raises InvalidField."""
+        """The node with these pods on it. Raises InvalidField."""
         allocatable = read_node(given, Occupancy(), CURRENT_LOADS, None).allocatable
         running = Intake().running(pods, {name: allocatable}, Namespaces())
         occupancy = occupancies(running).get(name, Occupancy())
         node = read_node(given, occupancy, CURRENT_LOADS, None)
-        return cls(node, Repulsion(running, {name: node.labels}))
+        return cls(node, RunningAntiAffinity(running, {name: node.labels}))
 
     def refusal(self, pod: Object) -> str | None:
-        """Why the node does not take the pod now; None where it does."""
+        """Reason why the node does not accept the pod now; None if it does."""
         shape, name = self._shape_of(pod), self.node.name
         reason = obstacle(shape.constraints, self.node)
         if reason == UNSCHEDULABLE:
@@ -88,11 +88,11 @@ class OpenNode:
         self.node = replace(self.node, free=free, ports=ports)
 
     def _shape_of(self, pod: Object) -> Shape:
-        """The pod as one without a node, even if it runs on another now."""
+        """The pod as a waiting one, even if it runs on another node."""
         if self._last is not None and self._last[0] is pod:
             return self._last[1]
         unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
-        closed = self.repulsion.nodes_closed_to(pod)
+        closed = self.anti_affinity.nodes_closed_to(pod)
         shape = read_pod(unbound, CURRENT_LOADS.assumption, closed).shape
         self._last = (pod, shape)
         return shape

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Binding pods to the nodes of a plan, after another look at both: the work of pod_binding."""
+"""Binding of pods to the nodes of a plan after a check of both: the work of pod_binding."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Context,
     Parameters,
     Result,
+    difference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
     WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    object_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
@@ -42,7 +46,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     DEVICE_CLAIMS_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import object_name
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 T = t.TypeVar("T")
@@ -76,7 +79,7 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
-# So many pods are listed rather than read one by one.
+# From this number on, pods are listed instead of read one by one.
 _LIST_FROM = 20
 NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
@@ -86,7 +89,7 @@ NEEDS_DEVICES = (
 
 @dataclass(frozen=True)
 class Placement:
-    """One line of the plan. ``uid`` None stands for whichever pod has the name now."""
+    """One placement of the plan. ``uid`` None means the present pod of this name."""
 
     namespace: str
     pod: str
@@ -103,9 +106,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlannedBindings:
-    """Of a plan the pods to bind, the pods to tell that they have no node, and when it was made.
+    """The placements, the unplaced pods and the time of a plan.
 
-    ``time`` is None for literal placements, which no plan stands for.
+    ``time`` is None for literal placements without a plan.
     """
 
     placements: t.Sequence[Placement]
@@ -113,14 +116,14 @@ class PlannedBindings:
     time: str | None = None
 
 
-# Keeps what was bound, given the result; raises InvalidInput.
+# Records the bindings of a result; raises InvalidInput.
 Record = t.Callable[[Result], None]
 Fate = t.Literal["bound", "unchanged", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one placement; ``reason`` says why it was skipped or failed."""
+    """Outcome of one placement; ``reason`` is set if it was skipped or failed."""
 
     placement: Placement
     fate: Fate
@@ -128,10 +131,10 @@ class Outcome:
 
 
 def bind(parameters: Parameters, context: Context = Context()) -> Result:
-    """Bind every pod of the plan that still can be; mark those that the plan leaves without a node.
+    """Bind the pods of the plan that still can be bound, and mark its unplaced pods.
 
-    No other run binds at the same time, so nodes and pods are read as they stay until the last
-    write. Raises WattwiseError where not one of the bindings that were tried succeeded.
+    The Lease excludes other runs, so no other run invalidates the nodes and pods that were read.
+    Raises WattwiseError if all attempted bindings failed.
     """
     options = SPEC.complete(parameters)
     made_from = documents.MadeFrom.read(options["plan"])
@@ -147,7 +150,7 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
 def bind_planned(
     kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
 ) -> Result:
-    """As ``bind``, with what is to be bound as a value; ``options`` are those of argspec.LEASE."""
+    """As ``bind``, with the placements as a value; ``options`` are those of argspec.LEASE."""
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
@@ -170,9 +173,9 @@ def bind_all(
     *,
     have_devices: bool = False,
 ) -> list[Outcome]:
-    """Bind, nodes side by side and the pods of one node in this order; outcomes in this order.
+    """Bind, with nodes in parallel and the pods of a node in this order; outcomes in this order.
 
-    Pods with claims for devices are skipped, unless the caller says that they have theirs.
+    Pods with device claims are skipped, unless the caller declares that they have their devices.
     """
     by_node: dict[str, list[Placement]] = {}
     for placement in placements:
@@ -186,17 +189,17 @@ def bind_all(
 
 
 def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]:
-    """By path, the pods of many placements that wait for a node, from one list.
+    """Waiting pods of many placements by path, from one list.
 
-    A Binding holds only for the version of the pod that was read. So a pod that changes after the
-    list is refused, and then read alone, as are those that the list does not have.
+    A Binding is valid only for the version of the pod that was read. A pod that changed after the
+    list is therefore refused and read again, as are pods that are not in the list.
     """
     if len(placements) < _LIST_FROM:
         return {}
     wanted = {placement.path for placement in placements}
 
     def trim(pod: Object) -> Object:
-        """The path and the pod; nothing where it is not wanted or cannot be read."""
+        """The path and the pod; empty if it is not wanted or unreadable."""
         path = guarded(subject_of(pod, "Pod"), functools.partial(_path_of, pod))
         if isinstance(path, Finding) or path not in wanted:
             return {}
@@ -216,15 +219,13 @@ def _read_plan(options: Parameters) -> PlannedBindings:
     if options["plan"]:
         plan = documents.load(options["plan"], "plan")
         return planned_bindings(plan, options["mark_unplaced"], plan["time"])
-    if options["placements"] is None:
-        raise InvalidInput("give plan, the file that power_placement wrote, or placements")
     return planned_bindings(options, options["mark_unplaced"])
 
 
 def planned_bindings(
     plan: t.Mapping[str, t.Any], mark_unplaced: bool, time: str | None = None
 ) -> PlannedBindings:
-    """What ``placements`` and ``unplaced`` of a plan ask for. Raises InvalidInput."""
+    """Parse ``placements`` and ``unplaced`` of a plan. Raises InvalidInput."""
     placements = [
         Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
         for item in plan["placements"]
@@ -233,7 +234,7 @@ def planned_bindings(
     for placement in placements:
         key = (placement.namespace, placement.pod)
         if key in seen:
-            raise InvalidInput(f"placements: the pod {'/'.join(key)} stands there twice")
+            raise InvalidInput(f"placements: the pod {'/'.join(key)} is listed twice")
         seen.add(key)
     unplaced = plan.get("unplaced") or [] if mark_unplaced else []
     return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced], time)
@@ -249,7 +250,7 @@ def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
 
 
 def judge(placement: Placement, pod: Object | None) -> Outcome | None:
-    """What the pod itself decides; None where it still waits for its node."""
+    """Outcome by the state of the pod; None if it still waits for its node."""
     if pod is None:
         return Outcome(placement, "skipped", "the pod is gone")
     metadata, spec = pod["metadata"], pod.get("spec") or {}
@@ -270,14 +271,14 @@ def judge(placement: Placement, pod: Object | None) -> Outcome | None:
 
 
 def needs_devices(pod: Object) -> bool:
-    """Whether the pod has claims, without whose devices its node would not start it."""
+    """Whether the pod has device claims, without whose devices its node does not start it."""
     annotations = pod["metadata"].get("annotations") or {}
     return bool(pod["spec"].get("resourceClaims")) or DEVICE_CLAIMS_ANNOTATION in annotations
 
 
 @dataclass
 class _Binder:
-    """Binds, node by node; several threads use one."""
+    """Binds pods by node. Thread-safe."""
 
     kube: Kube
     context: Context
@@ -302,7 +303,7 @@ class _Binder:
         return OpenNode.read(self.kube, object_name(name, "node"))
 
     def _bind_within(self, placement: Placement, node: OpenNode | None) -> Outcome:
-        """What becomes of one pod; whatever is odd about it is no other's concern."""
+        """Outcome of one pod; its defects affect no other pod."""
         subject = Subject("Pod", placement.pod, placement.namespace)
         outcome = guarded_but_failures(subject, functools.partial(self._bind, placement, node))
         if isinstance(outcome, WattwiseError):
@@ -330,7 +331,7 @@ class _Binder:
                 if outcome is None:
                     problem = self._try(placement, t.cast(Object, pod), node)
                 elif outcome.fate == "unchanged" and attempt > 0:
-                    # The answer was lost, the attempt before was not.
+                    # The answer to the earlier, successful attempt was lost.
                     problem = ""
                 else:
                     return outcome
@@ -346,7 +347,7 @@ class _Binder:
         return Outcome(placement, "failed", problem)
 
     def _try(self, placement: Placement, pod: Object, node: OpenNode | None) -> str:
-        """Send one Binding; what went wrong, where another look at the pod will tell more."""
+        """Send one Binding; returns an error that a new reading of the pod may explain."""
         if node is None:
             raise _Refused(f"node {placement.node} is gone")
         if needs_devices(pod) and not self.have_devices:
@@ -365,9 +366,9 @@ class _Binder:
 
 
 def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Finding | WattwiseError:
-    """As ``guarded``, but with an error that is no defect of the object as it is.
+    """As ``guarded``, but errors of the API and the Lease stay failures.
 
-    The API server may answer the next run, and another run may give its Lease back.
+    They are no defects of the object, and the next run may succeed.
     """
     failed: list[WattwiseError] = []
 
@@ -385,11 +386,11 @@ def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Findi
 
 
 class _Refused(Exception):
-    """The node does not take the pod; the text says why."""
+    """The node does not accept the pod; the text is the reason."""
 
 
 def _binding(placement: Placement, pod: Object) -> Object:
-    """The API server binds only the pod with this uid and resource version."""
+    """A Binding for exactly this uid and resource version of the pod."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -406,7 +407,7 @@ def _binding(placement: Placement, pod: Object) -> Object:
 def _mark_all(
     kube: Kube, context: Context, unplaced: t.Sequence[Unplaced]
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """Conditions that were written, and what could not be."""
+    """Written conditions, and errors."""
 
     def told(item: Unplaced) -> dict[str, t.Any] | None:
         object_name(item.namespace, "namespace")
@@ -450,7 +451,7 @@ def _result(
         ],
         "marked": marked,
         "errors": failed + errors,
-        "diff": {"before": dict.fromkeys(after, ""), "after": after},
+        "diff": difference("pods", ((name, "", text) for name, text in after.items())),
     }
     if failed and not of_fate["bound"]:
         raise WattwiseError(

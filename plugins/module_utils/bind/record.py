@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was bound, when, and from which documents: what a later report compares readings with."""
+"""Record of a binding for later reports: pods, time and documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import fo
 
 @dataclass(frozen=True)
 class Files:
-    """Where the bindings document goes, and which documents are kept beside it."""
+    """Path of the bindings document, and the documents to keep beside it."""
 
     path: str | None
     plan: str | None = None
@@ -31,11 +31,11 @@ def keep(
     now: datetime.datetime,
     made_from: documents.MadeFrom,
 ) -> bool:
-    """Write the bindings document with the plan and the others beside it; whether that was due.
+    """Write the bindings document and keep its documents; True if something was written.
 
-    Pods of the plan that a run before bound are recorded too. A document that another run
-    replaced meanwhile is left out. ``now`` is the moment after the last binding, ``made_from``
-    stands for the plan as it was read. Raises InvalidInput.
+    Planned pods that an earlier run bound are recorded too. A document that another run replaced
+    meanwhile is left out. ``now`` is the time after the last binding, ``made_from`` the run of the
+    plan that was read. Raises InvalidInput.
     """
     if files.path is None or not is_due(files.path, plan_time, result):
         return False
@@ -61,7 +61,7 @@ def body_of(
 
 
 def is_due(path: str, plan_time: str | None, result: t.Mapping[str, t.Any]) -> bool:
-    """Whether something was bound, or all of it by a run that ended before it could record that."""
+    """Whether a pod was bound, or an interrupted run bound all of them without a record."""
     if result["bound"] or not plan_time or not result["unchanged"]:
         return bool(result["bound"])
     try:

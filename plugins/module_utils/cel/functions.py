@@ -16,6 +16,7 @@ import typing as t
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cel
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
     Attribute,
@@ -43,17 +44,17 @@ def carried(value: Attribute) -> t.Any:
     return value
 
 
-def carrier(library: t.Any, name: str, opaque: bool) -> t.Any:
+def carrier(name: str, opaque: bool) -> t.Any:
     """The type of a quantity or version: one of its own for the checker, else a map."""
-    return library.Type.AbstractType(name) if opaque else library.Type.MAP
+    return cel.Type.AbstractType(name) if opaque else cel.Type.MAP
 
 
-def declarations(library: t.Any, opaque: bool) -> list[t.Any]:
+def declarations(opaque: bool) -> list[t.Any]:
     """The functions, with the types of the checker or those of the evaluation."""
-    kinds = library.Type
+    kinds = cel.Type
     types = {
-        "quantity": carrier(library, QUANTITY, opaque),
-        "semver": carrier(library, SEMVER, opaque),
+        "quantity": carrier(QUANTITY, opaque),
+        "semver": carrier(SEMVER, opaque),
         "text": kinds.STRING,
         "truth": kinds.BOOL,
         "whole": kinds.INT,
@@ -70,7 +71,7 @@ def declarations(library: t.Any, opaque: bool) -> list[t.Any]:
         for taken in itertools.product(*alternatives):
             # Of a pair that differs only in what is carried, the evaluation needs one.
             signature = f"kubernetes_{name}({', '.join(str(kind) for kind in taken)})"
-            functions.setdefault(name, {})[signature] = library.Overload(
+            functions.setdefault(name, {})[signature] = cel.Overload(
                 id=signature,
                 return_type=types[result],
                 parameters=list(taken),
@@ -78,8 +79,7 @@ def declarations(library: t.Any, opaque: bool) -> list[t.Any]:
                 impl=function,
             )
     return [
-        library.FunctionDecl(name, list(overloads.values()))
-        for name, overloads in functions.items()
+        cel.FunctionDecl(name, list(overloads.values())) for name, overloads in functions.items()
     ]
 
 

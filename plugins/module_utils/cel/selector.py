@@ -9,7 +9,7 @@ type checker finds mistakes, and once with the types by which the library carrie
 
 Anybody who may make a claim writes selectors, so their time and memory are bounded by counting: the
 length of the source and what makes its tree or its types grow, before the library sees it; then an
-upper bound of each evaluation (cel_cost.py). The library itself allows 32 levels and 10,000 rounds.
+upper bound of each evaluation (cost.py). The library itself allows 32 levels and 10,000 rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     shown_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    cel,
+    ext_bindings,
+    ext_math,
+    ext_optional,
+    ext_strings,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
 from ansible_collections.wattwise.kube.plugins.module_utils.cel import functions
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.cost import (
@@ -67,7 +74,7 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
     "flat": ("device",),
 }
 # The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
-# 32 attributes and capacities with 48 values; k8srm_pools.py has those of the prototype.
+# 32 attributes and capacities with 48 values; k8srm/pools.py has those of the prototype.
 _DEVICES: t.Mapping[Kind, Bound] = {
     "dra": Bound(64, 48, 12 * 1024),
     "flat": Bound(256, 128, 64 * 1024),
@@ -250,31 +257,27 @@ def _reads_as_quantity(text: str) -> bool:
 @functools.cache
 def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
     """The environment that checks types and the one that evaluates; both never change."""
-    library = require("cel_expr_python.cel", "cel-expr-python")
     extensions = [
-        require(f"cel_expr_python.ext.{module}", "cel-expr-python").__dict__[name]()
-        for module, name in (
-            ("ext_strings", "ExtStrings"),
-            ("ext_bindings", "ExtBindings"),
-            ("ext_optional", "ExtOptional"),
-            ("ext_math", "ExtMath"),
-        )
+        ext_strings.ExtStrings(),
+        ext_bindings.ExtBindings(),
+        ext_optional.ExtOptional(),
+        ext_math.ExtMath(),
     ]
     made = []
     for opaque in (True, False):
-        quantity = functions.carrier(library, functions.QUANTITY, opaque)
+        quantity = functions.carrier(functions.QUANTITY, opaque)
         made.append(
-            library.NewEnv(
-                variables=_variables(library, kind, quantity),
-                functions=functions.declarations(library, opaque),
+            cel.NewEnv(
+                variables=_variables(kind, quantity),
+                functions=functions.declarations(opaque),
                 extensions=extensions,
             )
         )
     return made[0], made[1]
 
 
-def _variables(library: t.Any, kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
-    kinds = library.Type
+def _variables(kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
+    kinds = cel.Type
     if kind == "flat":
         return {"device": kinds.Map(kinds.STRING, kinds.DYN)}
     return {

@@ -62,7 +62,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 SPEC = ArgumentSpec(
     {
         "objects": {"type": "list", "elements": "raw"},
-        "src": {"type": "list", "elements": "path", "default": []},
+        "src": {"type": "list", "elements": "path"},
         "snapshot": {"type": "path"},
         "api_group": {"type": "str", "choices": [dra.GROUP, k8srm.GROUP]},
         "node": {"type": "str"},
@@ -164,7 +164,7 @@ def _objects(parameters: Parameters, bad: list[Finding]) -> list[Given]:
         objects = read_given(own if isinstance(own, list) else [own], "objects", "", bad)
     else:
         objects = [Given(item) for item in read_manifests(own, "objects")]
-    for path in parameters["src"]:
+    for path in parameters["src"] or ():
         objects += [Given(item, path) for item in read_file(path)]
     if parameters["snapshot"]:
         path = parameters["snapshot"]

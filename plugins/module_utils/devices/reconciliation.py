@@ -22,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Context,
     Parameters,
     Result,
+    difference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     Adapter,
@@ -268,7 +269,6 @@ class _Reconciliation:
     def _result(self, answer: Result) -> Result:
         warn_of(self.findings, self.context)
         shown = [change.as_dict() for change in self.changes]
-        keys = [f"{one.kind} {one.namespace}/{one.name}" for one in self.changes]
         return {
             "changed": bool(self.changes),
             "changes": shown,
@@ -279,10 +279,13 @@ class _Reconciliation:
             "conflict": answer["conflict"],
             "objective": answer["objective"],
             "findings": [finding.as_dict() for finding in self.findings],
-            "diff": {
-                "before": {key: one.before for key, one in zip(keys, self.changes)},
-                "after": {key: one.after for key, one in zip(keys, self.changes)},
-            },
+            "diff": difference(
+                "devices",
+                (
+                    (f"{one.kind} {one.namespace}/{one.name}", one.before, one.after)
+                    for one in self.changes
+                ),
+            ),
         }
 
 

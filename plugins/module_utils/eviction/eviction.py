@@ -22,8 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Context,
     Parameters,
     Result,
+    difference,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction.runner import (
     Move,
     Mover,
@@ -115,12 +115,8 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
 
 def _read_steps(options: Parameters) -> list[Step]:
     if options["plan"]:
-        listed = documents.load(options["plan"], "plan").get("steps", [])
-    elif options["steps"] is None:
-        raise InvalidInput("give plan, the file that power_placement wrote, or steps")
-    else:
-        listed = options["steps"]
-    return steps_of(listed)
+        return steps_of(documents.load(options["plan"], "plan").get("steps", []))
+    return steps_of(options["steps"])
 
 
 def steps_of(listed: t.Sequence[t.Mapping[str, t.Any]]) -> list[Step]:
@@ -146,14 +142,12 @@ def _result(outcomes: t.Sequence[Outcome]) -> Result:
     moved = [outcome.move for outcome in outcomes if outcome.fate == "moved"]
     gains = [move.gain_watts for move in moved]
     last = next((outcome for outcome in outcomes if outcome.ends_the_run), None)
-    names = [f"{move.namespace}/{move.pod}" for move in moved]
     return {
         "changed": any(outcome.fate in ("moved", "evicted") for outcome in outcomes),
         "moves": [outcome.as_dict() for outcome in outcomes],
         "gain_watts": None if None in gains else round(sum(filter(None, gains)), 6),
         "stopped": None if last is None else last.as_dict(),
-        "diff": {
-            "before": {name: move.source for name, move in zip(names, moved)},
-            "after": {name: move.target for name, move in zip(names, moved)},
-        },
+        "diff": difference(
+            "moves", ((f"{move.namespace}/{move.pod}", move.source, move.target) for move in moved)
+        ),
     }

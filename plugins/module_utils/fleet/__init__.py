@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""HTTP to thousands of endpoints: requests side by side, TLS, credentials, refused logins.
+"""HTTP to thousands of endpoints: concurrent requests, TLS, credentials, refused logins.
 
 Room ``fleet`` imports ``base``.
 """

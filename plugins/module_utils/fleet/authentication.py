@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""When to ask a BMC again that refused an account: BMCs lock accounts after a few failures.
+"""Delays after refused logins, because BMCs lock accounts after a few failures.
 
-What a NodeConfig's ``status.authentication`` remembers is all that is known; nothing is kept here.
+The only memory is ``status.authentication`` of the NodeConfigs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_VERSION = 256
 
 @dataclass(frozen=True)
 class Attempts:
-    """How often in a row an account was refused, when last, and by which version of its Secret."""
+    """Consecutive refusals of an account, time of the last one, and version of its Secret."""
 
     failures: int = 0
     last_attempt: datetime.datetime | None = None
@@ -38,7 +38,7 @@ class Attempts:
 
     @classmethod
     def from_status(cls, status: t.Any) -> Attempts:
-        """What ``status.authentication`` of a NodeConfig says; nothing where it is unreadable."""
+        """From ``status.authentication`` of a NodeConfig; no refusals if it is unreadable."""
         given = status if isinstance(status, dict) else {}
         return cls._read(
             given.get("failures"), given.get("lastAttempt"), given.get("secretResourceVersion")
@@ -46,7 +46,7 @@ class Attempts:
 
     @classmethod
     def from_result(cls, entry: t.Mapping[str, t.Any]) -> Attempts:
-        """What ``as_result`` wrote."""
+        """From the form of ``as_result``."""
         return cls._read(
             entry.get("failures"), entry.get("last_attempt"), entry.get("secret_resource_version")
         )
@@ -62,7 +62,7 @@ class Attempts:
             return cls()
 
     def as_result(self, name: str) -> dict[str, t.Any]:
-        """For the result of a module, and from there into the NodeConfig's status."""
+        """The form for the result of a module and for the status of the NodeConfig."""
         return {
             "name": name,
             "failures": self.failures,
@@ -76,10 +76,10 @@ def _version(given: t.Any) -> str:
 
 
 def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:
-    """The time after which the account may be tried again; None where it may be at any time.
+    """Earliest time of the next attempt; None if it is allowed at any time.
 
-    5 minutes after the first failure, then 10, 20, 40 and 60. A Secret with another resource
-    ``version`` than the refused one may be tried at once.
+    The delays are 5, 10, 20, 40 and 60 minutes. A Secret with another resource ``version`` than the
+    refused one may be tried at once.
     """
     if attempts.failures < 1 or attempts.last_attempt is None:
         return None
@@ -92,7 +92,7 @@ def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:
 def after_attempt(
     attempts: Attempts, refused: bool, version: str, now: datetime.datetime
 ) -> Attempts | None:
-    """What to remember after the account was tried; None where nothing changed."""
+    """The state after an attempt; None if it is unchanged."""
     if not refused:
         return Attempts(0, now, version) if attempts.failures else None
     failures = attempts.failures if attempts.secret_resource_version == version else 0
@@ -100,13 +100,13 @@ def after_attempt(
 
 
 def _next_second(moment: datetime.datetime) -> datetime.datetime:
-    """Times are written in whole seconds; rounding down would shorten the wait."""
+    """Round up to whole seconds, because rounding down would shorten the delay."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + datetime.timedelta(seconds=1)
 
 
 class Memory:
-    """What is remembered of the machines' accounts during one run, by name of the machine."""
+    """Attempts of the accounts of machines during one run, by machine name."""
 
     def __init__(self, attempts: t.Mapping[str, Attempts]) -> None:
         self._attempts = dict(attempts)
@@ -115,13 +115,13 @@ class Memory:
     def require_patience(
         self, name: str, version: str, source: str, now: datetime.datetime
     ) -> None:
-        """Raise TargetFailure where it is too early to try the account again.
+        """Raise TargetFailure if it is too early to try the account again.
 
-        ``source`` says where the credential is from, and ``version`` which one of that it is.
+        ``source`` names the origin of the credential, ``version`` its resource version.
         """
         attempts = self._attempts.get(name, Attempts())
         if attempts.last_attempt is not None and attempts.last_attempt - now > LONGEST_WAIT:
-            return  # A time that no clock of a controller showed yet; the next failure corrects it.
+            return  # A time in the future is invalid; the next failure corrects it.
         moment = not_before(attempts, version)
         if moment is not None and now <= moment:
             raise TargetFailure(
@@ -131,14 +131,14 @@ class Memory:
             )
 
     def note(self, name: str, refused: bool, version: str, now: datetime.datetime) -> None:
-        """Remember that the account was tried."""
+        """Record an attempt of the account."""
         after = after_attempt(self._attempts.get(name, Attempts()), refused, version, now)
         if after is not None:
             self._attempts[name] = after
             self._changed.add(name)
 
     def as_result(self, names: t.Iterable[str]) -> list[dict[str, t.Any]]:
-        """Those whose account is refused now, and those whose is no more."""
+        """Entries of refused accounts and of accounts that are accepted again."""
         return [
             self._attempts[name].as_result(name)
             for name in names

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The HTTP client of one target: a deadline over all its requests, retries, JSON in and out."""
+"""The HTTP client of one target: a deadline for all requests, retries, JSON in both directions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_j
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
     TargetReason,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp, yarl
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
@@ -37,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
 VERSION = "0.1.0"
 USER_AGENT = f"wattwise.kube/{VERSION}"
 CONNECT_TIMEOUT_SECONDS = 5.0
-# aiohttp's own limits of a header line and of a header, said here so that they stay.
+# Present limits of aiohttp for a header line and a header, fixed here.
 _LONGEST_HEADER_BYTES = 8190
 _LONGEST_RETRY_AFTER = 64
 _LONGEST_WAIT_SECONDS = 1e9
@@ -63,7 +63,7 @@ _OTHER_STATUS: tuple[TargetReason, str] = ("server_error", "look at the server's
 
 @dataclass(frozen=True)
 class Credential:
-    """What a server is told by HTTP basic authentication."""
+    """User name and password for HTTP basic authentication."""
 
     username: str
     password: str = field(repr=False)
@@ -71,9 +71,9 @@ class Credential:
 
 @dataclass(frozen=True)
 class Target:
-    """One server to ask on behalf of ``name``; ``extra`` is for the caller's work.
+    """One server to ask for node ``name``; ``extra`` belongs to the caller.
 
-    The credential is sent over plain HTTP only where ``allow_plain_http`` is true.
+    The credential is sent over plain HTTP only if ``allow_plain_http`` is true.
     """
 
     name: str
@@ -85,13 +85,13 @@ class Target:
 
     @property
     def sends_password_in_the_clear(self) -> bool:
-        """Whether everybody on the way to the server could read the credential."""
+        """Whether the credential would be sent over plain HTTP."""
         return self.credential is not None and is_plain_http(self.endpoint)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What one target may cost in all its answers together, checked by counting.
+    """Limits of one target for all of its answers together.
 
     The largest trees of real BMCs have 108 kB, 3,408 members and 103 answers.
     """
@@ -105,7 +105,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """``timeout`` is the seconds that one target may take in all, from its first request on."""
+    """``timeout`` is the limit of one target in seconds, from its first request."""
 
     timeout: float = 10.0
     concurrency: int = 64
@@ -116,7 +116,7 @@ class FleetOptions:
 
 @dataclass(frozen=True)
 class Pace:
-    """Where time and chance come from. ``clock`` is monotonic, ``wall`` the seconds since 1970."""
+    """Sources of time and randomness. ``clock`` is monotonic, ``wall`` the seconds since 1970."""
 
     clock: t.Callable[[], float] = time.monotonic
     wall: t.Callable[[], float] = time.time
@@ -125,7 +125,7 @@ class Pace:
 
 
 class Answer(t.NamedTuple):
-    """A successful answer; ``body`` is its decoded JSON, header names are in lower case."""
+    """A successful answer with decoded JSON in ``body`` and lower-case header names."""
 
     status: int
     headers: t.Mapping[str, str]
@@ -133,7 +133,7 @@ class Answer(t.NamedTuple):
 
 
 class Received(t.NamedTuple):
-    """An answer whatever its status; header names are in lower case."""
+    """An answer of any status, with lower-case header names."""
 
     status: int
     headers: t.Mapping[str, str]
@@ -145,7 +145,7 @@ class Received(t.NamedTuple):
 
 
 class _Spent:
-    """How much of its budget a target has used. What is over it is a failure of the machine."""
+    """Used part of the budget of a target. An excess is a failure of the machine."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -165,7 +165,7 @@ class _Spent:
             raise _over(f"has answered more than {most:g} MiB in all, the last to {what}")
 
     def parsed(self, content: bytes) -> t.Any:
-        """The value of JSON. Raises ValueError."""
+        """Parse JSON. Raises ValueError."""
         limits = strict_json.JsonLimits(
             self._budget.size, self._members_left, self._budget.depth, self._budget.text
         )
@@ -183,7 +183,7 @@ def _over(how: str) -> TargetFailure:
 
 
 class Client:
-    """Speaks with one target, one request at a time. Every failure is a TargetFailure."""
+    """Client of one target, with one request at a time. Every failure is a TargetFailure."""
 
     def __init__(
         self, target: Target, address: Address, session: t.Any, options: FleetOptions, pace: Pace
@@ -203,24 +203,24 @@ class Client:
         self._spent = _Spent(options.budget)
 
     def mark_connected(self) -> None:
-        """Called by the session's trace when this client's request has its connection."""
+        """Called by the trace of the session when the request of this client has a connection."""
         self._is_connected = True
 
     async def get_json(self, link: str, *, limit: float | None = None) -> Answer:
-        """GET a path or a URL of the target's own origin; ``limit`` is seconds for this one."""
+        """GET a path or a URL of the target's origin; ``limit`` are the seconds of this request."""
         return await self._send("GET", link, None, limit, repeatable=True)
 
     async def post_json(self, link: str, body: t.Any, *, repeatable: bool = False) -> Answer:
-        """POST JSON: bytes as they are, other values encoded.
+        """POST JSON; bytes are sent unchanged, other values encoded.
 
-        It is sent again after a failure only where the caller says that this does no harm.
+        The request is repeated only if the caller declares this safe.
         """
         return await self._send("POST", link, _encoded(body), None, repeatable=repeatable)
 
     async def exchange(self, method: str, link: str, body: t.Any = None) -> Received:
-        """One request whose status is the caller's to judge; ``body`` is sent as JSON.
+        """One request whose status the caller judges; ``body`` is sent as JSON.
 
-        A GET is sent again where the connection broke; nothing else is.
+        Only a GET is repeated, after a broken connection.
         """
         url = self._address.url(link)
         what = f"{method} {url[len(origin_text(self._address.origin)) :]}"
@@ -230,7 +230,7 @@ class Client:
         )
 
     async def certificate(self) -> bytes:
-        """The server's certificate (DER), from a TLS handshake after which nothing is sent."""
+        """Certificate of the server (DER), from a TLS handshake without a request."""
         if self._address.origin.scheme != "https":
             raise TargetFailure("tls", "the endpoint is http://, which has no certificate")
         _scheme, host, port = self._address.origin
@@ -249,7 +249,7 @@ class Client:
         self, method: str, link: str, content: bytes | None, limit: float | None, repeatable: bool
     ) -> Answer:
         url = self._address.url(link)
-        # Not the link itself: a server may write anything into it.
+        # The link itself is not quoted, because the server controls its text.
         what = f"{method} {url[len(origin_text(self._address.origin)) :]}"
 
         async def once() -> Answer:
@@ -270,7 +270,7 @@ class Client:
             ) from error
 
     async def _repeated(self, once: t.Callable[[], t.Awaitable[T]], repeatable: bool) -> T:
-        """One request, again after a pause where that may help."""
+        """One request, with repetitions after pauses if they may help."""
         async with self._one_at_a_time:
             attempt = 0
             while True:
@@ -286,7 +286,7 @@ class Client:
     async def _follow(
         self, method: str, url: str, content: bytes | None, limit: float | None, what: str
     ) -> Received:
-        """One exchange, following redirects within the origin. Raises TargetFailure."""
+        """One exchange with redirects inside the origin. Raises TargetFailure."""
         for _redirect in range(_MOST_REDIRECTS + 1):
             received = await self._exchange(method, url, content, limit, what)
             location = received.headers.get("location")
@@ -300,7 +300,6 @@ class Client:
     async def _exchange(
         self, method: str, url: str, content: bytes | None, limit: float | None, what: str
     ) -> Received:
-        aiohttp = require("aiohttp")
         self._spent.request(what)
         seconds = min(self._remaining(what), limit or self._options.timeout)
         headers = dict(self._headers)
@@ -310,7 +309,7 @@ class Client:
         try:
             async with self._session.request(
                 method,
-                require("yarl", "aiohttp").URL(url, encoded=True),
+                yarl.URL(url, encoded=True),
                 data=content,
                 headers=headers,
                 allow_redirects=False,
@@ -318,7 +317,7 @@ class Client:
                 server_hostname=self._server_name,
                 max_line_size=_LONGEST_HEADER_BYTES,
                 max_field_size=_LONGEST_HEADER_BYTES,
-                # aiohttp would round up what is over five seconds.
+                # aiohttp rounds up timeouts above five seconds.
                 timeout=aiohttp.ClientTimeout(
                     total=seconds, sock_connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=1e9
                 ),
@@ -332,9 +331,9 @@ class Client:
             raise self.failure_of(error, what) from error
 
     async def _content(self, response: t.Any, what: str) -> bytes:
-        """The body, of which each byte is counted before it is kept, also where it is packed.
+        """The body; its bytes are counted before they are kept, also after decompression.
 
-        Some BMCs send gzip without being asked.
+        Some BMCs send gzip unrequested.
         """
         encoding = response.headers.get("Content-Encoding", "identity").lower()
         unpacker = zlib.decompressobj(wbits=47) if encoding in ("gzip", "deflate") else None
@@ -371,7 +370,7 @@ class Client:
         )
 
     def _pause(self, failure: TargetFailure, attempt: int) -> float | None:
-        """Seconds to wait before the same request again; None where it is not sent again."""
+        """Seconds to wait before repeating the request; None without a repetition."""
         if not failure.fields.get("passing") or attempt >= self._options.retries:
             return None
         pause = failure.fields.get("retry_after")
@@ -393,8 +392,7 @@ class Client:
         )
 
     def failure_of(self, error: Exception, what: str) -> TargetFailure:
-        """What an exception of aiohttp, ssl or a socket means for the target."""
-        aiohttp = require("aiohttp")
+        """Convert an exception of aiohttp, ssl or a socket to the target's failure."""
         if isinstance(error, TargetFailure):
             return error
         certificate_errors = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
@@ -414,7 +412,7 @@ class Client:
 
 
 def retry_after_seconds(value: str | None, now: float) -> float | None:
-    """Seconds to wait by a Retry-After header (RFC 9110, 10.2.3); None where it says nothing.
+    """Seconds to wait by a Retry-After header (RFC 9110, 10.2.3); None if it is invalid.
 
     ``now`` is in seconds since 1970. A date in the past is no wait.
     """
@@ -450,7 +448,7 @@ def _basic_authorization(credential: Credential) -> str:
 
 
 def _certificate_trouble(cause: BaseException) -> str:
-    # Sentences of our own say all; OpenSSL's need the way out beside them.
+    # Messages of this library are complete; those of OpenSSL need a remedy.
     text = getattr(cause, "verify_message", None)
     if not text:
         return f"{getattr(cause, 'strerror', None) or cause}; if that is right, pin the new one"
@@ -468,14 +466,12 @@ def _unconnected() -> TargetFailure:
 
 
 def _is_broken(error: Exception) -> bool:
-    aiohttp = require("aiohttp")
     broken = (ConnectionResetError, BrokenPipeError, aiohttp.ServerDisconnectedError)
     os_error = getattr(error, "os_error", error)
     return isinstance(error, (*broken, aiohttp.ClientPayloadError)) or isinstance(os_error, broken)
 
 
 def _failure_of_connection(error: Exception, what: str) -> TargetFailure:
-    aiohttp = require("aiohttp")
     os_error = getattr(error, "os_error", error)
     if _is_broken(error):
         return TargetFailure(

@@ -1,13 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which user name and password, and which trust, belong to a target.
+"""Resolution of the credentials and the trust of a target.
 
-In this order: those that the target itself has, the entry of ``credentials`` that it names, the
-Secret that it names, and for a target that names nothing the entry ``default`` (which modules may
-fill from the environment). A credential that is named but missing is an error, never a request
-without one. A NodeConfig gets the entry ``default`` only if its namespace is allowed: whoever may
-write NodeConfigs in any other one would else choose the server that is told the password.
+The order is the user name and password of the target itself, the entry of ``credentials`` that it
+names, the Secret that it names, and for a target that names nothing the entry ``default`` (which
+modules may fill from the environment). A missing named credential is an error and never leads to a
+request without one. A NodeConfig gets the entry ``default`` only if its namespace is allowed,
+because a writer of NodeConfigs in any other namespace could otherwise choose the server that gets
+the password.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ SecretContent = tuple[t.Mapping[str, str], str]
 
 
 class SecretSource(t.Protocol):
-    """Where Secrets come from; ``kube.Kube`` is one."""
+    """Source of Secrets, such as ``kube.Kube``."""
 
     def read_secret(self, namespace: str, name: str) -> SecretContent | None:
-        """Decoded data and resource version, or None where there is no such Secret."""
+        """Decoded data and resource version, or None if the Secret does not exist."""
 
     def in_parallel(
         self,
         work: t.Callable[[SecretName], SecretContent | TargetFailure | None],
         items: t.Sequence[SecretName],
     ) -> list[SecretContent | TargetFailure | None]:
-        """``work`` on every item, in their order."""
+        """Call ``work`` for every item; results have the order of the items."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a target says about its credential: its own, a key, a Secret, or nothing.
+    """Credential reference of a target: its own credential, a key, a Secret, or none.
 
-    ``namespace`` is that of the NodeConfig that says so, None for the user of the module.
+    ``namespace`` is that of the NodeConfig, None for references by the user of the module.
     """
 
     username: str | None = None
@@ -66,12 +67,12 @@ class Named:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no credential is named at all."""
+        """Whether there is no reference."""
         return (self.username, self.password, self.key, self.secret) == (None, None, None, None)
 
     @property
     def secret_name(self) -> SecretName | None:
-        """The Secret that may be meant; a key like ``namespace/name`` means one too."""
+        """The Secret of the reference; a key in the form ``namespace/name`` is one too."""
         if self.secret is not None or self.key is None:
             return self.secret
         namespace, slash, name = self.key.partition("/")
@@ -79,7 +80,7 @@ class Named:
 
     @property
     def entry_name(self) -> str:
-        """The key in ``credentials`` under which an entry takes the place of a Secret."""
+        """Key of an entry in ``credentials`` that replaces the Secret."""
         if self.secret is not None:
             return "/".join(self.secret)
         return self.key or DEFAULT_KEY
@@ -87,10 +88,10 @@ class Named:
 
 @dataclass(frozen=True)
 class Access:
-    """A credential with the trust that belongs to it; ``source`` says where it comes from.
+    """A credential with its trust; ``source`` names its origin.
 
-    ``version`` is the resource version of its Secret, empty where it is from elsewhere.
-    ``withheld`` says why the entry ``default`` was not given, where there is one.
+    ``version`` is the resource version of its Secret, else empty. ``withheld`` is the reason why an
+    existing entry ``default`` was not used.
     """
 
     credential: Credential | None = None
@@ -102,7 +103,7 @@ class Access:
 
 
 class Credentials:
-    """Resolves what targets say. All Secrets are read at once, when it is made."""
+    """Resolver of credential references. The constructor reads all Secrets concurrently."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class Credentials:
         self._secrets = dict(zip(wanted, _read_secrets(connect(), wanted))) if wanted else {}
 
     def resolve(self, named: Named) -> Access:
-        """The target's access. Raises TargetFailure where it is named but missing or incomplete."""
+        """Access of the target. Raises TargetFailure if its reference is missing or incomplete."""
         if named.username is not None or named.password is not None:
             data = {"username": named.username, "password": named.password}
             return self._access(data, "the target", "")
@@ -193,7 +194,7 @@ def _withheld(named: Named) -> str:
 
 
 def with_environment(work: Work, environment: t.Mapping[str, str]) -> Work:
-    """``work`` with the environment's user name and password as the entry ``default``."""
+    """Wrap ``work`` to use the environment's user name and password as the entry ``default``."""
 
     def with_default(parameters: Parameters, context: Context) -> Result:
         username, password = (environment.get(name) for name in ENVIRONMENT)
@@ -211,12 +212,12 @@ def _read_secrets(
 ) -> list[SecretContent | TargetFailure | None]:
     def read(name: SecretName) -> SecretContent | TargetFailure | None:
         if not all(map(is_subdomain, name)):
-            # It becomes a part of a path, in which a slash and dots would mean another object.
+            # The name becomes a part of a path, where a slash or dots would address another object.
             return TargetFailure("credential", f"{shown('/'.join(name))} is no name of a Secret")
         try:
             return source.read_secret(*name)
         except ApiError as error:
-            # Without an answer, or with an account that is not accepted, no Secret can be read.
+            # Without an answer or with a refused account no Secret can be read.
             if error.status in (0, 401):
                 raise
             return TargetFailure(
@@ -228,6 +229,6 @@ def _read_secrets(
 
 
 def _fingerprints(value: t.Any) -> tuple[str, ...]:
-    """One fingerprint, several separated by commas or blanks, or a list of them."""
+    """Fingerprints from a text with commas or blanks, or from a list."""
     items = value if isinstance(value, list) else [value or ""]
     return tuple(part for item in items for part in str(item).replace(",", " ").split())

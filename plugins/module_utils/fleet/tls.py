@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whom to trust over TLS: certificate authorities, pinned fingerprints, or anybody; and as whom.
+"""TLS trust (authorities, pinned fingerprints or no verification) and client certificates.
 
-A pin is the SHA-256 either of the whole certificate or of its public key (SubjectPublicKeyInfo).
-The second one survives a renewed certificate with the same key.
+A pin is the SHA-256 of the whole certificate or of its public key (SubjectPublicKeyInfo). A pinned
+key survives a renewal of the certificate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RSA_ENCRYPTION = bytes.fromhex("2a864886f70d010101")  # 1.2.840.113549.1.1.1 (R
 
 @dataclass(frozen=True)
 class ClientCertificate:
-    """Files (PEM) by which a client says who it is; without ``key_path`` one file holds both."""
+    """Files (PEM) of a client certificate; ``path`` has the key too if ``key_path`` is missing."""
 
     path: str
     key_path: str | None = None
@@ -35,11 +35,11 @@ class ClientCertificate:
 
 @dataclass(frozen=True)
 class Trust:
-    """How a server proves who it is. Where there are fingerprints, they alone decide.
+    """Verification of a server. Fingerprints override authorities.
 
-    ``ca_path`` and ``ca_content`` (PEM) replace the system's authorities. ``server_name`` is the
-    name that its certificate must have in place of the endpoint's host, ``client`` what it is
-    shown of us. Raises InvalidInput for a fingerprint that is none.
+    ``ca_path`` and ``ca_content`` (PEM) replace the system's authorities. ``server_name`` replaces
+    the host of the endpoint in the check of the certificate. ``client`` is the certificate of this
+    client. Raises InvalidInput for an invalid fingerprint.
     """
 
     validate_certs: bool = True
@@ -55,12 +55,12 @@ class Trust:
 
     @property
     def verifies(self) -> bool:
-        """Whether an impostor would be noticed."""
+        """Whether the identity of the server is verified."""
         return bool(self.fingerprints) or self.validate_certs
 
 
 def normal_fingerprint(text: str) -> str:
-    """64 lower-case hexadecimal digits of a SHA-256, written with or without colons."""
+    """A SHA-256, with or without colons, as 64 lower-case hexadecimal digits."""
     digits = re.sub(r"[\s:]", "", re.sub(r"(?i)^\s*sha-?256[:=]", "", text)).lower()
     if _SHA256.fullmatch(digits) is None:
         raise InvalidInput(
@@ -82,9 +82,9 @@ def key_fingerprint(certificate: bytes) -> str:
 
 
 def client_context(trust: Trust) -> ssl.SSLContext:
-    """A context that completes a handshake only with a server that ``trust`` accepts.
+    """A TLS context that accepts only servers by ``trust``.
 
-    Raises InvalidInput where authorities or the client's certificate cannot be used.
+    Raises InvalidInput for unusable authorities or an unusable client certificate.
     """
     context = _accepting(trust)
     if trust.client is not None:
@@ -112,7 +112,7 @@ def _accepting(trust: Trust) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
-    """Let the context present the client's certificate. Raises InvalidInput."""
+    """Load the client certificate into the context. Raises InvalidInput."""
     where = f"the client certificate {client.path}"
     try:
         text = Path(client.path).read_text(encoding="ascii")
@@ -125,7 +125,7 @@ def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
             "one (nothing is sent, and never without TLS)"
         )
     try:
-        # An empty password: OpenSSL would ask at the terminal for that of an encrypted key.
+        # An empty password keeps OpenSSL from prompting on the terminal for an encrypted key.
         context.load_cert_chain(client.path, client.key_path, password="")
     except (OSError, ValueError) as error:
         key = client.key_path or client.path
@@ -136,7 +136,7 @@ def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
 
 
 def unverified_context() -> ssl.SSLContext:
-    """A context that accepts any server."""
+    """A TLS context that accepts any server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -145,7 +145,7 @@ def unverified_context() -> ssl.SSLContext:
 
 
 class _PromptSSLObject(ssl.SSLObject):
-    """A TLS connection that closes without waiting until the server agrees: it may hang."""
+    """A TLS connection that closes without waiting for the server, which may hang."""
 
     def unwrap(self) -> None:
         with contextlib.suppress(ssl.SSLWantReadError):
@@ -153,7 +153,7 @@ class _PromptSSLObject(ssl.SSLObject):
 
 
 def _pinned(accepted: frozenset[str]) -> type[ssl.SSLObject]:
-    """A TLS connection whose handshake fails unless the server's certificate is one of these."""
+    """A TLS connection class whose handshake fails for certificates without these pins."""
 
     class PinnedSSLObject(_PromptSSLObject):
         def do_handshake(self) -> None:
@@ -171,21 +171,21 @@ def _pinned(accepted: frozenset[str]) -> type[ssl.SSLObject]:
 
 
 def rsa_bits(certificate: bytes) -> int | None:
-    """Length of the RSA key in a certificate (DER); None where the key is of another kind."""
+    """Length of the RSA key in a certificate (DER); None for other kinds of keys."""
     key = _public_key(certificate)
     algorithm, bit_string = _elements(key, *_content(key, 0))
     identifier = next(_elements(key, *_content(key, algorithm[0])))
     start, end = _content(key, identifier[0])
     if key[start:end] != _RSA_ENCRYPTION:
         return None
-    sequence = _content(key, bit_string[0])[0] + 1  # behind the number of unused bits
+    sequence = _content(key, bit_string[0])[0] + 1  # after the number of unused bits
     modulus = next(_elements(key, *_content(key, sequence)))
     start, end = _content(key, modulus[0])
     return int.from_bytes(key[start:end], "big").bit_length()
 
 
 def _public_key(certificate: bytes) -> bytes:
-    """SubjectPublicKeyInfo of a certificate (RFC 5280, section 4.1), all in DER."""
+    """SubjectPublicKeyInfo of a certificate (RFC 5280, section 4.1), both in DER."""
     to_be_signed = next(_elements(certificate, *_content(certificate, 0)))
     fields = list(_elements(certificate, *_content(certificate, to_be_signed[0])))
     has_version = certificate[fields[0][0]] == 0xA0
@@ -194,7 +194,7 @@ def _public_key(certificate: bytes) -> bytes:
 
 
 def _elements(data: bytes, start: int, end: int) -> t.Iterator[tuple[int, int]]:
-    """Where each DER element between two offsets begins and ends."""
+    """Begin and end of each DER element between two offsets."""
     while start < end:
         element_end = _content(data, start)[1]
         yield start, element_end
@@ -202,7 +202,7 @@ def _elements(data: bytes, start: int, end: int) -> t.Iterator[tuple[int, int]]:
 
 
 def _content(data: bytes, start: int) -> tuple[int, int]:
-    """Where the content of the DER element at ``start`` begins and ends (X.690, section 8.1)."""
+    """Begin and end of the content of the DER element at ``start`` (X.690, section 8.1)."""
     length = data[start + 1]
     content = start + 2
     if length >= 0x80:

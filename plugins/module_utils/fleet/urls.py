@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Endpoints as users write them, and the links that a server gives back."""
+"""Endpoints from users, and links from servers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import T
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _EXAMPLE = "write it like https://10.0.0.1 or https://[fd00::1]:8443"
 
-# Everything that RFC 3986 lets stand in a path and query, and %, because servers give their links
-# encoded already: quoting "%23" again would name another resource.
+# Characters of a path and query by RFC 3986, and %, because links of servers are already encoded;
+# quoting "%23" again would address another resource.
 _KEPT = "/:@!$&'()*+,;=?-._~%"
 
 _AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|[^\[\]:@]+)(?::[0-9]{0,9})?", re.ASCII)
 
 
 class Origin(t.NamedTuple):
-    """What a connection goes to."""
+    """Origin of a connection: scheme, host and port."""
 
     scheme: str
     host: str
@@ -34,16 +34,16 @@ class Origin(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Address:
-    """A parsed endpoint: where to connect, and the path that stands before every request."""
+    """A parsed endpoint: its origin and the path prefix of every request."""
 
     origin: Origin
     base_path: str = ""
 
     def url(self, link: str) -> str:
-        """The URL of ``link``: a path, or an absolute URL of the same origin; without fragment.
+        """URL of ``link``, a path or an absolute URL of the same origin, without fragment.
 
-        The base path is put before a path that does not begin with it. Raises TargetFailure for
-        a link to another origin, because credentials would travel there.
+        A path that does not begin with the base path gets it as prefix. Raises TargetFailure for
+        another origin, because credentials would be sent there.
         """
         given = link.strip()
         parts = _split(given)
@@ -70,7 +70,7 @@ class Address:
 
 
 def parse_endpoint(endpoint: str) -> Address:
-    """The address in a URL such as ``https://10.0.0.1:8443/base``. Raises TargetFailure."""
+    """Parse a URL such as ``https://10.0.0.1:8443/base``. Raises TargetFailure."""
     parts = _split(endpoint.strip())
     if parts is None:
         raise TargetFailure(
@@ -88,7 +88,7 @@ def parse_endpoint(endpoint: str) -> Address:
             "the endpoint holds a user name or password; take it out and give it as a credential",
         )
     if not parts.hostname.isascii():
-        # Two scripts have letters that look alike, and resolvers fold some of them into one.
+        # Letters of different scripts look alike, and resolvers map some of them to one.
         raise TargetFailure(
             "malformed",
             f"the host {shown(parts.hostname)} has letters beyond ASCII; write its name as xn--…",
@@ -98,7 +98,7 @@ def parse_endpoint(endpoint: str) -> Address:
 
 
 def origin_of(url: str) -> Origin | None:
-    """The origin of a URL; None where it has none, or one that is never asked."""
+    """Origin of a URL; None without one or for another scheme."""
     try:
         return parse_endpoint(url).origin
     except TargetFailure:
@@ -106,38 +106,38 @@ def origin_of(url: str) -> Origin | None:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs mean one server."""
+    """Whether two URLs have the same origin."""
     origin = origin_of(one)
     return origin is not None and origin == origin_of(other)
 
 
 def is_plain_http(endpoint: str) -> bool:
-    """Whether requests to the endpoint go over plain HTTP; False also where it is no endpoint."""
+    """Whether requests to the endpoint use plain HTTP; False also for an invalid endpoint."""
     origin = origin_of(endpoint)
     return origin is not None and origin.scheme == "http"
 
 
 def origin_text(origin: Origin) -> str:
-    """The origin as it stands at the beginning of a URL."""
+    """The origin as the beginning of a URL."""
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     port = "" if origin.port == _DEFAULT_PORTS[origin.scheme] else f":{origin.port}"
     return f"{origin.scheme}://{host}{port}"
 
 
 def redacted(url: str) -> str:
-    """The URL without user name and password, whatever characters these hold."""
+    """The URL without user name and password, with any characters in these."""
     return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1", url, flags=re.DOTALL)
 
 
 def masked(url: str) -> str:
-    """The URL with asterisks for its user name and password, so that it is still refused."""
+    """The URL with masked user name and password, which is still refused as an endpoint."""
     parts = _split(url)
     holds = "@" in (url if parts is None else parts.netloc)
     return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1***@", url, flags=re.DOTALL) if holds else url
 
 
 def _require_one_host(authority: str) -> None:
-    """Raise ValueError unless this is a host and perhaps a port, and nothing beside them.
+    """Raise ValueError unless this is a single host with an optional port.
 
     urlsplit takes evil.example[::1] and [::1].evil.example for the address ::1.
     """
@@ -149,7 +149,7 @@ def _require_one_host(authority: str) -> None:
 
 
 def _split(url: str) -> urllib.parse.SplitResult | None:
-    """The parts of a URL; None where it has none, or a port that is none."""
+    """Parts of a URL; None for an invalid URL or port."""
     try:
         parts = urllib.parse.urlsplit(url)
         if parts.netloc and "@" not in parts.netloc:

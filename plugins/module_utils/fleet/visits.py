@@ -19,9 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
     failure_of,
-    require,
     told_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
     USER_AGENT,
     Answer,
@@ -69,21 +69,21 @@ def visit(
     *,
     in_turn: bool = False,
 ) -> list[T | TargetError]:
-    """Do ``work`` with every target and return results or errors in the order of the targets.
+    """Call ``work`` for every target and return results or errors in the order of the targets.
 
-    ``work`` speaks only through the client that it is given. Whatever it raises becomes that
-    target's error, and so does an answer over ``options.budget``. With ``in_turn`` targets of one
-    name at one server are visited one right after the other, on one connection; where the server
-    answers nothing to the first, it is not tried for the others. Not to be called from a running
-    event loop; several threads may each call it.
+    ``work`` sends requests only through the given client. Its exceptions and answers over
+    ``options.budget`` become the error of the target. With ``in_turn`` targets of one name at one
+    server are visited in sequence on one connection; a server without an answer to the first is not
+    asked for the others. The function is thread-safe, but must not be called from a running event
+    loop.
     """
     return asyncio.run(_Round(targets, work, options, progress, pace, in_turn).run())
 
 
 def error_of(name: str, endpoint: str, error: Exception, what: str = "") -> TargetError:
-    """The error of a target that any exception amounts to; ``what`` stands before its detail.
+    """Convert any exception to the target's error; ``what`` is the prefix of its detail.
 
-    Raises MissingLibrary, which is no fault of the target.
+    Raises MissingLibrary, because it is no fault of the target.
     """
     failure = failure_of(error)
     detail = told_text(what + failure.detail)
@@ -92,7 +92,7 @@ def error_of(name: str, endpoint: str, error: Exception, what: str = "") -> Targ
 
 @dataclass
 class _Server:
-    """What the targets of one origin with one trust share; a session is open while it has any."""
+    """Shared state of the targets of one origin and trust, with a session while there are any."""
 
     origin: Origin
     trust: Trust
@@ -101,12 +101,12 @@ class _Server:
     session: t.Any = None
 
 
-# Failures of a server that answers nothing: whatever else it would be asked for fails likewise.
+# Failures of a server without answers; further requests would fail in the same way.
 _OF_SILENCE = frozenset({"unreachable", "timeout", "tls"})
 
 
 class _Stop(t.NamedTuple):
-    """A target with its place in the order of the targets."""
+    """A target with its position in the order of the targets."""
 
     position: int
     target: Target
@@ -130,7 +130,7 @@ class _Round(t.Generic[T]):
     failed: int = 0
 
     async def run(self) -> list[T | TargetError]:
-        # A semaphore belongs to the loop that it is made in (Python 3.9).
+        # A semaphore belongs to the loop in which it is created (Python 3.9).
         self.all_slots = asyncio.Semaphore(max(1, self.options.concurrency))
         tasks = [asyncio.ensure_future(self._attend(turn)) for turn in self._turns()]
         try:
@@ -144,7 +144,7 @@ class _Round(t.Generic[T]):
                 await _close(server)
 
     def _turns(self) -> list[list[_Stop]]:
-        """Targets that are visited one after the other; those that cannot be visited fail here."""
+        """Groups of targets to visit in sequence; invalid targets fail here."""
         turns: dict[t.Any, list[_Stop]] = {}
         for index, target in enumerate(self.targets):
             try:
@@ -190,7 +190,7 @@ class _Round(t.Generic[T]):
         self.progress(done=len(self.results), total=len(self.targets), failed=self.failed)
 
     async def _visit(self, stop: _Stop) -> TargetError | None:
-        """Visit one target, and return its error where the server did not answer at all."""
+        """Visit one target, and return its error if the server did not answer."""
         target, server = stop.target, stop.server
         client: Client | None = None
         try:
@@ -207,7 +207,7 @@ class _Round(t.Generic[T]):
         return None
 
     def _refuse_rejected_account(self, target: Target, server: _Server) -> None:
-        """A BMC that serves several nodes must not count each of them as a wrong password."""
+        """Fail further targets after a refusal, because a BMC counts every refused attempt."""
         first = self.refused.get((server.origin, target.credential))
         if first is not None:
             raise TargetFailure(
@@ -217,7 +217,6 @@ class _Round(t.Generic[T]):
             )
 
     async def _ask(self, client: Client, target: Target, server: _Server) -> T:
-        aiohttp = require("aiohttp")
         try:
             return await self.work(client, target)
         except TargetFailure as failure:
@@ -228,18 +227,17 @@ class _Round(t.Generic[T]):
             raise client.failure_of(error, "its work") from error
 
     def _open(self, server: _Server) -> t.Any:
-        aiohttp = require("aiohttp")
         context: ssl.SSLContext | bool = True
         if server.origin.scheme == "https":
             context = self._context(server.trust)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=max(1, self.options.per_host), ssl=context),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # The client counts what it unpacks.
+            # The client counts unpacked bytes.
             auto_decompress=False,
             headers={"User-Agent": USER_AGENT},
             trace_configs=[_connection_trace()],
-            # Proxies of the environment are for the internet, not for machine networks.
+            # Proxies of the environment serve the internet, not machine networks.
             trust_env=False,
         )
 
@@ -253,7 +251,7 @@ class _Round(t.Generic[T]):
 
 
 def _require_private_way(target: Target) -> None:
-    """The one place that every request with a credential passes, whoever named its endpoint."""
+    """Check plain HTTP for every request with a credential, from any source of endpoints."""
     if target.sends_password_in_the_clear and not target.allow_plain_http:
         raise TargetFailure(
             "credential",
@@ -269,12 +267,12 @@ async def _close(server: _Server) -> None:
 
 
 def _connection_trace() -> t.Any:
-    """Tell each client when its request got a connection: until then a timeout is another one."""
+    """Tell each client that its request has a connection, which later timeouts depend on."""
 
     async def connected(_session: t.Any, context: t.Any, _parameters: t.Any) -> None:
         context.trace_request_ctx.mark_connected()
 
-    trace = require("aiohttp").TraceConfig()
+    trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(connected)
     trace.on_connection_reuseconn.append(connected)
     return trace

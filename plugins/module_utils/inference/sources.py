@@ -67,8 +67,6 @@ class _Term(t.NamedTuple):
 
 def of_queries(options: Parameters) -> list[Subject]:
     """The subjects of the option ``queries``. Raises InvalidInput where a name stands twice."""
-    if options["queries"] is None:
-        raise InvalidInput("Nothing to predict is given; give queries, or snapshot and readings")
     counts = Counter(query["name"] for query in options["queries"])
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
@@ -95,8 +93,6 @@ def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
     Raises InvalidInput.
     """
     targets = snapshot_targets(options)
-    if not options["readings"]:
-        raise InvalidInput("readings is missing; give the readings document beside the snapshot")
     readings = documents.load(options["readings"], "readings")["readings"]
     return of_targets(targets, readings, _models(options["models"]), options)
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How a Kubernetes API server is reached, and who asks, as values."""
+"""Address and credentials of a Kubernetes API server, as values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 
-# Certificates or a key: a Path is a file that holds them, a text is the PEM itself.
+# Certificates or a key: a Path is their file, a text the PEM itself.
 Pem = t.Union[Path, str]
 
 
 @dataclass(frozen=True)
 class Credential:
-    """Value of the header ``Authorization``, client certificate with its key, or both."""
+    """Value of the header ``Authorization``, a client certificate with its key, or both."""
 
     authorization: str | None = None
     certificate: Pem | None = None
@@ -27,11 +27,11 @@ class Credential:
 
 @dataclass(frozen=True)
 class Access:
-    """One API server as one client sees it.
+    """Access of one client to one API server.
 
-    ``credential`` is asked before each request, because tokens rotate. ``ca`` None means the
+    ``credential`` is called before each request, because tokens rotate. ``ca`` None means the
     certificates of the system, ``proxy`` None the proxy of the environment. The client certificate
-    and key that stand here take precedence over those of ``credential``.
+    and key here take precedence over those of ``credential``.
     """
 
     host: str
@@ -45,7 +45,7 @@ class Access:
     impersonation: tuple[tuple[str, str], ...] = ()
 
     def headers(self) -> list[tuple[str, str]]:
-        """The headers that say who asks; a name may stand there several times."""
+        """Headers of authentication and impersonation; names may repeat."""
         authorization = self.credential().authorization
         own = [("Authorization", authorization)] if authorization else []
         return [*own, *self.impersonation]
@@ -57,7 +57,7 @@ def bearer(token: str) -> str:
 
 
 def token_file(path: Path) -> t.Callable[[], Credential]:
-    """The credential that a file holds at each moment: kubelets and sidecars renew tokens there."""
+    """Credential from a token file, read at each call because kubelets and sidecars renew it."""
 
     def read() -> Credential:
         try:
@@ -73,7 +73,7 @@ def token_file(path: Path) -> t.Callable[[], Credential]:
 
 
 def checked_host(host: str, where: str = "host") -> str:
-    """The URL of an API server. Raises InvalidInput."""
+    """Validate the URL of an API server. Raises InvalidInput."""
     if not re.match(r"https?://[^/]", host):
         raise InvalidInput(
             f"{host!r} is no URL of a Kubernetes API; write {where} as https://address:port"

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A Kubernetes API client for many small requests at once.
+"""A Kubernetes API client for many small concurrent requests.
 
-Requests and answers are plain dicts: model classes cost more time than the API server itself.
+Requests and answers are plain dicts, because model classes take more time than the API server.
 Configuration and connections are in ``connection``.
 """
 
@@ -21,8 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
     access_of,
     pool_of,
@@ -42,7 +42,7 @@ RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE_SECONDS = 2.0
 _FIRST_PATIENCE_SECONDS = 3.0
 
-# Asked before each attempt of a write: how many seconds it may take, or an exception to prevent it.
+# Called before each attempt of a write: seconds that it may take, or an exception to prevent it.
 Guard = t.Callable[[], float]
 
 Result = t.TypeVar("Result")
@@ -57,10 +57,10 @@ class Answer(t.NamedTuple):
 
 
 class Kube:
-    """One API server. Safe to use from several threads.
+    """Client of one API server. Thread-safe.
 
-    ``patience_seconds`` is how long is waited between repetitions of a request while the server
-    does not answer, once it has answered before: an API server that restarts is away for seconds.
+    ``patience_seconds`` are the waits between attempts of a request while a server that answered
+    before does not answer, because a restart takes seconds.
     """
 
     def __init__(
@@ -90,20 +90,20 @@ class Kube:
         return cls(pool_of(access), access.host, access.headers, **options)
 
     def metadata_only(self) -> Kube:
-        """The same server, which then answers lists with the metadata of their items alone."""
+        """The same server, with lists of metadata only."""
         wanted = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
         return self._altered(_accept=wanted)
 
     def guarded(self, guard: Guard | None) -> Kube:
-        """The same server; ``guard`` is asked before each attempt of a write, repeated ones too."""
+        """The same server; ``guard`` is called before each attempt of a write."""
         return self._altered(_guard=guard)
 
     def impatient(self, timeout: float) -> Kube:
-        """The same server, for requests that come too late if they are repeated."""
+        """The same server without repetitions, for requests that would then be too late."""
         return self._altered(_timeout=timeout, _patience_seconds=0.0)
 
     def unrepeating(self) -> Kube:
-        """The same server, for requests whose refusal is an answer: nothing is sent twice."""
+        """The same server without repetitions, for requests whose refusal is an answer."""
         return self._altered(_patience_seconds=0.0)
 
     def _altered(self, **attributes: t.Any) -> Kube:
@@ -116,7 +116,7 @@ class Kube:
         return self.request("GET", path, query=query)
 
     def find(self, path: str, query: Query | None = None) -> Object | None:
-        """As ``get``, but None where nothing is at ``path``."""
+        """As ``get``, but None if there is nothing at ``path``."""
         try:
             return self.get(path, query)
         except ApiError as error:
@@ -145,8 +145,8 @@ class Kube:
     ) -> Answer:
         """As ``request``, with the status code beside the body.
 
-        Everything but POST is repeated while the server is away or asks to wait; whether a POST
-        took effect can be known only by looking, which is the caller's business.
+        All methods except POST are repeated while the server is unreachable or asks to wait. The
+        caller must read the state to find out whether a POST took effect.
         """
         waited, pause = 0.0, 0.1
         guard = None if method == "GET" else self._guard
@@ -182,9 +182,7 @@ class Kube:
         timeout: float,
     ) -> Answer:
         url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
-        headers = require("urllib3").HTTPHeaderDict(
-            {"Accept": self._accept, "User-Agent": "wattwise.kube"}
-        )
+        headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": "wattwise.kube"})
         for name, value in self._headers():
             headers.add(name, value)
         data: bytes | None = None
@@ -194,12 +192,11 @@ class Kube:
             except ValueError as error:
                 raise InvalidInput(f"{method} {path}: the object is no JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
-        errors = require("urllib3.exceptions")
         try:
             response = self._pool.request(
                 method, url, body=data, headers=headers, timeout=timeout, retries=False
             )
-        except errors.HTTPError as error:
+        except urllib3.exceptions.HTTPError as error:
             raise describe_connection_failure(error, self.host) from error
         if not 200 <= response.status < 300:
             raise describe_status(response, method, path, self.host)
@@ -208,7 +205,7 @@ class Kube:
     def in_parallel(
         self, work: t.Callable[[Item], Result], items: t.Sequence[Item], concurrency: int = 16
     ) -> list[Result]:
-        """``work`` on every item, in threads; results in the order of the items."""
+        """Call ``work`` for every item, in threads; results have the order of the items."""
         with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, concurrency)) as executor:
             return list(executor.map(work, items))
 
@@ -218,10 +215,10 @@ class Kube:
         query: Query | None = None,
         trim: t.Callable[[Object], Object] = lambda item: item,
     ) -> list[Object]:
-        """Every item of a collection, page by page; all of them or ApiError, never a part.
+        """All items of a collection, in pages. Raises ApiError if the list is incomplete.
 
-        ``trim`` reduces each item as it arrives: whole lists take ten times the memory. A list
-        that expires between two pages (410) begins again.
+        ``trim`` reduces each item on arrival, because full lists take ten times the memory. A list
+        that expires between two pages (410) is read again.
         """
         for _attempt in range(3):
             try:
@@ -250,7 +247,7 @@ class Kube:
             page_query["continue"] = token
 
     def resource(self, api_version: str, kind: str) -> Resource:
-        """How a kind is addressed. Raises InvalidInput where the cluster does not serve it."""
+        """Address of a kind. Raises UnknownKind if the cluster does not serve it."""
         found = self._resources.get((api_version, kind))
         if found is None:
             self._discover(api_version)
@@ -268,7 +265,7 @@ class Kube:
         return True
 
     def forget_resources(self) -> None:
-        """Ask again what the cluster serves: a CustomResourceDefinition was added."""
+        """Drop the discovery cache, because a CustomResourceDefinition was added."""
         self._resources.clear()
 
     def _discover(self, api_version: str) -> None:
@@ -280,7 +277,7 @@ class Kube:
                 )
 
     def read_secret(self, namespace: str, name: str) -> tuple[dict[str, str], str] | None:
-        """Decoded data and resource version of a Secret, or None where there is none."""
+        """Decoded data and resource version of a Secret, or None if it does not exist."""
         secret = self.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
         if secret is None:
             return None
@@ -288,7 +285,7 @@ class Kube:
 
 
 class UnknownKind(InvalidInput):
-    """The cluster serves no such kind, perhaps not yet."""
+    """The cluster does not serve the kind, perhaps not yet."""
 
     def __init__(self, api_version: str, kind: str, host: str) -> None:
         super().__init__(
@@ -298,25 +295,25 @@ class UnknownKind(InvalidInput):
 
 
 class Resource(t.NamedTuple):
-    """The address of a kind: ``root`` is ``/api/v1`` or ``/apis/<group>/<version>``."""
+    """Address of a kind; ``root`` is ``/api/v1`` or ``/apis/<group>/<version>``."""
 
     root: str
     plural: str
     namespaced: bool
 
     def collection(self, namespace: str | None = None) -> str:
-        """The path of all objects, or of those in one namespace."""
+        """Path of all objects, or of those in one namespace."""
         if self.namespaced and namespace:
             return f"{self.root}/namespaces/{namespace}/{self.plural}"
         return f"{self.root}/{self.plural}"
 
     def path(self, name: str, namespace: str | None = None) -> str:
-        """The path of one object."""
+        """Path of one object."""
         return f"{self.collection(namespace)}/{name}"
 
 
 def delete_object(kube: Kube, path: str, before: Object, check_mode: bool) -> None:
-    """Delete exactly the object that was read; one that is gone already is as wanted."""
+    """Delete exactly the object that was read; an absent one is no error."""
     options: Object = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -324,7 +321,7 @@ def delete_object(kube: Kube, path: str, before: Object, check_mode: bool) -> No
         "preconditions": {"uid": before["metadata"]["uid"]},
     }
     if check_mode:
-        # Beside a body the API server ignores the query, where dryRun stands elsewhere.
+        # The API server ignores dryRun in the query of a request with a body.
         options["dryRun"] = ["All"]
     try:
         kube.request("DELETE", path, options)
@@ -334,7 +331,7 @@ def delete_object(kube: Kube, path: str, before: Object, check_mode: bool) -> No
 
 
 def decode_secret(secret: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The data of a Secret as text; bytes that are no UTF-8 are left out."""
+    """Data of a Secret as texts; values that are not UTF-8 are left out."""
     decoded: dict[str, str] = {}
     for key, value in (secret.get("data") or {}).items():
         try:

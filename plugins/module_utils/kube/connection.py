@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Connections to an API server: from the options of a task to a pool of TLS connections.
+"""Connections to an API server, from the options of a task to a pool of TLS connections.
 
-``urllib3`` keeps the connections. The ``kubernetes`` library, which could read the configuration,
-takes half a second of processor time to import; docs/decisions.md compares them.
+``urllib3`` keeps the connections. The ``kubernetes`` library could read the configuration, but its
+import takes half a second of processor time; docs/decisions.md compares them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ import typing as t
 import urllib.parse
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    urllib3,
+    urllib3_socks,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -33,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig impo
     read_kubeconfig,
 )
 
-# One request a thread: the pool must not open and drop connections beyond that.
+# One connection per thread; a smaller pool would open and drop connections.
 _CONNECTIONS = 32
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -43,9 +47,9 @@ def access_of(
     environment: t.Mapping[str, str] | None = None,
     service_account: Path = _SERVICE_ACCOUNT,
 ) -> Access:
-    """The access that options of ``argspec.KUBERNETES`` describe. Raises InvalidInput.
+    """Access by the options of ``argspec.KUBERNETES``. Raises InvalidInput.
 
-    ``environment`` stands for that of the process.
+    ``environment`` replaces that of the process.
     """
     environment = os.environ if environment is None else environment
     kubeconfig, context = options.get("kubeconfig"), options.get("context")
@@ -63,7 +67,7 @@ def access_of(
 
 
 def _in_cluster(environment: t.Mapping[str, str], service_account: Path) -> Access:
-    """The access of the pod in which this runs."""
+    """Access of the pod in which this process runs."""
     host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     authority = service_account / "ca.crt"
     if not port or not authority.is_file():
@@ -76,7 +80,7 @@ def _in_cluster(environment: t.Mapping[str, str], service_account: Path) -> Acce
 
 
 def _overridden(access: Access, options: t.Mapping[str, t.Any]) -> Access:
-    """The access with the options that stand beside a kubeconfig."""
+    """The access with the options that override a kubeconfig."""
     changes: dict[str, t.Any] = {}
     for option, attribute in (
         ("ca_cert", "ca"),
@@ -103,7 +107,7 @@ def _overridden(access: Access, options: t.Mapping[str, t.Any]) -> Access:
 
 
 def _checked_file(option: str, path: str) -> Path:
-    """A missing file would be found by the first request, and not by its name."""
+    """Check a file early, because the error of the first request would not name it."""
     file = Path(path).expanduser()
     try:
         file.open("rb").close()
@@ -115,8 +119,7 @@ def _checked_file(option: str, path: str) -> Path:
 
 
 def pool_of(access: Access) -> t.Any:
-    """A pool of connections in the way of ``urllib3.PoolManager``. Raises InvalidInput."""
-    urllib3 = require("urllib3")
+    """A connection pool like ``urllib3.PoolManager``. Raises InvalidInput."""
     settings: dict[str, t.Any] = {"maxsize": _CONNECTIONS}
     if access.host.startswith("https:"):
         settings["ssl_context"] = _tls_context(access)
@@ -127,8 +130,7 @@ def pool_of(access: Access) -> t.Any:
         return urllib3.PoolManager(**settings)
     parts = urllib.parse.urlsplit(proxy)
     if parts.scheme.startswith("socks"):
-        socks = require("urllib3.contrib.socks", "PySocks")
-        return socks.SOCKSProxyManager(proxy, **settings)
+        return urllib3_socks.SOCKSProxyManager(proxy, **settings)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("proxy: the proxy of the Kubernetes API is no URL; write http://host")
     if parts.username:
@@ -139,7 +141,7 @@ def pool_of(access: Access) -> t.Any:
 
 
 def _tls_context(access: Access) -> ssl.SSLContext:
-    context = t.cast("ssl.SSLContext", require("urllib3.util").ssl_.create_urllib3_context())
+    context = urllib3.util.ssl_.create_urllib3_context()
     if access.verify:
         context.verify_mode, context.check_hostname = ssl.CERT_REQUIRED, True
         _load_authorities(context, access.ca)
@@ -152,7 +154,7 @@ def _tls_context(access: Access) -> ssl.SSLContext:
         return context
     try:
         with _as_file(certificate) as chain, _as_file(key) as private:
-            # An answer to the question for a password; without one, OpenSSL would ask a terminal.
+            # An empty password keeps OpenSSL from prompting on the terminal.
             context.load_cert_chain(t.cast("Path", chain), private, password="")
     except (OSError, ValueError) as error:
         raise InvalidInput(
@@ -180,7 +182,7 @@ def _load_authorities(context: ssl.SSLContext, ca: Pem | None) -> None:
 
 @contextlib.contextmanager
 def _as_file(pem: Pem | None) -> t.Iterator[Path | None]:
-    """A key that stands in a kubeconfig lies in a file no longer than it takes to load it."""
+    """Write an inline key of a kubeconfig to a file only while it is loaded."""
     if not isinstance(pem, str):
         yield pem
         return
@@ -191,7 +193,7 @@ def _as_file(pem: Pem | None) -> t.Iterator[Path | None]:
 
 
 def _proxy_of_environment(host: str) -> str | None:
-    import urllib.request  # only here, because it takes its time and most tasks have no proxy
+    import urllib.request  # imported here because it is slow and most tasks have no proxy
 
     proxies = urllib.request.getproxies()
     parts = urllib.parse.urlsplit(host)
@@ -202,7 +204,7 @@ def _proxy_of_environment(host: str) -> str | None:
 
 
 def _needs_no_proxy(host: urllib.parse.SplitResult, rules: str) -> bool:
-    """Whether the comma-separated rules (names, suffixes, networks) name the host."""
+    """Whether the comma-separated rules (names, suffixes, networks) match the host."""
     name = (host.hostname or "").lower()
     for rule in (text.strip().lower() for text in rules.split(",") if text.strip()):
         with contextlib.suppress(ValueError):

@@ -1,18 +1,17 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Check objects against the schema of a CustomResourceDefinition without asking the API server.
+"""Validation of objects by a CustomResourceDefinition without the API server.
 
-Needed in two places: in check mode, for objects whose definition is only about to be installed,
-and before a definition that others installed is replaced, for the objects stored under it.
-CEL rules are left to the API server.
+Check mode needs it for objects whose definition an earlier task would install, and the adoption of
+a definition needs it for stored objects. The API server checks CEL rules.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
 _KEPT = (
@@ -37,11 +36,11 @@ _METADATA: dict[str, t.Any] = {"type": "object"}
 
 
 def json_schema(structural: t.Mapping[str, t.Any], is_root: bool = True) -> dict[str, t.Any]:
-    """A JSON schema (draft 7) that accepts what the structural schema accepts.
+    """A JSON schema (draft 7) equivalent to the structural schema.
 
     Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/
     custom-resource-definitions/#specifying-a-structural-schema. Fields that the API server would
-    drop are refused here, as a person wants to hear of them.
+    drop are refused, so that the user learns of them.
     """
     if structural.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
@@ -89,9 +88,8 @@ class DefinitionValidator:
         self.kind: str = spec["names"]["kind"]
         self.plural: str = spec["names"]["plural"]
         self.namespaced: bool = spec["scope"] == "Namespaced"
-        self._fastjsonschema = require("fastjsonschema")
         self._checks = {
-            f"{self.group}/{version['name']}": self._fastjsonschema.compile(
+            f"{self.group}/{version['name']}": fastjsonschema.compile(
                 json_schema(version["schema"]["openAPIV3Schema"])
             )
             for version in spec["versions"]
@@ -99,25 +97,25 @@ class DefinitionValidator:
         }
 
     def serves(self, api_version: str, kind: str) -> bool:
-        """Whether objects of this kind are checked here."""
+        """Whether this validator checks objects of the kind."""
         return kind == self.kind and api_version in self._checks
 
     def versions(self) -> list[str]:
-        """The apiVersion texts that the definition has a schema for."""
+        """apiVersions of the schemas in the definition."""
         return list(self._checks)
 
     def problem(self, manifest: t.Mapping[str, t.Any]) -> str | None:
-        """What is wrong with the object, as one sentence part, or None."""
+        """Defect of the object as a part of a sentence, or None."""
         try:
             self._checks[manifest["apiVersion"]](manifest)
-        except self._fastjsonschema.JsonSchemaValueException as error:
+        except fastjsonschema.JsonSchemaValueException as error:
             field = str(error.name).replace("data", "", 1).lstrip(".")
             return f"{field or 'the object'} {error.message.replace(error.name, '', 1).strip()}"
         return None
 
 
 def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str | None:
-    """The first stored object that the new definition would not accept, and why; else None."""
+    """Message about the first stored object that the new definition refuses; else None."""
     validator = DefinitionValidator(definition)
     for api_version in validator.versions():
         collection = f"/apis/{api_version}/{validator.plural}"

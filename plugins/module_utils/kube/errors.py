@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What went wrong with the Kubernetes API, said so that an operator knows what to do."""
+"""Errors of the Kubernetes API as messages with a remedy."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import ssl
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
 
-# A server that stops or starts cuts handshakes off; the next one may succeed.
+# A server that stops or starts aborts handshakes; the next one may succeed.
 _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def describe_connection_failure(error: Exception, host: str) -> ApiError:
-    """The error of a request that got no answer; ``permanent`` where trying again cannot help."""
-    exceptions = require("urllib3.exceptions")
+    """Error of a request without an answer; ``permanent`` if a repetition cannot help."""
     cause: BaseException = error
     while isinstance(getattr(cause, "reason", None), BaseException):
         cause = cause.reason  # type: ignore[attr-defined]  # urllib3 nests causes so
-    if isinstance(cause, (exceptions.SSLError, ssl.SSLError)):
+    if isinstance(cause, (urllib3.exceptions.SSLError, ssl.SSLError)):
         return _describe_tls_failure(_tls_cause(cause), host)
-    # A refused connection counts as a timeout in urllib3's hierarchy.
-    if isinstance(cause, exceptions.TimeoutError) and not isinstance(
-        cause, exceptions.NewConnectionError
+    # urllib3's class of refused connections is derived from that of timeouts.
+    if isinstance(cause, urllib3.exceptions.TimeoutError) and not isinstance(
+        cause, urllib3.exceptions.NewConnectionError
     ):
         return ApiError(f"The Kubernetes API at {host} does not answer in time; is it reachable?")
     return ApiError(
@@ -35,7 +35,7 @@ def describe_connection_failure(error: Exception, host: str) -> ApiError:
 
 
 def _tls_cause(error: BaseException) -> BaseException:
-    """What Python's ssl said, out of what urllib3 put around it."""
+    """Error of Python's ssl module inside that of urllib3."""
     for argument in error.args:
         if isinstance(argument, ssl.SSLError):
             return argument
@@ -44,7 +44,7 @@ def _tls_cause(error: BaseException) -> BaseException:
 
 def _describe_tls_failure(cause: BaseException, host: str) -> ApiError:
     if isinstance(cause, ssl.SSLCertVerificationError) or not isinstance(cause, ssl.SSLError):
-        # urllib3 itself refuses a fingerprint or a host name, with an error of its own.
+        # urllib3 refuses fingerprints and host names with its own errors.
         return ApiError(
             f"The certificate of the Kubernetes API at {host} is not trusted ({cause}); "
             "set ca_cert, or certificate-authority-data in the kubeconfig",
@@ -74,7 +74,7 @@ def _root_cause(error: BaseException) -> str:
 
 
 def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiError:
-    """The error of an answer that is not a success, from the server's Status object."""
+    """Error of an unsuccessful answer, from its Status object."""
     status_object = _status_object(response.data)
     message = status_object.get("message") or f"HTTP {response.status}"
     fields = {

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Credentials that a program prints: the exec plugins of cloud providers and of OpenID Connect.
+"""Credentials from exec plugins, such as those of cloud providers and of OpenID Connect.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 """
@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import pa
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import Credential, bearer
 
 _TIMEOUT_SECONDS = 60.0
-# Before a token ends, so that a request with it still arrives in time.
+# Margin before the expiry of a token, so that requests with it arrive in time.
 _RENEWAL = datetime.timedelta(seconds=30)
 _LONGEST_STDERR = 300
 
@@ -34,9 +34,9 @@ def _utc_now() -> datetime.datetime:
 
 
 class ExecPlugin:
-    """The member ``exec`` of a kubeconfig's user. Safe to use from several threads.
+    """The member ``exec`` of a user in a kubeconfig. Thread-safe.
 
-    The plugin runs when a credential is first needed, and again when that has expired.
+    The plugin runs at the first use of its credential, and again after the expiry.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ExecPlugin:
         now: t.Callable[[], datetime.datetime] = _utc_now,
     ) -> None:
         self._command = str(settings["command"])
-        if os.sep in self._command:  # relative to the kubeconfig; anything else stands in PATH
+        if os.sep in self._command:  # relative to the kubeconfig; other commands are found by PATH
             self._command = str(folder / self._command)
         self._arguments = [str(argument) for argument in settings.get("args") or []]
         self._variables = {item["name"]: item["value"] for item in settings.get("env") or []}
@@ -66,7 +66,7 @@ class ExecPlugin:
         self._end: datetime.datetime | None = None
 
     def __call__(self) -> Credential:
-        """The credential that counts now. Raises InvalidInput."""
+        """The current credential. Raises InvalidInput."""
         with self._lock:
             if self._credential is None or (self._end and self._now() >= self._end - _RENEWAL):
                 self._credential, self._end = self._read(self._run())
@@ -115,7 +115,7 @@ class ExecPlugin:
                 status.get("clientKeyData"),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # The answer holds secrets, so it is not quoted.
+            # The answer contains secrets and is not quoted.
             raise self._failure("prints no ExecCredential; run it by hand") from error
         if (credential.certificate is None) != (credential.key is None) or not (
             credential.authorization or credential.certificate

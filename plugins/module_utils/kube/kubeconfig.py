@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kubeconfig files, read as kubectl reads them.
+"""Kubeconfig files with the semantics of kubectl.
 
 Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 """
@@ -15,7 +15,8 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -33,19 +34,19 @@ _PARTS = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
 
 
 class _Entry(t.NamedTuple):
-    """A cluster, context or user, and the folder that its relative paths start from."""
+    """A cluster, context or user, with the folder of its relative paths."""
 
     value: Object
     folder: Path
 
 
 class _Problem(Exception):
-    """Why a kubeconfig cannot be used; never with a value out of it that may be a secret."""
+    """Reason why a kubeconfig is unusable, without values that may be secrets."""
 
 
 @dataclass
 class _Merged:
-    """Several kubeconfigs as one: of entries with the same name the first counts."""
+    """Several kubeconfigs as one; the first entry of a name counts."""
 
     current_context: str = ""
     clusters: dict[str, _Entry] = field(default_factory=dict)
@@ -73,9 +74,9 @@ class _Merged:
 def read_kubeconfig(
     given: str | Object | None, context: str | None, environment: t.Mapping[str, str] | None = None
 ) -> Access:
-    """The access that a kubeconfig describes: a file, its content, or None for the user's default.
+    """Access by a kubeconfig, which is a path, its content, or None for the user's default.
 
-    ``environment`` stands for that of the process. Raises InvalidInput, which names the file and
+    ``environment`` replaces that of the process. Raises InvalidInput, which names the file and
     quotes nothing of it.
     """
     environment = os.environ if environment is None else environment
@@ -90,12 +91,12 @@ def read_kubeconfig(
     except _Problem as problem:
         raise no_way(given, str(problem)) from problem
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        # What these say is about this code, or quotes the file, which holds secrets.
+        # Their messages describe this code or quote the file, which contains secrets.
         raise no_way(given, "this is no kubeconfig") from error
 
 
 def no_way(kubeconfig: t.Any, problem: str) -> InvalidInput:
-    """The error of a client that cannot tell which API server it is for."""
+    """Error of a client without a known API server."""
     where = f"in the file {kubeconfig}: " if isinstance(kubeconfig, str) and kubeconfig else ""
     return InvalidInput(
         f"Cannot find out how to reach Kubernetes: {where}{problem}; set kubeconfig (or "
@@ -104,7 +105,7 @@ def no_way(kubeconfig: t.Any, problem: str) -> InvalidInput:
 
 
 def _paths(given: str) -> list[Path]:
-    """The files of a list like that in ``KUBECONFIG``, without those that do not exist."""
+    """Existing files of a list in the form of ``KUBECONFIG``."""
     paths = [Path(part).expanduser() for part in given.split(os.pathsep) if part]
     found = [path for path in paths if path.exists()]
     if not found:
@@ -113,7 +114,6 @@ def _paths(given: str) -> list[Path]:
 
 
 def _parse(path: Path) -> Object:
-    yaml = require("yaml", "PyYAML")
     try:
         text = path.read_text(encoding="utf-8")
         parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -150,7 +150,7 @@ def _access(merged: _Merged, wanted: str | None) -> Access:
 
 
 def _pem(entry: Object, name: str, folder: Path) -> Pem | None:
-    """What stands in ``name``-data in base64, or in the file that ``name`` is the path of."""
+    """PEM from the base64 text in ``name``-data, or the path in ``name``."""
     data, path = entry.get(f"{name}-data"), entry.get(name)
     if data:
         return base64.b64decode(data).decode()
@@ -167,7 +167,7 @@ def _pem(entry: Object, name: str, folder: Path) -> Pem | None:
 def _credential(
     user: Object, folder: Path, cluster: t.Callable[[], Object]
 ) -> t.Callable[[], Credential]:
-    """In the order of kubectl: a token beats a password, and both beat a plugin."""
+    """Credential in kubectl's order of precedence: token, password, exec plugin."""
     if user.get("tokenFile"):
         return token_file(folder / user["tokenFile"])
     authorization = None
@@ -184,7 +184,7 @@ def _credential(
 
 
 def _id_token(provider: Object) -> str:
-    """The token of the one auth-provider that Kubernetes still has; kubectl renews it."""
+    """Token of ``oidc``, the last auth-provider of Kubernetes; kubectl renews it."""
     token = (provider.get("config") or {}).get("id-token")
     if provider.get("name") != "oidc" or not isinstance(token, str):
         raise _Problem(
@@ -194,7 +194,7 @@ def _id_token(provider: Object) -> str:
 
 
 def _told_to_plugins(cluster: Object, ca: Pem | None) -> Object:
-    """The cluster as an exec plugin is told of it."""
+    """The cluster in the form for exec plugins."""
     copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     told = {name: cluster[name] for name in copied if cluster.get(name)}
     if ca is not None:

@@ -1,16 +1,16 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A Lease of the cluster as a lock, for what two runs must not do at the same time.
+"""A Lease of the cluster as a lock against concurrent runs.
 
-The rules are those of leader election in Kubernetes' own components. Clocks of two hosts are never
-compared: a holder counts as gone when its Lease has stood unchanged for the Lease's whole duration,
-by the clock of the one who waits, and a holder stops before that by its own clock.
+The rules are those of leader election in Kubernetes components. Clocks of two hosts are never
+compared. A waiting run considers a holder gone when the Lease was unchanged for its whole duration
+by the clock of the waiting run, and a holder stops earlier by its own clock.
 
-A run that writes nothing takes no Lease. So the Lease is only looked at before anything is read,
-and taken with the first write, by a request that holds only for the Lease that was seen. As every
-writer changes the Lease, no writer was at work in between; else the work begins anew, with the
-Lease from its beginning.
+A run that writes nothing takes no Lease. The Lease is read before all else and taken with the first
+write, conditionally on the version that was read. Every writer changes the Lease, so a success
+proves that no other run wrote in between. Otherwise the work starts again, with the Lease held from
+the beginning.
 """
 
 from __future__ import annotations
@@ -35,36 +35,35 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
 
-# The Lease of everything that binds or evicts pods, or gives them devices.
+# Lease of all work that binds or evicts pods or allocates devices.
 NAME = "wattwise-binding"
 DURATION_SECONDS = 15
-# Of the duration: when it is renewed, when a holder that cannot renew it stops, and how long one
-# request for that may take.
+# Shares of the duration: renewal, stop of a holder without renewal, and limit of one request.
 _RENEWED_AFTER, _GIVEN_UP_AFTER, _ONE_REQUEST = 1 / 3, 2 / 3, 1 / 5
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
 class LeaseHeld(WattwiseError):
-    """Another run holds the Lease, and did not give it back in time."""
+    """Another run holds the Lease and did not release it in time."""
 
 
 class LeaseLost(WattwiseError):
-    """The Lease could not be renewed: another run may hold it now."""
+    """The Lease could not be renewed, so another run may hold it now."""
 
 
 class NotAlone(WattwiseError):
-    """Another run may have written since the Lease was looked at: the state must be read anew."""
+    """Another run may have written since the Lease was read, so the state must be read again."""
 
 
 def alone(
     kube: Kube, options: Parameters, context: Context, work: t.Callable[[Guard | None], Result]
 ) -> Result:
-    """The result of ``work``, whose writes rest on a state that no other run has changed since.
+    """Run ``work`` so that no other run changes the state between its reads and writes.
 
-    ``options`` are those of argspec.LEASE. ``work`` reads everything that its writes rest on, and
-    writes through clients with the guard that it gets (``Kube.guarded``), None in check mode. It
-    is called a second time where another run was at work during the first; then nothing of the
-    first call was written. Raises LeaseHeld, and LeaseLost with the fields of the result.
+    ``options`` are those of argspec.LEASE. ``work`` reads all state that its writes depend on, and
+    writes through clients with the given guard (``Kube.guarded``), which is None in check mode. If
+    another run wrote meanwhile, ``work`` is called a second time; the first call then wrote
+    nothing. Raises LeaseHeld, and LeaseLost with the fields of the result.
     """
     if context.check_mode:
         return work(None)
@@ -85,17 +84,17 @@ def alone(
 
 
 def _seconds() -> float:
-    """A clock that goes on while the machine sleeps, where there is one."""
+    """A clock that continues during suspend, if the platform has one."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 class Lease:
-    """Context manager; looks at the Lease, and gives it back at the end if it was taken.
+    """Context manager that reads the Lease, and releases it at the end if it was taken.
 
-    ``guard`` takes it with the first write, ``acquire`` at once, and waits for another holder up to
-    ``wait_seconds``. Raises LeaseHeld and ApiError.
+    ``guard`` takes it with the first write. ``acquire`` takes it at once and waits up to
+    ``wait_seconds`` for another holder. Raises LeaseHeld and ApiError.
     """
 
     def __init__(
@@ -123,9 +122,9 @@ class Lease:
         self._renewed = 0.0
         self._held = False
         self._lost = ""
-        # A write came when somebody else had had the Lease since it was looked at.
+        # A write was attempted after another run had the Lease since it was read.
         self.is_late = False
-        # The write that was refused because the Lease was lost.
+        # A write was refused because the Lease was lost.
         self.prevented: LeaseLost | None = None
         self._taking = threading.Lock()
         self._done = threading.Event()
@@ -143,7 +142,7 @@ class Lease:
             self._release()
 
     def guard(self) -> float:
-        """Be asked before each attempt of a write; the seconds that it may take.
+        """Seconds that a write may take; called before each attempt.
 
         Raises NotAlone and LeaseLost.
         """
@@ -155,7 +154,7 @@ class Lease:
         return self._remaining()
 
     def acquire(self) -> None:
-        """Take the Lease, as soon as its holder gives it back or is gone. Raises LeaseHeld."""
+        """Take the Lease as soon as its holder releases it or is gone. Raises LeaseHeld."""
         started, pause = self._clock(), 0.1
         self._look()
         while not (self._is_free() or self._is_over()) or not self._claim():
@@ -167,10 +166,10 @@ class Lease:
         self.is_late = False
 
     def renew(self) -> None:
-        """Say that we are still there; the thread of the lock does it every few seconds."""
+        """Renew the Lease; the thread of the lock does this every few seconds."""
         with contextlib.suppress(ApiError):
             if not self._write(self._quick, {**self._stored["spec"], "renewTime": _now()}):
-                self._lost = "somebody else took or deleted it"
+                self._lost = "another client took or deleted it"
 
     def _remaining(self) -> float:
         age = self._clock() - self._renewed
@@ -206,7 +205,7 @@ class Lease:
         return self._clock() - self._seen_at > duration
 
     def _claim(self) -> bool:
-        """Become the holder, unless the Lease has changed since it was looked at."""
+        """Become the holder, unless the Lease has changed since it was read."""
         now = _now()
         spec = {
             "holderIdentity": self.holder,
@@ -224,9 +223,9 @@ class Lease:
         return self._held
 
     def _write(self, kube: Kube, spec: Object) -> bool:
-        """Replace exactly what was read; False where somebody else did before. Raises ApiError.
+        """Replace exactly the version that was read; False if it changed before. Raises ApiError.
 
-        A request whose answer was lost may have succeeded, and its repetition is then refused.
+        The repetition of a request whose answer was lost is refused if the first one succeeded.
         """
         sent = self._clock()
         try:
@@ -236,7 +235,7 @@ class Lease:
                 raise
             found = kube.find(self._path) or {}
             if (found.get("spec") or {}).get("holderIdentity") != self.holder:
-                # Status 0: the request was lost as well, as far as can be seen.
+                # Status 0: the request itself may be lost.
                 if error.status in (0, 404, 409):
                     return False
                 raise
@@ -258,14 +257,14 @@ class Lease:
         return kube.request("POST", self._collection, body)
 
     def _release(self) -> None:
-        # Where that fails, it ends by itself, or is somebody else's.
+        # After a failure the Lease expires by itself or belongs to another run.
         spec = {**self._stored["spec"], "holderIdentity": "", "renewTime": _now()}
         with contextlib.suppress(ApiError):
             self._put(self._quick, spec)
 
     def _who_holds(self) -> str:
         spec = self._stored.get("spec") or {}
-        holder = spec.get("holderIdentity") or "somebody else"
+        holder = spec.get("holderIdentity") or "an unknown client"
         return (
             f"{holder} holds the {self._title}, last renewed {spec.get('renewTime', 'just now')}: "
             "another run is at work; run again when it is done"

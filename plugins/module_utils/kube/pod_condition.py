@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Telling a pod, and whoever watches it, what was decided about it: a condition and an event."""
+"""Conditions and events that report a decision about a pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of a pod, in the words of the API; ``status`` is True or False as text."""
+    """A condition of a pod in the terms of the API; ``status`` is True or False as text."""
 
     type: str
     status: str
@@ -27,7 +27,7 @@ class Condition:
 
 
 def stored_condition(pod: Object, condition_type: str) -> Object:
-    """The condition as it stands in the pod; empty where there is none."""
+    """The condition in the pod's status; empty if there is none."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return next((item for item in conditions if item.get("type") == condition_type), {})
 
@@ -35,10 +35,10 @@ def stored_condition(pod: Object, condition_type: str) -> Object:
 def tell(
     kube: Kube, context: Context, pod: Object, condition: Condition, event: Event
 ) -> frozenset[str]:
-    """Write event and condition unless the condition stands there already.
+    """Write event and condition unless the pod already has the condition.
 
-    Returns which of its fields changed; none of them also where the pod was gone or replaced
-    meanwhile. Raises ApiError.
+    Returns the changed fields of the condition; none if the pod was deleted or replaced meanwhile.
+    Raises ApiError.
     """
     stored = stored_condition(pod, condition.type)
     wanted = dict(vars(condition))
@@ -47,13 +47,13 @@ def tell(
         return changed
     if "status" in changed:
         wanted["lastTransitionTime"] = format_time(context.now())
-    # First the event: the condition is what keeps the next run from telling it again.
+    # The event is first, because the condition keeps the next run from repeating it.
     tell_once(kube, context, pod, condition.message, event)
     return changed if _write(kube, pod, wanted) else frozenset()
 
 
 def _write(kube: Kube, pod: Object, condition: Object) -> bool:
-    """Set the condition; False where the pod was gone or replaced before that."""
+    """Set the condition; False if the pod was deleted or replaced before."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
     body = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [condition]}}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether an object of the API does what it is there for: pure predicates for ``wait``."""
+"""Readiness of API objects: pure predicates for ``wait``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Object = t.Mapping[str, t.Any]
 
 
 def condition_is_true(obj: Object, condition_type: str) -> bool:
-    """Whether ``status.conditions`` holds this condition with status True."""
+    """Whether ``status.conditions`` has this condition with status True."""
     conditions = obj.get("status", {}).get("conditions") or []
     return any(
         item.get("type") == condition_type and item.get("status") == "True" for item in conditions
@@ -65,6 +65,6 @@ _PREDICATES: t.Mapping[str, t.Callable[[Object], bool]] = {
 
 
 def is_ready(obj: Object) -> bool:
-    """Whether the object is ready; kinds without a notion of it are ready once they exist."""
+    """Whether the object is ready; kinds without readiness are ready once they exist."""
     predicate = _PREDICATES.get(obj["kind"])
     return predicate is None or predicate(obj)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Telling a pod, and whoever watches it, that no node was found: condition and event.
+"""Condition and event of a pod without a node.
 
 Cluster autoscalers act on the condition PodScheduled=False with reason Unschedulable.
 """
@@ -25,7 +25,7 @@ _EVENT = Event("Warning", "FailedScheduling", "Scheduling", "wattwise.github.io/
 
 @dataclass(frozen=True)
 class Unplaced:
-    """A pod for which the plan has no node. ``uid`` None stands for whichever has the name now."""
+    """A pod without a node in the plan. ``uid`` None means the present pod of this name."""
 
     namespace: str
     pod: str
@@ -37,7 +37,7 @@ _TYPE, _STATUS, _REASON = "PodScheduled", "False", "Unschedulable"
 
 
 def is_marked(pod: Object, unplaced: Unplaced) -> bool:
-    """Whether a pod bears the condition already, as it was read a moment ago."""
+    """Whether the pod already had the condition when it was read."""
     stored = stored_condition(pod, _TYPE)
     told = (stored.get("status"), stored.get("reason"), stored.get("message"))
     is_same = unplaced.uid in (None, "", pod["metadata"].get("uid"))
@@ -45,9 +45,9 @@ def is_marked(pod: Object, unplaced: Unplaced) -> bool:
 
 
 def mark(kube: Kube, context: Context, unplaced: Unplaced) -> dict[str, t.Any] | None:
-    """Write condition and event unless the condition says so already; None where nothing is to do.
+    """Write condition and event; None if the pod already has the condition.
 
-    A ``transition`` is more than another text. Raises ApiError.
+    A ``transition`` changes more than the text. Raises ApiError.
     """
     pod = kube.find(f"/api/v1/namespaces/{unplaced.namespace}/pods/{unplaced.pod}")
     if pod is None or not _still_waits(pod, unplaced.uid):

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readings of former runs: which are younger than their ``fetchInterval`` and need no new one.
+"""Readings of former runs that are younger than their ``fetchInterval``.
 
-They stand in the readings document of the last observation, which has each with its own time, and
-in the status of the NodeConfig, which is written only when a reading moved.
+Their sources are the readings document of the last observation, with the time of each reading, and
+the status of the NodeConfig, which is written only after a reading moved.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
 
 Object = t.Mapping[str, t.Any]
 
-# Read in this run, or kept because its fetchInterval is not over.
+# Sources of fresh values: read in this run, or younger than the fetchInterval.
 FRESH_SOURCES = ("read", "kept")
-# Where a quantity stands in the status of a NodeConfig.
+# Path of a quantity in the status of a NodeConfig.
 IN_STATUS = {
     "inlet_celsius": ("inletTemp", "celsius"),
     "delta_p_pascal": ("deltaP", "pascals"),
     "power_watts": ("power", "watts"),
 }
-# By how much a quantity must move to count as another value.
+# Smallest notable change of a quantity.
 NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
 
 REFRESH = ArgumentSpec(
@@ -42,7 +42,7 @@ REFRESH = ArgumentSpec(
 
 
 class Kept(t.NamedTuple):
-    """A value that is young enough, and when it was read."""
+    """A value that is young enough, and its time of reading."""
 
     value: float
     time: datetime.datetime
@@ -59,7 +59,7 @@ def kept_values(
     refresh: bool,
     now: datetime.datetime,
 ) -> dict[str, dict[str, Kept]]:
-    """By node, those quantities that need not be read; none at all with ``refresh``.
+    """Kept quantities by node; none with ``refresh``.
 
     ``previous`` are the readings of the last observation by node.
     """
@@ -77,7 +77,7 @@ def kept_values(
 
 
 def _kept(target: PollTarget, entry: t.Any, quantity: str, now: datetime.datetime) -> Kept | None:
-    # An endpoint of type Fake costs nothing to read.
+    # Reading an endpoint of type Fake is free.
     if target.interval is None or target.problem is not None or target.kind == FAKE:
         return None
     youngest = youngest_value(entry, target.extra.get("status"), quantity, now)
@@ -89,7 +89,7 @@ def _kept(target: PollTarget, entry: t.Any, quantity: str, now: datetime.datetim
 def youngest_value(
     entry: t.Any, status: t.Any, quantity: str, now: datetime.datetime
 ) -> Kept | None:
-    """The last value of a node: of its entry in a readings document, or its NodeConfig's status."""
+    """The last value of a node, from the readings document or its NodeConfig's status."""
     part, unit = IN_STATUS[quantity]
     written = member(status, "readings", part)
     candidates = (
@@ -104,14 +104,14 @@ def _time(kept: Kept) -> datetime.datetime:
 
 
 def last_value(entry: t.Any, quantity: str, now: datetime.datetime) -> Kept | None:
-    """The value of a node's entry in a readings document, unless it was a fallback there."""
+    """The value of a node in the readings document, unless it is a fallback."""
     if member(entry, "source", quantity) == "fallback":
         return None
     return _value(member(entry, quantity), member(entry, "times", quantity), now)
 
 
 def _value(given: t.Any, moment: t.Any, now: datetime.datetime) -> Kept | None:
-    """None also for a time in the future, which says nothing about an age."""
+    """The value, or None for an invalid value or a time in the future."""
     value = number(given)
     if value is None or moment is None:
         return None
@@ -123,7 +123,7 @@ def _value(given: t.Any, moment: t.Any, now: datetime.datetime) -> Kept | None:
 
 
 def previous_readings(path: str | None) -> Object:
-    """Readings of the last observation; none where there was none or its file is unusable."""
+    """Readings of the last observation; empty without one or with an unusable file."""
     if path is None or not Path(path).exists():
         return {}
     try:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The nodes of a cluster as hosts of an inventory, with what their NodeConfigs say of them."""
+"""The nodes of a cluster as inventory hosts, with variables from their NodeConfigs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import no
 
 Object = t.Mapping[str, t.Any]
 
-# Plays mean the controller by these names, whatever a kubelet calls its node.
+# These names mean the controller in plays.
 _NAMES_OF_CONTROLLER = frozenset({"localhost"})
 _ADDRESSES = "status.addresses"
 
 
 @dataclass(frozen=True)
 class NodeHost:
-    """One host. Group names are as the cluster has them and may need to be cleaned."""
+    """One host. Group names are raw names of the cluster."""
 
     name: str
     variables: dict[str, t.Any]
@@ -38,7 +38,7 @@ class NodeHost:
 
 
 class NodeHosts(t.NamedTuple):
-    """Hosts in the order of their names, and what of the cluster cannot be read."""
+    """Hosts in the order of their names, and findings."""
 
     hosts: list[NodeHost]
     findings: list[Finding]
@@ -52,8 +52,8 @@ def node_hosts(
 ) -> NodeHosts:
     """The nodes of a snapshot as hosts.
 
-    Variables that have nothing to say are left out, except mappings and lists. Of several
-    NodeConfigs of a node the one that counts is told. A Node that cannot be read is no host.
+    Variables without a value are left out, except mappings and lists. The effective NodeConfig of a
+    node counts. A Node that cannot be read becomes no host.
     """
     found = nodeconfig.effective(snapshot.get("node_configs") or [])
     findings = list(found.findings)
@@ -109,7 +109,9 @@ def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]
     status = object_shapes.mapping(node.get("status"), "status")
     info = object_shapes.mapping(status.get("nodeInfo"), "status.nodeInfo")
     conditions = object_shapes.mappings(status.get("conditions"), "status.conditions")
-    annotations = object_shapes.texts(node["metadata"].get("annotations"), "metadata.annotations")
+    annotations = object_shapes.text_mapping(
+        node["metadata"].get("annotations"), "metadata.annotations"
+    )
     return {
         "node_name": name,
         "node_labels": dict(labels),
@@ -126,15 +128,17 @@ def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]
                 ("operating_system", "operatingSystem"),
             )
         },
-        "node_capacity": object_shapes.texts(status.get("capacity"), "status.capacity"),
-        "node_allocatable": object_shapes.texts(status.get("allocatable"), "status.allocatable"),
+        "node_capacity": object_shapes.text_mapping(status.get("capacity"), "status.capacity"),
+        "node_allocatable": object_shapes.text_mapping(
+            status.get("allocatable"), "status.allocatable"
+        ),
     }
 
 
 def _usable_address(node: Object) -> str | None:
     """The first internal IPv4 address, else the first internal IPv6 address. Raises InvalidField.
 
-    A kubelet may report any text as an address, and ssh would take some for options.
+    A kubelet may report any text as an address, and ssh takes some texts as options.
     """
     status = object_shapes.mapping(node.get("status"), "status")
     entries = object_shapes.mappings(status.get("addresses"), _ADDRESSES)
@@ -147,7 +151,7 @@ def _usable_address(node: Object) -> str | None:
 
 
 def _address(text: t.Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address of another host than the controller; None for anything else."""
+    """The address, or None for an address of the controller or an invalid one."""
     if not isinstance(text, str) or "%" in text:
         return None
     try:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""NodeConfigs: what they may hold, and which one counts for a node."""
+"""NodeConfigs: validation, and the effective one of each node."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ EndpointKind = t.Literal[
     "inlet_temp", "delta_p", "power_consumption", "power_consumption_endpoint_provider"
 ]
 
-# The group of a NodeConfig that counts comes first: design decision 7.
+# API groups in order of precedence: design decision 7.
 GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
 API_VERSIONS = tuple(f"{group}/v1beta1" for group in GROUPS)
 
-# On every NodeConfig that comes from a template; the value names the template.
+# Label of every rendered NodeConfig with the name of its template.
 TEMPLATE_LABEL = "wattwise.github.io/template"
 
-# SHA-256 fingerprints of the certificate that the node's endpoints have, separated by commas.
+# SHA-256 fingerprints of the certificates of the node's endpoints, separated by commas.
 TLS_FINGERPRINT_ANNOTATION = "wattwise.github.io/tls-fingerprint"
 
 DEFAULT_FETCH_INTERVAL_SECONDS = 15.0
@@ -53,13 +53,13 @@ FAKE_POWER_WATTS = 3.14
 FAKE_ENDPOINT = "https://fake-endpoint"
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?")
-_LONGEST_URL = 2048  # as the definitions of NodeConfigs have it
+_LONGEST_URL = 2048  # default of the definitions of NodeConfigs
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f?#]")
 
 
 @dataclass(frozen=True)
 class Term:
-    """Where an endpoint of one kind stands in the spec, and which types it may have."""
+    """Path of one kind of endpoint in the spec, and its valid types."""
 
     path: tuple[str, str]
     types: tuple[str, ...]
@@ -82,7 +82,7 @@ TERMS: t.Mapping[EndpointKind, Term] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one field of an object."""
+    """Defect of one field of an object."""
 
     field: str
     detail: str
@@ -92,7 +92,7 @@ class Problem:
 
 
 class Shadow(t.NamedTuple):
-    """A NodeConfig that does not count, the one that does, and why: a word for a condition."""
+    """A shadowed NodeConfig, the effective one, and the reason as a word for a condition."""
 
     node_config: Object
     winner: Object
@@ -116,10 +116,10 @@ _WHY_SHADOWED = {
 
 @dataclass(frozen=True)
 class Effective:
-    """The NodeConfig that counts for each node, and those that another one shadows.
+    """The effective NodeConfig of each node, and the shadowed ones.
 
-    ``findings`` tells what cannot be read. ``unreadable`` are nodes whose only NodeConfigs cannot
-    be read at all, each with the finding of the first.
+    ``findings`` lists unreadable parts. ``unreadable`` has the nodes without a readable NodeConfig,
+    each with its first finding.
     """
 
     by_node: t.Mapping[str, Object] = field(default_factory=dict)
@@ -135,13 +135,13 @@ def qualified_name(obj: Object) -> str:
 
 
 def node_name(node_config: Object) -> str:
-    """The node that a NodeConfig configures; empty where it names none."""
+    """Node name of a NodeConfig; empty if it has none."""
     name = _mapping(_mapping(node_config).get("spec")).get("nodeName")
     return name if isinstance(name, str) else ""
 
 
 def group_rank(obj: Object) -> int:
-    """0 for the API group that counts first, 1 for the other. Raises InvalidInput."""
+    """0 for the API group with precedence, 1 for the other. Raises InvalidInput."""
     try:
         return API_VERSIONS.index(obj.get("apiVersion") or API_VERSIONS[0])
     except ValueError:
@@ -150,7 +150,7 @@ def group_rank(obj: Object) -> int:
 
 
 def is_rendered(node_config: Object) -> bool:
-    """Whether a NodeConfig comes from a template of ours or of wao-core, not from a person."""
+    """Whether a NodeConfig was rendered from a template, by this collection or by wao-core."""
     metadata = node_config["metadata"]
     owners = metadata.get("ownerReferences") or []
     return TEMPLATE_LABEL in (metadata.get("labels") or {}) or any(
@@ -159,7 +159,7 @@ def is_rendered(node_config: Object) -> bool:
 
 
 def template_name(node_config: Object) -> str | None:
-    """The name of the template that a NodeConfig was made from; None for one that a person made."""
+    """Name of the template of a rendered NodeConfig; None for others."""
     metadata = node_config["metadata"]
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("kind") == "NodeConfigTemplate":
@@ -168,11 +168,11 @@ def template_name(node_config: Object) -> str | None:
 
 
 def effective(node_configs: t.Sequence[t.Any]) -> Effective:
-    """Which NodeConfig counts for each node.
+    """The effective NodeConfig of each node.
 
-    The first API group, then a hand-made one, then the oldest, then by namespace and name.
-    Objects that are being deleted, name no node or cannot be read count for nothing. An unreadable
-    part of a status is told and left out.
+    The order of precedence is API group, not rendered before rendered, age, namespace and name.
+    Objects that are being deleted, name no node or cannot be read are ignored. An unreadable part
+    of a status becomes a finding and is left out.
     """
     candidates: dict[str, list[Object]] = {}
     findings: list[Finding] = []
@@ -196,7 +196,7 @@ def effective(node_configs: t.Sequence[t.Any]) -> Effective:
 
 
 def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
-    """The NodeConfig without what cannot be read of its status; None where the rest cannot be."""
+    """The NodeConfig without unreadable parts of its status; None if the rest is unreadable."""
     subject = subject_of(given, "NodeConfig", place)
     read = guarded(subject, lambda: readable(given))
     if isinstance(read, Finding):
@@ -222,7 +222,7 @@ def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
 def _readable_readings(
     subject: Subject, readings: Object, findings: list[Finding]
 ) -> dict[str, Object]:
-    """Each reading that can be read; its neighbours do not suffer from one that cannot."""
+    """The readable readings; an unreadable one does not affect the others."""
     found: dict[str, Object] = {}
     for name, given in readings.items():
         reading = guarded(subject, functools.partial(_readable_reading, name, given))
@@ -246,7 +246,7 @@ def _readable_reading(name: str, given: t.Any) -> Object:
 
 
 def readable(given: t.Any) -> Object:
-    """The NodeConfig, whose metadata and node name have their types. Raises InvalidField."""
+    """The NodeConfig with checked types of metadata and node name. Raises InvalidField."""
     node_config = object_shapes.with_readable_metadata(given)
     group_rank(node_config)
     name = object_shapes.mapping(node_config.get("spec"), "spec").get("nodeName")
@@ -256,7 +256,7 @@ def readable(given: t.Any) -> Object:
 
 
 def _readable_status(status: Object, part: str) -> t.Any:
-    """A part of the status in the types that its readers rely on. Raises InvalidField."""
+    """A part of the status with checked types. Raises InvalidField."""
     field = f"status.{part}"
     if part == "conditions":
         conditions = object_shapes.mappings(status.get(part), field)
@@ -282,7 +282,7 @@ def _precedence(node_config: Object) -> tuple[int, bool, str, str, str]:
     return (
         group_rank(node_config),
         is_rendered(node_config),
-        # One that the API server has not seen yet is younger than any other.
+        # An object that is not stored yet is the youngest.
         metadata.get("creationTimestamp") or "~",
         metadata.get("namespace") or "",
         metadata["name"],
@@ -296,7 +296,7 @@ def _shadowing(winner: Object, other: Object) -> str:
 
 
 def term_of(node_config: Object, kind: EndpointKind) -> Object | None:
-    """What the spec says of the endpoint of this kind; None where it says nothing."""
+    """The endpoint of this kind in the spec; None if there is none."""
     part, name = TERMS[kind].path
     term: Object | None = _mapping(_mapping(node_config.get("spec")).get(part)).get(name)
     return term
@@ -307,7 +307,7 @@ def _mapping(value: t.Any) -> Object:
 
 
 def fetch_interval_seconds(term: t.Any) -> float:
-    """For how long a reading of this endpoint holds; the default where that is not usable."""
+    """Seconds for which a reading of this endpoint is fresh; the default if invalid."""
     interval = _mapping(term).get("fetchInterval")
     if interval is None or _interval_problem(interval):
         return DEFAULT_FETCH_INTERVAL_SECONDS
@@ -315,7 +315,7 @@ def fetch_interval_seconds(term: t.Any) -> float:
 
 
 def problems(node_config: Object) -> list[Problem]:
-    """Everything wrong with the spec: node name, types, URLs, Secret names, durations."""
+    """Defects of the spec: node name, types, URLs, Secret names, durations."""
     found: list[Problem] = []
     name = _mapping(node_config.get("spec")).get("nodeName")
     if not is_subdomain(name):
@@ -330,7 +330,7 @@ def problems(node_config: Object) -> list[Problem]:
 
 
 def term_problems(node_config: Object, kind: EndpointKind, given: Object) -> list[Problem]:
-    """Everything wrong with one endpoint of the spec."""
+    """Defects of one endpoint of the spec."""
     term = TERMS[kind]
     if not isinstance(given, dict):
         return [Problem(term.place, "is not a mapping with type and endpoint")]
@@ -401,9 +401,9 @@ def check_url(url: t.Any) -> None:
 
 
 def _is_host(host: str) -> bool:
-    """A name or an address; what looks like an address must be a whole one.
+    """Whether the text is a host name or a complete address.
 
-    A template for IPv4 that met a node without it leaves 10.0.100. behind, for example.
+    A template for IPv4 renders to 10.0.100. for a node without an IPv4 address, for example.
     """
     name = host[:-1] if host.endswith(".") else host
     try:

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Polling: every endpoint is asked once, with one result or one error each, and a module's result.
+"""Polling of endpoints, with one result or error for each, and the result of a module.
 
-The endpoints are a module's option ``targets``, or the resolved targets of a snapshot.
+The endpoints come from option ``targets`` of a module or from the targets of a snapshot.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _TARGET_OPTIONS: Options = {
 }
 _TLS_OPTIONS = ("validate_certs", "ca_path", "tls_fingerprint")
 
-# Of modules that ask BMCs: one that asks the same BMCs later in a run must know what this one met.
+# Modules that ask BMCs pass refused logins on to modules that ask the same BMCs later in a run.
 AUTHENTICATION = ArgumentSpec(
     {
         "default_credential_namespaces": {
@@ -98,7 +98,7 @@ AUTHENTICATION = ArgumentSpec(
 
 
 def reading_spec(**target_options: t.Any) -> ArgumentSpec:
-    """The options of a module that polls endpoints; its own ones of a target are added."""
+    """Options of a module that polls endpoints, with additional options of targets."""
     own: Options = {
         "targets": {
             "type": "list",
@@ -115,9 +115,9 @@ def reading_spec(**target_options: t.Any) -> ArgumentSpec:
 class PollTarget:
     """One endpoint to poll for a node. ``kind`` is its type, as in a NodeConfig.
 
-    ``allow_plain_http`` is None where the endpoint follows the option that holds for all of them.
-    ``interval`` is the seconds for which a reading of it holds; None where it always is to be read.
-    ``extra`` is the target's own options, or ``{"status": …}`` of its NodeConfig.
+    ``allow_plain_http`` None means the option for all targets. ``interval`` are the seconds for
+    which a reading is fresh; None means that it is always read. ``extra`` has additional options of
+    the target, or ``{"status": …}`` of its NodeConfig.
     """
 
     name: str
@@ -134,7 +134,7 @@ class PollTarget:
 
 
 def poll_targets(targets: Targets, endpoint_kind: EndpointKind) -> list[PollTarget]:
-    """What to poll for endpoints of this kind, in node-name order."""
+    """Poll targets of this kind, in node-name order."""
     return [
         PollTarget(
             name=node.name,
@@ -163,9 +163,9 @@ def given_targets(
     endpoint_kind: EndpointKind,
     own_options: t.Sequence[str] = (),
 ) -> list[PollTarget]:
-    """What to poll by the option ``targets``, else by the targets of the snapshot document.
+    """Poll targets from the option ``targets``, else from the snapshot document.
 
-    ``kind`` is the type that literal targets have. Raises InvalidInput.
+    ``kind`` is the type of literal targets. Raises InvalidInput.
     """
     if parameters["targets"] is None:
         return poll_targets(snapshot_targets(parameters), endpoint_kind)
@@ -187,9 +187,7 @@ def given_targets(
 
 
 def snapshot_targets(parameters: Parameters) -> Targets:
-    """The targets of the snapshot document that ``node_selector`` selects. Raises InvalidInput."""
-    if not parameters["snapshot"]:
-        raise InvalidInput("Nothing to read is given; give targets or snapshot")
+    """Targets of the snapshot document, limited by ``node_selector``. Raises InvalidInput."""
     targets = of_snapshot(documents.load(parameters["snapshot"], "snapshot"))
     return targets.selected(parameters["node_selector"])
 
@@ -199,7 +197,7 @@ def _require_distinct_names(found: t.Sequence[PollTarget]) -> None:
     for target in found:
         if target.name in first:
             raise InvalidInput(
-                f"The name {target.name!r} stands in {first[target.name]} and in "
+                f"The name {target.name!r} is used in {first[target.name]} and in "
                 f"{target.where}; give each target a name of its own"
             )
         first[target.name] = target.where
@@ -207,9 +205,9 @@ def _require_distinct_names(found: t.Sequence[PollTarget]) -> None:
 
 @dataclass(frozen=True)
 class Job(t.Generic[T]):
-    """What to do at one endpoint. ``kind`` is the type of endpoint that is asked over HTTP.
+    """Work at one endpoint. ``kind`` is the type of endpoint that is asked over HTTP.
 
-    An endpoint of type Fake answers ``fake`` without HTTP.
+    Endpoints of type Fake answer ``fake`` without HTTP.
     """
 
     target: PollTarget
@@ -220,7 +218,7 @@ class Job(t.Generic[T]):
 
 @dataclass(frozen=True)
 class Polled(t.Generic[T]):
-    """One result or error for each job, and what to remember about refused accounts."""
+    """One result or error for each job, and the refused accounts."""
 
     results: list[T | TargetError]
     authentication: list[Result]
@@ -240,13 +238,13 @@ def poll(
     secrets: SecretSource | None = None,
     per_host: int = 1,
 ) -> Polled[T]:
-    """Do every job; those of one node at one server one after the other, on one connection.
+    """Run all jobs; those of one node at one server run in sequence on one connection.
 
     Secrets are read from ``secrets``, else from the cluster of the options. Refused accounts are
-    remembered where the options have ``authentication``.
+    recorded if the options have ``authentication``.
     """
     fleet = fleet_options(options, per_host)
-    # What all targets share is looked at once, not reported by each of them.
+    # Shared options are checked once, so that not every target reports their defects.
     client_context(shared_trust(options))
     memory = Memory(_remembered([job.target for job in jobs], options))
     credentials = _credentials(jobs, options, context, secrets)
@@ -282,7 +280,7 @@ def _credentials(
     context: Context,
     secrets: SecretSource | None,
 ) -> Credentials:
-    """Those that endpoints name which will be asked; no Secret is read for others."""
+    """Credentials of the endpoints to ask; no other Secrets are read."""
     return Credentials(
         options["credentials"],
         [
@@ -304,9 +302,9 @@ def _prepare(
     options: Parameters,
     context: Context,
 ) -> _Asked:
-    """What to ask. Raises TargetFailure where the endpoint may not be asked now."""
+    """The HTTP target. Raises TargetFailure if the endpoint must not be asked now."""
     found = job.target
-    # The entry `default` is the account of BMCs; no other server is to get it unasked.
+    # The entry `default` is the account of BMCs and must not be sent to other servers.
     is_bmc = found.kind == "Redfish"
     access = credentials.resolve(found.named) if is_bmc or not found.named.is_silent else Access()
     if access.credential is not None:
@@ -323,9 +321,9 @@ def conclude(
     changed: bool = False,
     counted: t.Sequence[TargetError] | None = None,
 ) -> Result:
-    """The module's result; raises WattwiseError with all of it where too few targets succeeded.
+    """The result of the module. Raises WattwiseError with it if too few targets succeeded.
 
-    A target that has any error did not succeed; with ``counted`` only these errors matter.
+    A target succeeds without any error; ``counted`` limits the errors that count.
     """
     complete = {**result, "errors": [error.as_dict() for error in errors], "changed": changed}
     needed = 1.0 if parameters["on_error"] == "fail" else parameters["min_success"]
@@ -342,18 +340,18 @@ def conclude(
 
 
 def fleet_options(parameters: Parameters, per_host: int = 1) -> FleetOptions:
-    """How to visit, from a module's options. Raises InvalidInput."""
+    """Options of the visit, from those of a module. Raises InvalidInput."""
     if not parameters["timeout"] > 0:
-        raise InvalidInput(f"timeout: {parameters['timeout']} is no time; give seconds above 0")
+        raise InvalidInput(f"timeout: {parameters['timeout']} is no duration; give seconds above 0")
     if parameters["concurrency"] < 1:
-        raise InvalidInput(f"concurrency: {parameters['concurrency']} asks nobody; give 1 or more")
+        raise InvalidInput(f"concurrency: {parameters['concurrency']} is too small; give 1 or more")
     if not 0 <= parameters["min_success"] <= 1:
         raise InvalidInput(f"min_success: {parameters['min_success']} is not between 0 and 1")
     return FleetOptions(parameters["timeout"], parameters["concurrency"], per_host)
 
 
 def shared_trust(parameters: Parameters) -> Trust:
-    """How targets are verified that say nothing of it themselves."""
+    """Default trust of targets."""
     return Trust(
         parameters["validate_certs"],
         ca_path=parameters["ca_path"],
@@ -372,7 +370,7 @@ def _remembered(found: t.Sequence[PollTarget], options: Parameters) -> dict[str,
 
 
 def _is_fake(job: Job[t.Any]) -> bool:
-    """Raises TargetFailure where the endpoint is neither a fake nor of the job's kind."""
+    """Whether the endpoint is a fake. Raises TargetFailure for an endpoint of another job."""
     target = job.target
     if target.problem is not None:
         raise TargetFailure("malformed", target.problem)
@@ -397,7 +395,7 @@ def _target(job: Job[t.Any], access: Access, options: Parameters) -> Target:
 
 
 def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -> Trust:
-    """What the target says, else what its credential says, else what holds for all."""
+    """Trust of the target, else of its credential, else the default."""
     if tls.get("tls_fingerprint"):
         return Trust(fingerprints=tuple(tls["tls_fingerprint"]))
     if tls.get("ca_path"):
@@ -415,7 +413,7 @@ def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -
 
 
 def _note(memory: Memory, answers: t.Sequence[tuple[_Asked, t.Any]], context: Context) -> None:
-    """Remember what became of the accounts; several refusals of a node in one round are one."""
+    """Record the results of the accounts; several refusals of a node in one round count once."""
     refused: set[tuple[str, str]] = set()
     for item, answer in answers:
         if item.access.credential is None:
@@ -431,7 +429,7 @@ def _note(memory: Memory, answers: t.Sequence[tuple[_Asked, t.Any]], context: Co
 
 
 def _with_withheld(item: _Asked, answer: T | TargetError) -> T | TargetError:
-    """The answer; where the server wants an account, the reason why it was given none."""
+    """The answer; if the server requires an account, the reason why none was sent."""
     refused = isinstance(answer, TargetError) and answer.reason in ("unauthorized", "forbidden")
     if not refused or not item.access.withheld:
         return answer
@@ -440,7 +438,7 @@ def _with_withheld(item: _Asked, answer: T | TargetError) -> T | TargetError:
 
 
 def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:
-    """Warn once of all targets whose credential goes over plain HTTP, because that is allowed."""
+    """Emit one warning for all credentials that are sent over plain HTTP."""
     count = len(
         {
             target.name

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Targets: NodeConfigs resolved once, to endpoints with all that reading and predicting need.
+"""Targets: NodeConfigs resolved to endpoints with all data for reading and prediction.
 
-The snapshot step resolves them. Readers, merge and prediction take targets and no NodeConfig.
+The snapshot step resolves them once. Readers, merge and prediction use only targets.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _FALLBACK = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One endpoint of a node. ``problem`` says why it cannot be used.
+    """One endpoint of a node. ``problem`` is the reason why it is unusable.
 
-    ``type`` and ``endpoint`` are empty where the endpoint provider gives them.
-    ``tls_fingerprints`` are the certificates that a BMC may have; other servers have none.
+    ``type`` and ``endpoint`` are empty if the endpoint provider names them. ``tls_fingerprints``
+    pin the certificates of a BMC; other servers have none.
     """
 
     type: str = ""
@@ -71,10 +71,10 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class NodeTarget:
-    """A node with the endpoints of the NodeConfig that counts for it.
+    """A node with the endpoints of its effective NodeConfig.
 
-    ``node_config`` is ``namespace/name``. ``api_version`` is None where the NodeConfig cannot be
-    read, and ``labels`` where those of the Node cannot. ``status`` has the readable parts of the
+    ``node_config`` is ``namespace/name``. ``api_version`` is None for an unreadable NodeConfig,
+    ``labels`` for a Node with unreadable labels. ``status`` has the readable parts of the
     NodeConfig's status: conditions, last readings, known sensors and refused logins.
     """
 
@@ -92,12 +92,12 @@ class NodeTarget:
 
     @property
     def attempts(self) -> Attempts:
-        """Refused logins that the status remembers."""
+        """Refused logins in the status."""
         return Attempts.from_status(self.status.get("authentication"))
 
     @property
     def manifest_head(self) -> dict[str, t.Any]:
-        """What a manifest of the status begins with: it is for this very object."""
+        """First part of a status manifest for this very object."""
         metadata = {
             "name": self.node_config.rpartition("/")[2],
             "namespace": self.namespace,
@@ -119,11 +119,11 @@ class NodeTarget:
 
     @property
     def subject(self) -> Subject:
-        """The NodeConfig as findings name it."""
+        """The NodeConfig as the subject of findings."""
         return Subject("NodeConfig", self.node_config.rpartition("/")[2], self.namespace)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The entry in the snapshot document; what is empty is left out."""
+        """The entry in the snapshot document, without empty members."""
         entry = {
             **{name: getattr(self, name) for name in _TEXTS},
             "labels": None if self.labels is None else dict(self.labels),
@@ -156,13 +156,13 @@ _TEXTS = (
 
 @dataclass(frozen=True)
 class Targets:
-    """The configured nodes of a cluster in name order, and what of their NodeConfigs is wrong."""
+    """The configured nodes of a cluster in name order, and findings about their NodeConfigs."""
 
     nodes: tuple[NodeTarget, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     def selected(self, node_selector: str | None) -> Targets:
-        """Only the nodes that the selector selects; all of them without one.
+        """The nodes that the selector selects; all nodes without a selector.
 
         A node whose labels cannot be read is not selected. Raises InvalidInput.
         """
@@ -197,7 +197,7 @@ class Targets:
 
 
 def of_snapshot(snapshot: Object) -> Targets:
-    """The targets of a snapshot. Raises InvalidInput where it was taken without NodeConfigs."""
+    """The targets of a snapshot. Raises InvalidInput for a snapshot without NodeConfigs."""
     body = snapshot.get("targets")
     if body is None:
         raise InvalidInput(
@@ -208,10 +208,9 @@ def of_snapshot(snapshot: Object) -> Targets:
 
 
 def resolve(nodes: t.Sequence[t.Any], node_configs: t.Sequence[t.Any]) -> Targets:
-    """The targets of all nodes that are there and have a NodeConfig.
+    """The targets of all existing nodes with a NodeConfig.
 
-    Nothing here is an error: what is wrong with one NodeConfig is its finding, or the problem of
-    its endpoint.
+    Defects raise no error. They become findings of the NodeConfig or problems of its endpoints.
     """
     found = effective(node_configs)
     findings = list(found.findings)
@@ -225,7 +224,7 @@ def resolve(nodes: t.Sequence[t.Any], node_configs: t.Sequence[t.Any]) -> Target
 
 
 def _named(nodes: t.Sequence[t.Any]) -> dict[str, Object]:
-    """Nodes by name; a Node without a usable name is none."""
+    """Nodes by name; Nodes without a usable name are left out."""
     names = ((member(node, "metadata", "name"), node) for node in nodes)
     return {name: node for name, node in names if isinstance(name, str) and name}
 
@@ -233,7 +232,7 @@ def _named(nodes: t.Sequence[t.Any]) -> dict[str, Object]:
 def _of_node(node: Object) -> dict[str, t.Any]:
     labels = guarded(
         subject_of(node, "Node"),
-        lambda: object_shapes.texts(node["metadata"].get("labels"), "metadata.labels"),
+        lambda: object_shapes.text_mapping(node["metadata"].get("labels"), "metadata.labels"),
     )
     capacity = member(node, "status", "capacity", "cpu")
     return {
@@ -284,7 +283,7 @@ def _endpoints(config: Object, annotations: Object) -> dict[EndpointKind, Endpoi
 
 
 def _is_bmc(endpoint: Endpoint, bmc: str | None) -> bool:
-    """Whether the pins hold: they do for the node's BMC, and for no server of another origin."""
+    """Whether the pins apply: to the BMC of the node, not to servers of other origins."""
     return endpoint.type == "Redfish" and same_origin(endpoint.endpoint, bmc or endpoint.endpoint)
 
 
@@ -314,7 +313,7 @@ def _read_endpoint(entry: Object) -> Endpoint:
 
 
 def _fallbacks(config: Object, annotations: Object, findings: list[Finding]) -> dict[str, float]:
-    """Every usable fallback; the defect of another is known before it is needed."""
+    """All usable fallbacks; defects become findings even if the fallback is not needed."""
     usable: dict[str, float] = {}
     for quantity, annotation in FALLBACK_ANNOTATIONS.items():
         if annotation not in annotations:

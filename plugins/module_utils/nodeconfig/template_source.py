@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One NodeConfigTemplate, parsed once, and the nodes that it is rendered for."""
+"""A parsed NodeConfigTemplate and its nodes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.
 Manifest = dict[str, t.Any]
 Path = tuple[str, ...]
 
-# The value of the ApplySet label of rendered NodeConfigs: what kube_apply may prune.
+# Value of the ApplySet label of rendered NodeConfigs, which kube_apply may prune.
 APPLY_SET = "wattwise-node-configs"
 
 _ANNOTATION_PREFIX = "wattwise.github.io/"
@@ -57,7 +57,7 @@ _MEMBERS: tuple[Path, ...] = (("type",), ("endpoint",), ("basicAuthSecret", "nam
 
 @dataclass(frozen=True)
 class TemplateNode:
-    """A Node as templates see it."""
+    """Variables of a Node for templates."""
 
     name: str
     labels: t.Mapping[str, str]
@@ -83,7 +83,7 @@ class TemplateNode:
 
 
 def _address(node: Object) -> tuple[str, list[str]]:
-    """The first internal IPv4 address and its octets, else the first address and no octets."""
+    """The first internal IPv4 address with its octets, else the first address without octets."""
     status = object_shapes.mapping(node.get("status"), "status")
     addresses = [
         object_shapes.text(entry.get("address"), "status.addresses.address")
@@ -103,7 +103,7 @@ def _address(node: Object) -> tuple[str, list[str]]:
 class TemplateSource:
     """A template with its fields parsed.
 
-    ``problems`` are those of the template as a whole: while there are any, nothing is rendered.
+    ``problems`` concern the whole template; if there are any, nothing is rendered.
     """
 
     template: Object
@@ -116,7 +116,7 @@ class TemplateSource:
     def of(cls, template: Object) -> TemplateSource:
         """From the object of the API, of either shape (flat as in wao-core v1.27.0-alpha.0).
 
-        Its metadata must be readable; anything else is one of its problems.
+        Its metadata must be readable; other defects become problems.
         """
         read = guarded(subject_of(template, "NodeConfigTemplate"), lambda: cls._read(template))
         if isinstance(read, Finding):
@@ -150,7 +150,7 @@ class TemplateSource:
 
     @property
     def label(self) -> str:
-        """The template's name as a label's value, which may be 63 characters long."""
+        """The name of the template as a label value of at most 63 characters."""
         name: str = self.template["metadata"]["name"]
         if len(name) <= 63:
             return name
@@ -160,13 +160,13 @@ class TemplateSource:
         return self.selector is not None and self.selector.matches(node.labels)
 
     def key(self, node: TemplateNode) -> tuple[int, str, str]:
-        """Group, namespace and name of the node's NodeConfig."""
+        """API group, namespace and name of the node's NodeConfig."""
         metadata = self.template["metadata"]
         name = f"{metadata['name']}-{node.name}"
         return group_rank(self.template), metadata.get("namespace") or "", name
 
     def owns(self, node_config: Object) -> bool:
-        """Whether an earlier run made this NodeConfig from this template."""
+        """Whether this NodeConfig was rendered from this template before."""
         metadata = node_config["metadata"]
         owner = next(
             (o for o in metadata.get("ownerReferences") or [] if o.get("controller")), None
@@ -183,7 +183,7 @@ class TemplateSource:
         )
 
     def render(self, node: TemplateNode) -> tuple[Manifest, list[Problem]]:
-        """The spec of the node's NodeConfig and what is wrong with it."""
+        """The spec of the node's NodeConfig, and its problems."""
         subject = subject_of(self.template, "NodeConfigTemplate")
         rendered = guarded(subject, lambda: self._render(node))
         if isinstance(rendered, Finding):
@@ -202,12 +202,12 @@ class TemplateSource:
 
     @staticmethod
     def _join(path: Path, spec: Object) -> t.Callable[[t.Sequence[Piece]], str]:
-        """How pieces become the text of a field; the fields of a term have their type first."""
+        """Function that joins pieces to a field's text; the type of a term renders first."""
         is_asked = _at(spec, (*path[:-1], "type")) not in ("Fake", "")
         return url_of if path[-1] == "endpoint" and is_asked else plain_text
 
     def manifest(self, name: str, spec: t.Mapping[str, t.Any]) -> Manifest:
-        """A NodeConfig of this template, ready to be applied."""
+        """A NodeConfig of this template, ready for application."""
         given = self.template["metadata"]
         metadata: Manifest = {
             "name": name,
@@ -250,7 +250,7 @@ class TemplateSource:
 
 
 def _node_config_spec(whole: Object) -> tuple[str, t.Mapping[str, t.Any], list[Problem]]:
-    """Where in the object the spec of a NodeConfig stands, that spec, and what is wrong with it."""
+    """Path of the NodeConfig spec in the template, the spec, and its problems."""
     flat = {part: whole[part] for part in ("metricsCollector", "predictor") if part in whole}
     if "template" in whole and flat:
         detail = "is given beside metricsCollector or predictor; write one of the two shapes"
@@ -277,7 +277,7 @@ def _put(spec: Manifest, path: Path, text: str) -> None:
 
 
 def _texts(spec: t.Mapping[str, t.Any]) -> t.Iterator[tuple[Path, str]]:
-    """The fields that are templates, with what they hold."""
+    """The template fields with their texts."""
     for term in TERMS.values():
         for member in _MEMBERS:
             path = (*term.path, *member)

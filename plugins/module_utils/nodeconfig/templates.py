@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From NodeConfigTemplates and Nodes to NodeConfigs: the work of node_config_template.
+"""Rendering of NodeConfigTemplates to NodeConfigs: the work of node_config_template.
 
-A NodeConfig that does not render wholly is never made. Where an earlier run made it, it keeps its
-last good spec, and its status and that of the template say what is wrong.
+Only completely rendered NodeConfigs are applied. An existing one keeps its last good spec
+otherwise, and the statuses of NodeConfig and template name the defect.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_
 
 Key = tuple[int, str, str]
 
-# What metav1.Condition allows is 32768; a screen full is enough.
+# metav1.Condition allows 32768 characters; this is about a screen.
 LONGEST_MESSAGE = 1024
 
 SPEC = ArgumentSpec(
@@ -70,14 +70,14 @@ SPEC = ArgumentSpec(
 def render(
     parameters: Parameters, context: Context = Context(), snapshot: Object | None = None
 ) -> Result:
-    """Render every template for every node that it selects.
+    """Render every template for its selected nodes.
 
-    ``snapshot`` is that of a caller that has read it; the manifests are then returned even where
-    they are written to ``path`` too.
+    ``snapshot`` is an already loaded snapshot of the caller; the manifests are then returned even
+    if they are also written to ``path``.
 
-    Returns ``node_configs`` and ``statuses`` (manifests; in the document at ``path`` instead
-    where that is given), ``errors`` (template, node, field and detail of what did not render),
-    ``warnings`` and ``counts``. Raises InvalidInput for input that names no objects.
+    Returns ``node_configs`` and ``statuses`` (manifests, or in the document at ``path``),
+    ``errors`` (template, node, field and detail), ``warnings`` and ``counts``. Raises InvalidInput
+    for invalid input.
     """
     options = SPEC.complete(parameters)
     is_given = snapshot is not None
@@ -110,7 +110,7 @@ def render(
 
 
 def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
-    """The objects of a part of the snapshot by their keys; the others are findings."""
+    """Readable objects of a part of the snapshot by their keys; others become findings."""
     objects: dict[Key, Object] = {}
     for index, given in enumerate(snapshot.get(part) or []):
         subject = subject_of(given, kind, f"{part}[{index}]")
@@ -131,7 +131,7 @@ def _result(
     statuses: list[Manifest],
     tls_fingerprints: t.Mapping[str, t.Any],
 ) -> Result:
-    # In the order of names, so that of several new ones for a node the first by name is the oldest.
+    # Ordered by name, so that the first by name of several new ones for a node is the oldest.
     made = [
         _pinned(rendering.made[key], tls_fingerprints.get(node_name(rendering.made[key])))
         for key in sorted(rendering.made)
@@ -152,7 +152,7 @@ def _result(
 
 
 def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> Manifest:
-    """The NodeConfig with its node's certificate pinned."""
+    """The NodeConfig with pins of its node's certificate."""
     if not fingerprints:
         return manifest
     text = fingerprints if isinstance(fingerprints, str) else ",".join(fingerprints)
@@ -162,9 +162,9 @@ def _pinned(manifest: Manifest, fingerprints: str | t.Sequence[str] | None) -> M
 
 
 def _with_stored(given: t.Sequence[Object], stored: t.Mapping[Key, Object]) -> list[Object]:
-    """Templates of the snapshot and given ones; a given one replaces all but the identity.
+    """Templates of the snapshot and given ones; a given one keeps only the stored identity.
 
-    Given ones are the caller's: they must name objects. Raises InvalidInput.
+    Given ones must be valid objects. Raises InvalidInput.
     """
     result = dict(stored)
     seen: set[Key] = set()
@@ -202,9 +202,9 @@ def _sources(templates: t.Sequence[Object]) -> list[TemplateSource]:
 def _nodes(
     given: t.Sequence[Object] | None, stored: t.Sequence[Object], findings: list[Finding]
 ) -> tuple[list[TemplateNode], frozenset[str]]:
-    """Nodes by name, and the names of those that cannot be read.
+    """Nodes by name, and the names of unreadable ones.
 
-    Given ones are the caller's: they must name objects. Raises InvalidInput.
+    Given ones must be valid objects. Raises InvalidInput.
     """
     by_name: dict[str, TemplateNode] = {}
     unreadable: set[str] = set()
@@ -239,7 +239,7 @@ def _key(obj: Object, where: str) -> Key:
 
 @dataclass
 class Outcome:
-    """What came of one template: the nodes it selects, and what failed (None: for all nodes)."""
+    """Result of one template: its nodes, and failures by node (None: for all nodes)."""
 
     source: TemplateSource
     nodes: list[TemplateNode]
@@ -258,7 +258,7 @@ class Outcome:
         ]
 
     def warnings(self) -> list[str]:
-        """What a person should know although it is no error."""
+        """Remarks that are no errors."""
         found = []
         if not self.nodes and not self.source.problems:
             found.append("selects no node; check its nodeSelector")
@@ -295,7 +295,7 @@ class Outcome:
 
 
 class Claim(t.NamedTuple):
-    """A template wants a NodeConfig for a node."""
+    """Claim of a template to the NodeConfig of a node."""
 
     outcome: Outcome
     node: TemplateNode
@@ -303,7 +303,7 @@ class Claim(t.NamedTuple):
 
 @dataclass
 class Rendering:
-    """One run: its input, and the NodeConfigs that come of it."""
+    """One run with its input and its NodeConfigs."""
 
     outcomes: t.Sequence[Outcome]
     stored: t.Mapping[Key, Object]
@@ -327,7 +327,7 @@ class Rendering:
         self._keep_unreadable()
 
     def _settle(self, key: Key, rivals: list[Claim]) -> None:
-        """Make the NodeConfig for one of the claims to its name; say why not for the others."""
+        """Render the NodeConfig of one claim to its name; the other claims fail."""
         stored = self.stored.get(key)
         entitled = (
             claim for claim in rivals if stored is None or claim.outcome.source.owns(stored)
@@ -358,7 +358,7 @@ class Rendering:
                 self._keep(key, source, source.problems[0])
 
     def _keep_unreadable(self) -> None:
-        """Leave the NodeConfigs of nodes that are there and cannot be read."""
+        """Keep the NodeConfigs of existing but unreadable nodes."""
         for outcome in self.outcomes:
             for key, stored in self.stored.items():
                 node = node_name(stored)
@@ -370,16 +370,16 @@ class Rendering:
                     self._keep(key, outcome.source, problem)
 
     def _keep(self, key: Key, source: TemplateSource, problem: Problem) -> None:
-        """Leave what an earlier run made as it is, so that it is not pruned."""
+        """Keep an existing NodeConfig unchanged, so that it is not pruned."""
         stored = self.stored.get(key)
         if stored is not None:
             self.made[key] = source.manifest(key[2], stored.get("spec") or {})
             self._kept[key] = problem
 
     def statuses(self) -> tuple[list[Manifest], t.Sequence[Finding]]:
-        """Manifests with the status of every template and NodeConfig that has one to write.
+        """Status manifests of templates and NodeConfigs.
 
-        The findings are of NodeConfigs that cannot count as they are.
+        The findings concern unusable NodeConfigs.
         """
         shadows, findings = self._shadows()
         statuses = [outcome.status() for outcome in self.outcomes]
@@ -393,7 +393,7 @@ class Rendering:
         return statuses, findings
 
     def _others(self) -> dict[Key, Object]:
-        """What is there and stays: neither made here nor, as its label says, about to be pruned."""
+        """Existing NodeConfigs that are neither rendered in this run nor about to be pruned."""
         return {
             key: stored
             for key, stored in self.stored.items()
@@ -402,7 +402,7 @@ class Rendering:
         }
 
     def _shadows(self) -> tuple[dict[Key, Shadow], t.Sequence[Finding]]:
-        """The shadowed among the NodeConfigs that there will be once all is applied and pruned."""
+        """The shadowed NodeConfigs after application and pruning."""
         future = list(self._others().values())
         for key, manifest in self.made.items():
             created = self.stored.get(key, manifest)["metadata"].get("creationTimestamp")
@@ -415,7 +415,7 @@ class Rendering:
     def _rendered(self, key: Key) -> Manifest:
         problem = self._kept.get(key)
         if problem is None:
-            return _condition("Rendered", True, "Rendered", "The template rendered wholly")
+            return _condition("Rendered", True, "Rendered", "All fields of the template rendered")
         message = f"The template does not render, so the last good spec stays: {problem}"
         return _condition("Rendered", False, "NotRendered", message)
 
@@ -435,7 +435,7 @@ def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
 
 
 def _condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
-    """A condition; kube_apply adds when it last moved."""
+    """A condition; kube_apply adds its lastTransitionTime."""
     shortened = shown_text(message, LONGEST_MESSAGE)
     return {"type": kind, "status": str(status), "reason": reason, "message": shortened}
 

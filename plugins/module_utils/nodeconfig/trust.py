@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Certificates of many servers, for a person to review: the work of tls_fingerprint_info.
+"""Certificates of many servers for review: the work of tls_fingerprint_info.
 
-Only a TLS handshake is made with each; no request and no credential is sent, because nothing says
-yet who answers.
+Each server gets only a TLS handshake. No request and no credential is sent, because its identity is
+unknown.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetError,
     TargetFailure,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import x509
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
     certificate_fingerprint,
@@ -71,9 +71,9 @@ SPEC = ArgumentSpec(
 
 
 def fetch_fingerprints(parameters: Parameters, context: Context = Context()) -> Result:
-    """``certificates`` and ``errors`` of the targets, else of the snapshot's BMCs.
+    """``certificates`` and ``errors`` of the targets or of the snapshot's BMCs.
 
-    Raises InvalidInput, and WattwiseError with all results where too few targets answered.
+    Raises InvalidInput, and WattwiseError with all results if too few targets answered.
     """
     options = SPEC.complete(parameters)
     found = _bmcs(options)
@@ -98,7 +98,7 @@ def fetch_fingerprints(parameters: Parameters, context: Context = Context()) -> 
 
 
 def _bmcs(options: Parameters) -> list[PollTarget]:
-    """Each BMC once a node, also where temperature and models are read from the same one."""
+    """Each BMC once per node, although temperature and models may share it."""
     found = given_targets(options, "Redfish", "inlet_temp")
     if options["targets"] is None:
         found += given_targets(options, "Redfish", "power_consumption_endpoint_provider")
@@ -125,10 +125,9 @@ async def _work(client: Client, _target: Target) -> Result:
 
 
 def _description(certificate: bytes) -> dict[str, t.Any]:
-    """What a person reviews. Names are a server's own words, which a terminal must not obey."""
-    x509 = require("cryptography.x509", "cryptography")
+    """Data for the review. Names come from the server, so control characters are replaced."""
     parsed = x509.load_der_x509_certificate(certificate)
-    # Since cryptography 42 times are aware; those before are in UTC without saying so.
+    # cryptography 42 and later return aware times; earlier versions naive ones in UTC.
     ends = getattr(parsed, "not_valid_after_utc", None) or parsed.not_valid_after.replace(
         tzinfo=datetime.timezone.utc
     )

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readings of one observation: results of all gateways merged, gaps filled, statuses derived.
+"""Readings of one observation, merged from all gateways, with filled gaps and derived statuses.
 
-The work of fleet_readings_info. A value that is missing is taken from the last observation while
-that is young enough, then from the NodeConfig's fallback, and is marked as what it is.
+This is the work of fleet_readings_info. A missing value is replaced by a recent one of the last
+observation, else by the fallback of the NodeConfig, and marked accordingly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
@@ -81,7 +81,7 @@ SPEC = ArgumentSpec(
 
 @dataclass
 class NodeReading:
-    """What is known of one node: value, time and source of each quantity, and what failed."""
+    """Value, time and source of each quantity of one node, and failures."""
 
     node: str
     values: dict[str, float] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class NodeReading:
     failing: set[tuple[str, str]] = field(default_factory=set)
 
     def fail(self, endpoint: str, error: Object) -> None:
-        """Remember an error of its BMC (``bmc``) or pressure server (``pressure``)."""
+        """Record an error of the BMC (``bmc``) or the pressure server (``pressure``)."""
         self.errors.append(error)
         self.failing.add((endpoint, error["reason"]))
 
@@ -102,7 +102,7 @@ class NodeReading:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether both readings that a prediction needs were read now, or not long ago."""
+        """Whether both readings for a prediction are fresh."""
         needed = ("inlet_celsius", "delta_p_pascal")
         return all(self.sources.get(name) in FRESH_SOURCES for name in needed)
 
@@ -123,10 +123,10 @@ class NodeReading:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one observation is: the readings of every configured node, and what becomes of them.
+    """One observation: the readings of every configured node, with derived data.
 
-    ``readings`` and ``models`` are as their documents have them, ``statuses`` manifests for
-    kube_apply of those NodeConfigs whose status is to be written.
+    ``readings`` and ``models`` have the form of their documents. ``statuses`` are manifests for
+    kube_apply of NodeConfigs with a new status.
     """
 
     time: datetime.datetime
@@ -150,7 +150,7 @@ class Observation:
         }
 
     def judge(self, min_success: float) -> None:
-        """Raise WattwiseError, with the result in its fields, where too few nodes were read."""
+        """Raise WattwiseError, with the result in its fields, if too few nodes were read."""
         configured, fresh = self.summary["configured"], self.summary["fresh"]
         if configured and fresh / configured < min_success:
             first = self.errors[0]["detail"] if self.errors else "no reason is known"
@@ -161,15 +161,15 @@ class Observation:
             )
 
     def metrics(self, labels: t.Mapping[str, str], rmd_node_states: t.Sequence[t.Any] = ()) -> str:
-        """The readings for Prometheus. Raises InvalidInput for labels that it does not take."""
+        """The readings for Prometheus. Raises InvalidInput for invalid labels."""
         ways = list(_cache_ways(rmd_node_states))
         return textfile.render(self.nodes.values(), self.time, labels, ways)
 
 
 def observe(parameters: Parameters, context: Context = Context()) -> Result:
-    """Merge results, write the documents that were asked for, and say how complete they are.
+    """Merge results, write the requested documents, and check their completeness.
 
-    Raises WattwiseError, with all results in its fields, where fewer than ``min_success`` of the
+    Raises WattwiseError, with all results in its fields, if fewer than ``min_success`` of the
     configured nodes were read.
     """
     options = SPEC.complete(parameters)
@@ -194,7 +194,7 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
     _write(options, found, made_from)
     if options["textfile"]:
         states = snapshot.get("rmd_node_states") or []
-        textfile.write(options["textfile"], found.metrics(options["textfile_labels"], states))
+        metrics.write(options["textfile"], found.metrics(options["textfile_labels"], states))
     found.judge(options["min_success"])
     return result
 
@@ -209,11 +209,11 @@ def merge(
     max_age: float,
     now: datetime.datetime,
 ) -> Observation:
-    """One observation from results of redfish_thermal_info, differential_pressure_info and so on.
+    """One observation from the results of the reading modules.
 
-    ``previous`` are the readings of the last observation by node. A value that was not read is the
-    last one, up to ``max_age`` seconds old, of these or of the NodeConfig's status, then the
-    NodeConfig's fallback.
+    ``previous`` are the readings of the last observation by node. The last value of these or of the
+    NodeConfig's status, up to ``max_age`` seconds old, replaces a missing one, else the fallback of
+    the NodeConfig.
     """
     nodes = {target.name: NodeReading(target.name) for target in targets.nodes}
     _merge(nodes, thermal, {"inlet_celsius": "inlet_celsius"}, now)
@@ -239,7 +239,7 @@ def merge(
 def _entries(
     readings: t.Mapping[str, NodeReading], results: t.Sequence[Object], part: str
 ) -> t.Iterator[Object]:
-    """The entries of that part of all results that are of one of the nodes."""
+    """Entries of one part of all results for known nodes."""
     for result in results:
         for entry in objects(member(result, part)):
             name = entry.get("name")
@@ -275,7 +275,7 @@ def _moment(given: t.Any) -> datetime.datetime | None:
 def _errors(
     readings: dict[str, NodeReading], results: t.Mapping[str, t.Sequence[Object]]
 ) -> list[Object]:
-    """Every error once; a node that no result mentions failed with its gateway."""
+    """All errors without duplicates; a node in no result failed with its gateway."""
     errors: dict[tuple[str, ...], Object] = {}
     for endpoint, of_endpoint in results.items():
         for given in _entries(readings, of_endpoint, "errors"):
@@ -304,7 +304,7 @@ def _errors(
 
 
 def _is_failure(result: Object) -> bool:
-    """Whether a module did not come to its end; its registered result has a message instead."""
+    """Whether the registered result is that of a failed module, with a message."""
     return "readings" not in result and "models" not in result
 
 
@@ -315,7 +315,7 @@ def _fill_gaps(
     max_age: float,
     now: datetime.datetime,
 ) -> None:
-    """Put the last value where none was read, else the NodeConfig's fallback."""
+    """Fill missing values with the last one, else with the NodeConfig's fallback."""
     for quantity in QUANTITIES:
         if quantity in reading.values:
             continue
@@ -357,7 +357,7 @@ def _statuses(
     now: datetime.datetime,
     findings: list[Finding],
 ) -> list[Result]:
-    """Statuses to write; a NodeConfig whose status cannot be made gets a finding."""
+    """Statuses to write; a failure becomes a finding of the NodeConfig."""
     statuses: list[Result] = []
     for target in targets.nodes:
         if target.api_version is None:
@@ -381,7 +381,7 @@ def _write(options: Parameters, found: Observation, made_from: documents.MadeFro
 
 
 def _cache_ways(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[textfile.CacheWays]:
-    """What the RmdNodeStates say of guaranteed ways."""
+    """Guaranteed ways in the RmdNodeStates."""
     for state in rmd_node_states:
         ways = guarded(subject_of(state, "RmdNodeState"), functools.partial(_ways_of, state))
         yield from () if isinstance(ways, Finding) else ways
@@ -404,7 +404,7 @@ def _ways_of(state: Object) -> list[textfile.CacheWays]:
 def _details(
     readings: t.Mapping[str, NodeReading], results: t.Sequence[Object]
 ) -> dict[str, dict[str, t.Any]]:
-    """Sensors and authentication of each node, as the modules that ask BMCs gave them, in turn."""
+    """Sensors and authentication by node, from the modules that ask BMCs, in order."""
     details: dict[str, dict[str, t.Any]] = {}
     for part in ("sensors", "authentication"):
         for entry in _entries(readings, results, part):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Differential pressure of many nodes: the work of differential_pressure_info.
 
-Source: the HTTP API of WAO's differential pressure servers. One server usually knows all nodes, so
-it gets few requests at once, and the same URL only one.
+Source: the HTTP API of WAO's differential pressure servers. One server usually serves all nodes, so
+it gets few concurrent requests and only one per URL.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
 KIND = "DifferentialPressureAPI"
 REQUESTS_AT_ONCE = 4
 
-# Filters and aisles are far below; the absolute pressure of air, published by mistake, far above.
+# Filters and aisles are far below this limit, the absolute air pressure far above it.
 MOST_PASCALS = 10_000.0
 
-# By what a sensor is looked up, and the path of that look-up; the first that is given counts.
+# Keys of a sensor look-up with their paths; the first given key counts.
 _LOOKUPS = {
     "sensor": "/api/sensor/",
     "node_name": "/api/sensor/by_nodename/",
@@ -77,7 +77,7 @@ SPEC = reading_spec(**{name: {"type": "str"} for name in _LOOKUPS}).merge(REFRES
 
 @dataclass(frozen=True)
 class Pressure:
-    """One answer; ``pascals`` is the pressure difference over the node."""
+    """One answer; ``pascals`` is the differential pressure across the node."""
 
     pascals: float
     sensor_id: str | None = None
@@ -85,9 +85,9 @@ class Pressure:
 
 
 def read_pressure(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read the pressure of every node, as differential_pressure_info documents it.
+    """Read the pressure of every node; see the module differential_pressure_info.
 
-    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, KIND, "delta_p", own_options=tuple(_LOOKUPS))
@@ -101,12 +101,12 @@ def read(
     previous: Object = MappingProxyType({}),
     secrets: SecretSource | None = None,
 ) -> Result:
-    """Read the pressure of every node; ``readings`` and ``errors``.
+    """Read the pressure of every node; returns ``readings`` and ``errors``.
 
-    ``previous`` are the readings of the last observation by node. Raises as ``read_pressure`` does.
+    ``previous`` are the readings of the last observation by node. Raises as ``read_pressure``.
     """
     kept = kept_values(found, ["delta_p_pascal"], previous, options["refresh"], context.now())
-    # Those that mean the same URL share the first one's answer.
+    # Jobs with the same URL share the answer to the first one.
     due = [target for target in found if not kept[target.name]]
     first = {_url(target): target for target in reversed(due)}
     asked = [target for target in due if first[_url(target)] is target]
@@ -130,7 +130,7 @@ def read(
 
 
 def _url(target: PollTarget) -> tuple[t.Any, ...]:
-    """What makes two endpoints the same request."""
+    """Key of the request; endpoints with equal keys share it."""
     shared = (target.endpoint, target.named, tuple(map(str, _tls(target))))
     alone = target.kind != KIND or target.problem is not None
     return (*shared, target.name if alone else _path(target.name, target.extra))
@@ -141,7 +141,7 @@ def _tls(target: PollTarget) -> t.Iterator[t.Any]:
 
 
 def _path(name: str, extra: t.Mapping[str, t.Any]) -> str:
-    """The path of the look-up; without one the node is looked up by its name."""
+    """Path of the look-up, by node name if no key is given."""
     for option, path in _LOOKUPS.items():
         if extra.get(option):
             return path + _quoted(extra[option])
@@ -162,7 +162,7 @@ async def _work(client: Client, target: PollTarget) -> Pressure:
 
 
 def _require_success(body: Object, path: str) -> None:
-    """The API may answer HTTP 200 with another code in the body."""
+    """Check the code in the body, because the API answers HTTP 200 for errors too."""
     code = body.get("code", 200)
     status = number(code)
     if status == 200:
@@ -175,7 +175,7 @@ def _require_success(body: Object, path: str) -> None:
 
 
 def _pressure(body: Object, path: str) -> Pressure:
-    """The first sensor's reading. Raises TargetFailure where there is none to believe."""
+    """Reading of the first sensor. Raises TargetFailure if it is missing or implausible."""
     if not isinstance(body.get("sensor"), list):
         raise TargetFailure("malformed", f"the answer to {path} has no list `sensor`")
     entries = objects(body["sensor"])
@@ -197,13 +197,13 @@ def _pressure(body: Object, path: str) -> Pressure:
         raise TargetFailure(
             "implausible",
             f"the sensor {identifier!r} of {path} gives {pascals:g} Pa, more than "
-            f"{MOST_PASCALS:g} Pa; have it checked",
+            f"{MOST_PASCALS:g} Pa; check the sensor",
         )
     return Pressure(pascals, identifier, number(sensor.get("temperature")))
 
 
 def _identifier(given: t.Any) -> str | None:
-    """A sensor's name; servers of some use numbers."""
+    """Identifier of a sensor, which may be a number."""
     is_number = isinstance(given, int) and not isinstance(given, bool)
     return text(str(given) if is_number else given) or None
 

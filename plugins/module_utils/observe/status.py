@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The status of a NodeConfig after an observation; none where there is nothing new to write."""
+"""The status of a NodeConfig after an observation, if it is new."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Object = t.Mapping[str, t.Any]
 
 
 class Reading(t.Protocol):
-    """What a status needs of a node's reading."""
+    """Fields of a node's reading for the status."""
 
     values: dict[str, float]
     times: dict[str, datetime.datetime]
@@ -42,25 +42,25 @@ class Reading(t.Protocol):
     def is_fresh(self) -> bool: ...
 
 
-# The definition of NodeConfigs would refuse longer ones, and with them the whole status.
+# Limit of the definition of NodeConfigs; a longer text would refuse the whole status.
 _LONGEST_MESSAGE = 1024
 _LONGEST_URI = 2048
 _LONGEST_NAME = 256
 _MOST_FAILURES = 2**31 - 1
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
-# A reading is written when it moved by NOTABLE, relative to its value for power, …
+# A reading is written if it moved by NOTABLE (relative for power), …
 _NOTABLE_SHARE = {"power_watts": 0.02}
-# … or when what is written is this old.
+# … or if the stored one has this age in seconds.
 _REWRITE_SECONDS = 300.0
 
 
 def status_of(
     target: NodeTarget, reading: Reading, details: Object, now: datetime.datetime
 ) -> dict[str, t.Any] | None:
-    """A manifest with the status to write, or None where the stored status says the same.
+    """A manifest with the status to write, or None if the stored status is equal.
 
-    ``details`` has ``sensors`` and ``authentication`` as redfish_thermal_info returns them.
+    ``details`` has ``sensors`` and ``authentication`` from redfish_thermal_info.
     """
     stored = target.status
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
@@ -103,7 +103,7 @@ def _readings(
     for quantity, (part, unit) in IN_STATUS.items():
         written = member(stored, part)
         if reading.sources.get(quantity) != "read" or not math.isfinite(reading.values[quantity]):
-            # A value that was kept stands there already, or did not move enough to be written.
+            # A kept value is already stored, or did not move enough.
             if isinstance(written, dict) and unit in written and written.get("time"):
                 result[part] = {unit: written[unit], "time": written["time"]}
             continue
@@ -132,7 +132,7 @@ def _is_notable(
 
 
 def _sensors(entry: Object | None) -> dict[str, t.Any]:
-    """``status.sensors`` from the entry that the Redfish modules give back and take again."""
+    """``status.sensors`` from the entry of the Redfish modules."""
     if entry is None:
         return {}
     sensors: dict[str, t.Any] = {}
@@ -150,7 +150,7 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
 
 
 def _stored_sensors(stored: Object) -> dict[str, t.Any]:
-    """What an earlier run found, as far as it may be written again."""
+    """Stored sensors with valid fields."""
     inlet, power = stored.get("inletTemp") or {}, stored.get("power") or {}
     return _sensors(
         {
@@ -163,13 +163,13 @@ def _stored_sensors(stored: Object) -> dict[str, t.Any]:
 
 
 def _fitting(text: t.Any, longest: int) -> str:
-    """The text of a BMC, or nothing: a part of it would not be found at the BMC again."""
+    """A text of a BMC, or an empty one if too long, because a part of it would match nothing."""
     usable = isinstance(text, str) and len(text) <= longest and text.isprintable()
     return text if usable else ""
 
 
 def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
-    """What is known of refused accounts; kept where nobody asked, as when a gateway failed."""
+    """State of refused accounts; unchanged if the BMC was not asked."""
     if entry is None:
         kept = stored.get("authentication")
         kept = kept if isinstance(kept, dict) else {}
@@ -189,7 +189,7 @@ def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
 
 
 def _says_the_same(stored: Object, status: Object) -> bool:
-    """Whether writing would move nothing; conditions of other writers are left out of account."""
+    """Whether the stored status is equal, apart from conditions of other writers."""
     known = {str(item.get("type")): item for item in objects(stored.get("conditions"))}
     for condition in status["conditions"]:
         before = known.get(condition["type"], {})

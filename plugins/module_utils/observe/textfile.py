@@ -1,30 +1,25 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readings in the Prometheus text format, for node_exporter's textfile collector.
-
-Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
-"""
+"""Readings as metrics of Prometheus, for node_exporter's textfile collector."""
 
 from __future__ import annotations
 
 import datetime
-import math
-import re
 import typing as t
-from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-
-Labels = t.Mapping[str, str]
-Samples = t.Iterable[tuple[Labels, float]]
+from ansible_collections.wattwise.kube.plugins.module_utils.base.metrics import (
+    Labels,
+    Samples,
+    check_labels,
+    family,
+)
 
 
 class Reading(t.Protocol):
-    """What the text format needs of a node's reading.
+    """Fields of a node's reading for the text format.
 
-    ``failing`` are pairs of what was asked, ``bmc`` or ``pressure``, and the reason of its failure.
+    ``failing`` has pairs of endpoint (``bmc`` or ``pressure``) and reason.
     """
 
     node: str
@@ -37,7 +32,7 @@ class Reading(t.Protocol):
 
 
 class CacheWays(t.NamedTuple):
-    """Guaranteed ways of one cache that are free: all of them, and the longest run."""
+    """Free guaranteed ways of one cache: their number and the longest run."""
 
     node: str
     cache: str
@@ -50,8 +45,6 @@ _GAUGES = {
     "delta_p_pascal": ("delta_p_pascal", "Differential pressure across a node's rack."),
     "power_watts": ("node_power_watts", "Power that a whole node draws."),
 }
-_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache"})
-_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def render(
@@ -60,12 +53,12 @@ def render(
     labels: Labels,
     cache_ways: t.Sequence[CacheWays] = (),
 ) -> str:
-    """The file of an observation; every sample bears ``labels`` beside those of its own.
+    """The file of an observation; ``labels`` are added to every sample.
 
-    A cluster without ``cache_ways`` has no metrics of them. Raises InvalidInput for labels that
-    Prometheus does not take.
+    Metrics of cache ways need ``cache_ways``. Raises InvalidInput for labels that are invalid in
+    Prometheus.
     """
-    _check(labels)
+    check_labels(labels)
     readings = list(readings)
     return "".join(
         family(name, text, samples, labels)
@@ -80,18 +73,6 @@ def render(
             ),
         )
     )
-
-
-def render_predicted(expected_watts: t.Mapping[str, float], labels: Labels) -> str:
-    """The file of a prediction: watts by node at its present CPU use.
-
-    It is another file than that of the readings, because others write it, and at other times.
-    Raises InvalidInput for labels that Prometheus does not take.
-    """
-    _check(labels)
-    text = "Power that the model of a node predicts at its present CPU use."
-    samples = [({"node": node}, watts) for node, watts in sorted(expected_watts.items())]
-    return family("wattwise_predicted_power_watts", text, samples, labels)
 
 
 def _quantities(readings: t.Sequence[Reading]) -> t.Iterator[tuple[str, str, Samples]]:
@@ -135,43 +116,3 @@ def _caches(cache_ways: t.Sequence[CacheWays]) -> t.Iterator[tuple[str, str, Sam
     longest = [float(one.longest_run) for one in cache_ways]
     text = "Free guaranteed ways of a cache side by side, the most that one workload gets."
     yield "wattwise_cache_longest_free_run_ways", text, list(zip(own, longest))
-
-
-def family(name: str, text: str, samples: Samples, labels: Labels) -> str:
-    """A metric with its samples, which bear ``labels`` beside those of their own."""
-    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
-    for own, value in samples:
-        if not math.isfinite(value):
-            continue
-        pairs = ",".join(f'{key}="{_escaped(val)}"' for key, val in {**own, **labels}.items())
-        lines.append(f"{name}{{{pairs}}} {value:.14g}" if pairs else f"{name} {value:.14g}")
-    return "\n".join(lines) + "\n"
-
-
-def _check(labels: Labels) -> None:
-    for name, value in labels.items():
-        if name in _OWN_LABELS or not _LABEL_NAME.fullmatch(name):
-            raise InvalidInput(
-                f"textfile_labels: {name!r} cannot be a label; write letters, digits and "
-                f"underscores, and none of {', '.join(sorted(_OWN_LABELS))}"
-            )
-        if not isinstance(value, str):
-            raise InvalidInput(f"textfile_labels: the value of {name} must be a text")
-
-
-def _escaped(text: str) -> str:
-    readable = text.encode("utf-8", "replace").decode("utf-8")
-    return readable.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def write(path: str, content: str) -> None:
-    """Replace the file whole; readable by all, as the exporter runs as a user of its own."""
-    destination = Path(path).absolute()
-    try:
-        whole_files.sweep(destination.parent)
-        whole_files.replace(destination, content.encode(), mode=0o644)
-    except OSError as error:
-        raise InvalidInput(
-            f"Cannot write the metrics to {path}: {error.strerror}; is the folder there, may this "
-            "user write in it, and is no folder of that name in it?"
-        ) from error

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The documents of the last binding in a ConfigMap, for runs whose folder does not survive them.
+"""The documents of the last binding in a ConfigMap, for runs without a persistent folder.
 
-The report reckons what a placement saves from readings before and after it, so the ones before must
-outlive the run that bound. A ConfigMap holds at most 1 MiB, so documents are kept in their order as
-long as there is room.
+The report computes savings from readings before and after a placement, so the readings before it
+must outlive the run. A ConfigMap holds at most 1 MiB, so documents are kept in their order until it
+is full.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 
 NAME = "wattwise-last-binding"
 _MOST_BYTES = 1_000_000
-# A document that unpacks to more was not packed here.
+# Limit of an unpacked document; larger ones are not from this code.
 _LONGEST = 100_000_000
-# File in the run folder and kind of its document; the first matter most.
+# Files in the run folder and kinds of documents, by importance.
 _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
     ("bound/bindings.json", "bindings"),
     ("bound/plan.json", "plan"),
@@ -32,12 +32,12 @@ _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
     ("baseline.json", "readings"),
     ("bound/curves.json", "curves"),
 )
-# Long parts of a plan that no report reads.
+# Long parts of a plan that reports do not read.
 _LEFT_OUT = ("allocations", "findings", "steps", "unplaced")
 
 
 def keep(kube: Kube, namespace: str, folder: Path) -> list[str]:
-    """Write the documents of the folder's last binding; the names of those that had no room.
+    """Write the documents of the last binding; returns the names of those that did not fit.
 
     Raises ApiError.
     """
@@ -71,9 +71,9 @@ def keep(kube: Kube, namespace: str, folder: Path) -> list[str]:
 
 
 def restore(kube: Kube, namespace: str, folder: Path) -> bool:
-    """Bring back the documents of the last binding, where the folder has none; whether it did.
+    """Restore the documents of the last binding if the folder has none; True if restored.
 
-    Raises ApiError, and InvalidInput where the ConfigMap holds no documents.
+    Raises ApiError, and InvalidInput for an invalid ConfigMap.
     """
     if (folder / _FILES[0][0]).exists():
         return False
@@ -87,7 +87,7 @@ def restore(kube: Kube, namespace: str, folder: Path) -> bool:
     if not bodies:
         return False
     (folder / "bound").mkdir(mode=0o700, exist_ok=True)
-    # The bindings come last: they say that all others are there.
+    # The bindings are last, because they imply that all other documents exist.
     for path, kind, body in reversed(bodies):
         documents.write(str(path), kind, body, documents.MadeFrom((), body.get("run")))
     return True
@@ -102,7 +102,7 @@ def _key(name: str) -> str:
 
 
 def _packed(body: t.Mapping[str, t.Any]) -> str:
-    # Without the time of packing, so that equal documents are equal.
+    # Without a timestamp, so that equal documents give equal bytes.
     text = strict_json.format_compact(body, sort_keys=True).encode()
     return base64.b64encode(gzip.compress(text, mtime=0)).decode()
 

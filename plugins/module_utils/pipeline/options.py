@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The options of fleet_reconciliation: a group for each step, in the words of the step's module."""
+"""The options of fleet_reconciliation, with a group of module options for each step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe import obser
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
 
-# In the order in which they are made.
+# In the order of execution.
 STEPS = (
     *("snapshot", "read", "merge", "statuses"),
     *("predict", "place", "bind", "devices", "evict"),
@@ -94,7 +94,7 @@ SPEC = KUBERNETES.merge(
     ),
 )
 
-# What a step takes, by the step that makes it; a step that is not made is taken from its document.
+# Inputs of a step, by the step that makes them; documents replace steps that do not run.
 NEEDS: t.Mapping[str, tuple[str, ...]] = {
     "read": ("snapshot",),
     "merge": ("snapshot",),
@@ -106,27 +106,27 @@ NEEDS: t.Mapping[str, tuple[str, ...]] = {
 
 
 def complete(parameters: Parameters) -> dict[str, t.Any]:
-    """The parameters with every default, checked as far as that is possible before the run.
+    """The parameters with all defaults, after the checks that are possible before the run.
 
     Raises InvalidInput.
     """
     options = SPEC.complete(parameters)
     steps = options["steps"]
     if not steps:
-        raise InvalidInput("steps: no step is to be made; leave it out for all usual ones")
+        raise InvalidInput("steps: the list is empty; leave it out for the default steps")
     if "statuses" in steps and "merge" not in steps:
-        raise InvalidInput("steps: statuses are those that step merge makes; add merge")
+        raise InvalidInput("steps: statuses needs the result of merge; add merge")
     given = any(options[name] is not None for name in ("thermal", "pressure", "models"))
     if given and "read" in steps:
-        raise InvalidInput("thermal, pressure and models stand for step read; leave one out")
+        raise InvalidInput("thermal, pressure and models replace step read; leave one out")
     if "merge" in steps and "read" not in steps and not given:
-        raise InvalidInput("steps: merge needs what was read; add read, or give thermal")
+        raise InvalidInput("steps: merge needs readings; add read, or give thermal")
     for step in steps:
         missing = [needed for needed in NEEDS.get(step, ()) if needed not in steps]
         if missing and not options["run_dir"]:
             raise InvalidInput(
-                f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir, "
-                "where a former task left its document"
+                f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir "
+                "with the document of an earlier task"
             )
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
@@ -136,7 +136,7 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
 def of_module(
     spec: ArgumentSpec, options: Parameters, *groups: str, **more: t.Any
 ) -> dict[str, t.Any]:
-    """The options of the module that makes a step alone, from those of its groups."""
+    """Options of the single module of a step, from those of its groups."""
     shared = {name: options[name] for name in (*KUBERNETES.options, *LEASE.options)}
     given = {**shared, **{key: value for name in groups for key, value in options[name].items()}}
     return spec.complete(

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One run over a fleet, step by step, with values that go from one step to the next."""
+"""One run over a fleet, with values that pass from step to step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
@@ -44,7 +44,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     observation,
     pressure,
-    textfile,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
@@ -68,10 +67,10 @@ _FIELD_MANAGER = "wattwise-observe"
 
 
 def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Result:
-    """Make the steps that the parameters name, and say what came of each.
+    """Run the steps of the parameters, and return the result of each.
 
-    Raises WattwiseError, with all that was done in its fields, where a step fails. Whatever fails
-    after the machines were read, their statuses and readings are written.
+    Raises WattwiseError, with the results so far in its fields, if a step fails. Statuses and
+    readings are written even if a later step fails.
     """
     run = FleetRun.of(parameters, context)
     try:
@@ -84,10 +83,10 @@ def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Res
 
 @dataclass
 class FleetRun:
-    """What is known so far. None: the step that makes it was not made in this process.
+    """Values of the run so far; None for a step that did not run in this process.
 
-    ``scope_of`` says which part of the cluster is the run's, None all of it. Machines whose reading
-    is younger than ``valid_seconds`` are not asked, even where their fetchInterval is shorter.
+    ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
+    younger than ``valid_seconds`` are not asked, even if their fetchInterval is shorter.
     """
 
     options: Parameters
@@ -105,7 +104,7 @@ class FleetRun:
     evicted: Result | None = None
     diffs: Diffs = field(default_factory=list)
     summary: Result = field(default_factory=dict)
-    # The first failure of the reading half, which ends the run once all that was read is kept.
+    # First failure of the observation, which ends the run after all readings are written.
     failure: WattwiseError | None = None
 
     @classmethod
@@ -140,7 +139,7 @@ class FleetRun:
                 step()
 
     def _with_record(self, work: t.Callable[[Kube, str, Path], t.Any]) -> None:
-        """Bring back or keep the last binding; a run is as good without, so a failure is told."""
+        """Restore or keep the last binding; a failure is only a warning, because it is optional."""
         namespace, path = self.options["record_namespace"], self.folder.path
         if not namespace or path is None:
             return
@@ -149,7 +148,7 @@ class FleetRun:
         except (ApiError, InvalidInput) as error:
             self.context.warn(
                 f"The record of the last binding in namespace {namespace} could not be used, so a "
-                f"later report may lack what was saved: {error}"
+                f"later report may lack the saving: {error}"
             )
 
     @functools.cached_property
@@ -192,7 +191,7 @@ class FleetRun:
             self.folder.write(kind, body, self.context.now())
 
     def _attempt(self, work: t.Callable[[], None]) -> None:
-        """Go on after a failure of one part of the observation; the first one is kept."""
+        """Continue after a failure of one part of the observation, and keep the first failure."""
         try:
             work()
         except WattwiseError as error:
@@ -210,7 +209,7 @@ class FleetRun:
                 self.folder.begin(self.snapshot, context.now())
 
     def _rendered(self) -> t.Sequence[t.Any]:
-        """NodeConfigs that check mode rendered, and that are not in the cluster for that reason."""
+        """NodeConfigs that check mode rendered without applying them."""
         path = self.options["node_configs"]
         if not path or not self.context.check_mode:
             return ()
@@ -289,7 +288,7 @@ class FleetRun:
             merged.judge(given["min_success"])
 
     def _write_statuses(self) -> None:
-        """Write what is new; one that the API server refuses is the failure of that object."""
+        """Write new statuses; a refused one is only a failure of its object."""
         if "statuses" not in self.options["steps"] or self.observation is None:
             return
         with self.log.step("statuses") as (step, context):
@@ -308,7 +307,7 @@ class FleetRun:
             self.diffs += result["diff"]
 
     def _keep_observation(self) -> None:
-        """The documents of the observation, and the metrics."""
+        """Write the documents and the metrics of the observation."""
         merged = t.cast("observation.Observation", self.observation)
         with self.log.step("merge"):
             self._write("node_configs", {"node_configs": [], "statuses": merged.statuses})
@@ -318,7 +317,7 @@ class FleetRun:
             if given["textfile"]:
                 states = self._snapshot().get("rmd_node_states") or []
                 text = merged.metrics(given["textfile_labels"], states)
-                textfile.write(given["textfile"], text)
+                metrics.write(given["textfile"], text)
 
     def _predict(self) -> None:
         with self.log.step("predict") as (step, context):
@@ -347,7 +346,7 @@ class FleetRun:
             _require_curves(len(subjects), found["errors"], options["min_success"])
 
     def _read_values(self) -> tuple[Object, t.Sequence[Object]]:
-        """Readings and models, of this process or of a former task of the run."""
+        """Readings and models, from this process or an earlier task of the run."""
         if self.observation is not None:
             return self.observation.readings, self.observation.models
         return self.folder.this("readings")["readings"], self.folder.this("models")["models"]
@@ -389,10 +388,10 @@ class FleetRun:
                 name: len(result[name]) for name in ("bound", "unchanged", "skipped", "marked")
             }
             self.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
-            self._note_diff("pods", result)
+            self.diffs += result["diff"]
 
     def _not_yet_told(self, planned: binding.PlannedBindings) -> binding.PlannedBindings:
-        """Without the pods that bore their condition already when this process read them."""
+        """The plan without unplaced pods that already had their condition."""
         pods = {
             (pod["metadata"].get("namespace"), pod["metadata"]["name"]): pod
             for pod in (self.snapshot or {}).get("pods") or ()
@@ -406,7 +405,7 @@ class FleetRun:
         return replace(planned, unplaced=left)
 
     def _record(self, result: Result) -> None:
-        """Keep what was bound, with the documents of its run beside it."""
+        """Record the bindings with the documents of the run."""
         path = self.folder.bindings
         if path is None:
             return
@@ -429,10 +428,10 @@ class FleetRun:
             step.changed = result["changed"]
             step.errors += result["errors"]
             step.counts = {"changes": len(result["changes"])}
-            self._note_diff("devices", result)
+            self.diffs += result["diff"]
 
     def _plan_for_devices(self, path: str | None) -> Object:
-        """The plan of this run; else that of the option, or of the run before, if there is one."""
+        """The plan of this run, else of the option, else of the last run, if any."""
         if self.plan is not None:
             return self.plan
         if path:
@@ -457,17 +456,11 @@ class FleetRun:
             step.counts = {"moves": len(result["moves"]), "moved": moved}
             step.errors += [result["stopped"]] if result["stopped"] else []
             self.summary["moved"] = moved
-            self._note_diff("moves", result)
-
-    def _note_diff(self, title: str, result: Result) -> None:
-        diff = result["diff"]
-        if diff["before"] or diff["after"]:
-            headers = {"before_header": f"{title} (before)", "after_header": f"{title} (after)"}
-            self.diffs.append({**diff, **headers})
+            self.diffs += result["diff"]
 
 
 def _require_curves(total: int, errors: t.Sequence[Object], min_success: float) -> None:
-    """Raise WattwiseError where fewer of the nodes with a power model got a curve."""
+    """Raise WattwiseError if too few nodes with a power model got a curve."""
     succeeded = total - len({error["name"] for error in errors})
     if total and succeeded / total < min_success:
         first = errors[0]

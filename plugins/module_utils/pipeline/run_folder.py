@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The documents of a run: written for audit and replay, read only where another task left them."""
+"""The documents of a run, for audit, replay and later tasks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import fo
 
 Object = t.Mapping[str, t.Any]
 
-# Kind → file, where the file does not bear the name of its kind.
+# Kind → file, if the names differ.
 _FILES = {"node_configs": "statuses"}
 
 
 class RunFolder:
-    """The folder of a cluster's documents; without a path nothing is written, and nothing found."""
+    """The folder of a cluster's documents; without a path nothing is written or found."""
 
     def __init__(self, path: str | None) -> None:
         self._path = Path(path).absolute() if path else None
@@ -32,7 +32,7 @@ class RunFolder:
         self.written: dict[str, str] = {}
 
     def open(self, run_process: str | None, now: datetime.datetime) -> None:
-        """Make the folder where it is missing, and claim it for this run. Raises InvalidInput."""
+        """Create the folder if missing, and claim it for this run. Raises InvalidInput."""
         if self._path is None:
             return
         whole_files.make_folder(self._path)
@@ -40,7 +40,7 @@ class RunFolder:
             run_owner.claim(self.file("snapshot"), run_process, now)
 
     def file(self, kind: str) -> str:
-        """The path of a document; the folder must have one."""
+        """Path of a document, for a folder with a path."""
         return str((self._path or Path()) / f"{_FILES.get(kind, kind)}.json")
 
     @property
@@ -49,16 +49,16 @@ class RunFolder:
 
     @property
     def bindings(self) -> str | None:
-        """The path of the bindings document, beside which the others of its run are kept."""
+        """Path of the bindings document; the documents of its run are beside it."""
         return None if self._path is None else str(self._path / "bound" / "bindings.json")
 
     @property
     def made_from(self) -> documents.MadeFrom:
-        """The documents of this run that all others are made from."""
+        """Source documents of all others in this run."""
         return self._made_from
 
     def last(self, kind: documents.DocumentKind) -> Object | None:
-        """The document of the run before; None where there is none that can be used."""
+        """Document of the last run; None if missing or unusable."""
         if self._path is None or not Path(self.file(kind)).exists():
             return None
         try:
@@ -67,13 +67,13 @@ class RunFolder:
             return None
 
     def this(self, kind: documents.DocumentKind) -> Object:
-        """The document that a former task of this run left. Raises InvalidInput."""
+        """Document of an earlier task of this run. Raises InvalidInput."""
         paths = dict.fromkeys((*self._made_from.paths, self.file(kind)))
         self._made_from = documents.MadeFrom.read(*paths)
         return documents.load(self.file(kind), kind)
 
     def begin(self, snapshot: Object, now: datetime.datetime) -> None:
-        """Write the snapshot, with which a run begins."""
+        """Write the snapshot, which begins a run."""
         self._made_from = documents.new_run()
         self.write("snapshot", snapshot, now)
         if self._path is not None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What came of each step of a run: time, changes, counts, warnings, errors, and its progress."""
+"""Results of the steps of a run: time, changes, counts, warnings, errors and progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOCUMENTS = "documents"
 
 @dataclass
 class Step:
-    """One step. ``failure`` is the sentence with which it ended, if it did not come to its end."""
+    """One step. ``failure`` is the error that ended it, if any."""
 
     name: str
     seconds: float = 0.0
@@ -34,7 +34,7 @@ class Step:
 
 
 class StepLog:
-    """The steps of one run in the order in which they began."""
+    """The steps of one run, in the order of their beginning."""
 
     def __init__(self, context: Context, clock: t.Callable[[], float] = time.monotonic) -> None:
         self._context = context
@@ -43,12 +43,12 @@ class StepLog:
         self._aside = 0.0
 
     def of(self, name: str) -> Step:
-        """The step of this name, which begins with the first call."""
+        """The step of this name; the first call begins it."""
         return self._steps.setdefault(name, Step(name))
 
     @contextlib.contextmanager
     def step(self, name: str) -> t.Iterator[tuple[Step, Context]]:
-        """Time spent inside is the step's; the context carries its warnings and progress."""
+        """Context of a step, which records its time, warnings and progress."""
         step = self.of(name)
         started, aside = self._clock(), self._aside
         try:
@@ -61,7 +61,7 @@ class StepLog:
 
     @contextlib.contextmanager
     def documents(self) -> t.Iterator[None]:
-        """Time spent inside is that of writing documents, and not of the step around it."""
+        """Count the time inside as writing of documents instead of the surrounding step."""
         started = self._clock()
         try:
             yield
@@ -83,13 +83,13 @@ class StepLog:
         return any(step.changed for step in self._steps.values())
 
     def as_list(self) -> list[Result]:
-        """Every step; that of the documents last."""
+        """All steps, with the documents last."""
         ordered = sorted(self._steps.values(), key=lambda step: step.name == DOCUMENTS)
         return [step.as_dict() for step in ordered]
 
 
 def shares(context: Context, count: int) -> list[Context]:
-    """Contexts for work that is done at the same time; their progress is told as one."""
+    """Contexts for concurrent work with a common progress."""
     told: list[tuple[int, int, int]] = [(0, 0, 0)] * count
 
     def tell(index: int, done: int, total: int, failed: int) -> None:

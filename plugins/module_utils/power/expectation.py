@@ -1,19 +1,36 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The watts that the power models expect of nodes right now, to be held against measured ones."""
+"""The watts that power models predict of nodes right now, as metrics beside measured ones."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.metrics import (
+    Labels,
+    check_labels,
+    family,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     MICROCORES_PER_CORE,
     Node,
 )
 
 
-def expected_watts(nodes: t.Iterable[Node]) -> dict[str, float]:
+def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:
+    """The metrics of the predicted watts by node.
+
+    They are a file of their own beside that of the readings, which others write at other times.
+    Raises InvalidInput for labels that Prometheus does not take.
+    """
+    check_labels(labels)
+    text = "Power that the model of a node predicts at its present CPU use."
+    samples = [({"node": node}, watts) for node, watts in sorted(_watts(nodes).items())]
+    return family("wattwise_predicted_power_watts", text, samples, labels)
+
+
+def _watts(nodes: t.Iterable[Node]) -> dict[str, float]:
     """Watts by node, from its curve at its present CPU use.
 
     A node without curve, without a known use, or whose use lies beyond the ends of its curve is

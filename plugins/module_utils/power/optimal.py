@@ -70,10 +70,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 _SEARCH_ROUNDS = 2000
 # Choosing for one pod at a time takes most of the time of the largest tasks, for a start that the

@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
@@ -18,7 +18,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     Answer,
     bound_with,
@@ -27,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
     LowerBounds,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import expected_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import predicted_power
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
@@ -63,7 +62,7 @@ SPEC = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
         "curves": {"type": "path"},
-        "src": {"type": "list", "elements": "path", "default": []},
+        "src": {"type": "list", "elements": "path"},
         "nodes": {"type": "list", "elements": "dict"},
         "pods": {"type": "list", "elements": "dict"},
         "running": {"type": "list", "elements": "dict"},
@@ -123,7 +122,8 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module; with ``path`` it is also written as a plan document. Raises
     InvalidInput and MissingLibrary.
     """
-    parameters = _checked(SPEC.complete(parameters))
+    parameters = SPEC.complete(parameters)
+    check_options(parameters)
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
     result = place_pods(read_given(parameters), parameters, context)
     if parameters["path"]:
@@ -135,7 +135,8 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
 def place_pods(given: Given, parameters: Parameters, context: Context) -> Result:
     """The plan for what was given of a cluster; ``parameters`` are completed and checked.
 
-    With ``textfile`` the error of the power models is written there. Raises InvalidInput and MissingLibrary.
+    With ``textfile`` the predicted watts of nodes are written there. Raises InvalidInput and
+    MissingLibrary.
     """
     source = source_of(given)
     instance = instance_of(source, parameters)
@@ -157,9 +158,8 @@ def place_pods(given: Given, parameters: Parameters, context: Context) -> Result
             assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))
         )
     if parameters["textfile"]:
-        expected = expected_watts(instance.nodes)
-        content = textfile.render_predicted(expected, parameters["textfile_labels"])
-        textfile.write(parameters["textfile"], content)
+        text = predicted_power(instance.nodes, parameters["textfile_labels"])
+        metrics.write(parameters["textfile"], text)
     return result
 
 
@@ -185,31 +185,11 @@ def _feasible(answer: Answer) -> Answer:
     )
 
 
-def _checked(parameters: Parameters) -> Parameters:
-    _check_inputs(parameters)
-    check_options(parameters)
-    return parameters
-
-
-def _check_inputs(parameters: Parameters) -> None:
-    is_listed = parameters["nodes"] is not None or bool(parameters["src"])
-    if is_listed == (parameters["snapshot"] is not None):
-        raise InvalidInput("give snapshot (with curves), or nodes and pods, or src with these")
-    if parameters["snapshot"] and not parameters["curves"]:
-        raise InvalidInput("curves: give the file that power_prediction_info wrote")
-    for part in _PARTS:
-        if parameters["snapshot"] and parameters[part]:
-            raise InvalidInput(f"{part} stands in snapshot already; leave it out")
-
-
 def check_options(parameters: Parameters) -> None:
-    """Check what does not say where the cluster stands. Raises InvalidInput."""
-    for name in ("usage_source", "strategy", "unpriced", "compare"):
-        choices = SPEC.options[name]["choices"]
-        given_values = parameters[name] if name == "compare" else [parameters[name]]
-        for value in given_values:
-            if value not in choices:
-                raise InvalidInput(f"{name}: {value!r} is not one of {', '.join(choices)}")
+    """Check the ranges of numbers, which an argument specification cannot hold.
+
+    Raises InvalidInput.
+    """
     Limits.of(parameters)
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)

@@ -110,7 +110,7 @@ class _Explainer:
 
     def _fits_empty_fleet(self, shape: Shape) -> bool:
         """Whether a node that the pod may run on is large enough for it, other pods aside."""
-        constraints = replace(shape.constraints, repelled_by=frozenset(), ports=())
+        constraints = replace(shape.constraints, anti_affinity_nodes=frozenset(), ports=())
         usable = self._instance.rules.use_unpriced
         return any(
             obstacle(constraints, node) is None

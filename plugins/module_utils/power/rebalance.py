@@ -18,7 +18,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
     Migration,
     MovablePod,
@@ -45,13 +46,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     identity,
     is_finished,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import Object
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 # A Job's pod would begin its work anew.
 _REPLACING_CONTROLLERS = ("ReplicaSet", "ReplicationController", "StatefulSet")
@@ -209,7 +207,6 @@ def _task(
     parameters: Parameters,
 ) -> Migration:
     """The movable pods where they run, and within what they may move."""
-    numpy = require("numpy")
     problem = build_problem(instance)
     index_of = {node.name: index for index, node in enumerate(instance.nodes)}
     home: Integers = numpy.zeros_like(problem.limit)

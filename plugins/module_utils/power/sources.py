@@ -18,12 +18,21 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file_content
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    required_text,
+    sequence,
+    text,
+    text_mapping,
+    whole_number,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
     Surroundings,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import WaitingPods
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
@@ -53,15 +62,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     read_namespace,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    required_text,
-    sequence,
-    text,
-    text_mapping,
-    whole_number,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 
 Parameters = t.Mapping[str, t.Any]
@@ -145,7 +145,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         Surroundings(
             source.running, list(labels_of.values()), source.namespaces, source.replica_sets
         ),
-        Repulsion(source.running, labels_of, source.namespaces),
+        RunningAntiAffinity(source.running, labels_of, source.namespaces),
         assumption,
     )
     waiting.read_claims(
@@ -213,7 +213,7 @@ def read_given(parameters: Parameters) -> Given:
     if parameters["snapshot"]:
         snapshot = documents.load(parameters["snapshot"], "snapshot")
         return given_of(snapshot, curves, _previous_placements(parameters), parameters)
-    files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"]]
+    files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"] or ()]
     lists: dict[str, list[t.Any]] = {}
     for where, content in (("", parameters), *files):
         for part in _LISTS:

@@ -20,6 +20,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
     ClaimBook,
     read_claims,
@@ -30,7 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
     gang_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import runs_of_pod
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
@@ -48,10 +52,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     read_pod,
     refused_pod,
     without_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
 )
 
 _NO_RELATIONS = PodRelations()
@@ -74,13 +74,13 @@ class WaitingPods:
         self,
         given: t.Sequence[Object],
         surroundings: Surroundings,
-        repulsion: Repulsion,
+        anti_affinity: RunningAntiAffinity,
         assumption: Decimal,
     ) -> None:
         self.findings: list[Finding] = []
         self.claims = ClaimBook()
         self._surroundings = surroundings
-        self._repulsion = repulsion
+        self._anti_affinity = anti_affinity
         self._assumption = assumption
         self._drafts = self._read_each(given)
 
@@ -126,7 +126,7 @@ class WaitingPods:
                 self._refuse(draft, rules)
                 continue
             relations, unsupported = rules
-            closed = self._repulsion.nodes_closed_to(draft.given)
+            closed = self._anti_affinity.nodes_closed_to(draft.given)
             demands = (relations, unsupported, closed)
             known = done.get(id(draft.former)) if draft.former is not None else None
             if known is not None and known[0] == demands:
@@ -204,5 +204,5 @@ def _related(
         shape,
         relations=relations,
         unsupported=(*shape.unsupported, *unsupported),
-        constraints=replace(shape.constraints, repelled_by=closed),
+        constraints=replace(shape.constraints, anti_affinity_nodes=closed),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
+from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics as prometheus
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     metrics_folder,
@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
 
 def write(run_dir: str, fleet: PowerFleet, outcome: Outcome) -> None:
     """Replace the file of the last run. Raises InvalidInput where it cannot be written."""
-    textfile.write(str(metrics_folder(run_dir) / "run.prom"), render(fleet, outcome))
+    prometheus.write(str(metrics_folder(run_dir) / "run.prom"), render(fleet, outcome))
 
 
 def render(fleet: PowerFleet, outcome: Outcome) -> str:
@@ -62,7 +62,9 @@ def render(fleet: PowerFleet, outcome: Outcome) -> str:
         ),
     ]
     return "".join(
-        textfile.family(name, text, samples, labels) for name, text, samples in families if samples
+        prometheus.family(name, text, samples, labels)
+        for name, text, samples in families
+        if samples
     )
 
 

@@ -158,4 +158,4 @@ def serves(fleet: PowerFleet, pod: t.Mapping[str, t.Any]) -> bool:
 def _constraints(pod: t.Any) -> Constraints:
     """What the pod demands of nodes, apart from other pods and devices. Raises InvalidField."""
     constraints = read_pod(pod, Decimal(1), frozenset()).shape.constraints
-    return replace(constraints, ports=(), repelled_by=frozenset(), device_nodes=None)
+    return replace(constraints, ports=(), anti_affinity_nodes=frozenset(), device_nodes=None)

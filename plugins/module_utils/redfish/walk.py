@@ -229,7 +229,7 @@ def _unusable(temperatures: t.Sequence[Temperature]) -> TargetFailure:
         return TargetFailure(
             "implausible",
             f"{place} {item.problem}, outside {sensors.COLDEST_CELSIUS:g} to "
-            f"{sensors.HOTTEST_CELSIUS:g} °C; have it checked",
+            f"{sensors.HOTTEST_CELSIUS:g} °C; check the sensor",
         )
     return TargetFailure("no_sensor", f"{place} {item.problem}; look whether the server is on")
 

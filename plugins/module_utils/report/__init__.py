@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The report: documents of a run folder → data (report.json) → one HTML file, and a summary.
 
-:func:`building.build` joins the documents into a :class:`fleet.Fleet` and asks every section what
-it has to say; :func:`page.page` makes HTML from that data alone. Nothing reads the clock or the
-network, so the same documents give the same bytes.
+:func:`building.build` joins the documents into a :class:`fleet.Fleet` and collects the data of
+every section; :func:`page.page` renders HTML from that data only. Nothing reads the clock or the
+network, so equal documents give equal bytes.
 
-A section is one file in ``sections/`` that defines ``SECTION``, and a line in the tuple in
-``sections/__init__.py``, whose order is that of the page::
+A section is a file in ``sections/`` that defines ``SECTION``, and a line in the tuple in
+``sections/__init__.py``, which has the order of the page::
 
     def _collect(fleet: Fleet) -> Data | None:
         return {"nodes": [...]}  # JSON values; None where the documents say nothing about it
@@ -23,10 +23,10 @@ A section is one file in ``sections/`` that defines ``SECTION``, and a line in t
     SECTION = Section("fans", "Fans", _collect, _render)
 
 - A document that the report does not read yet gets a field and a line in ``sources.py``.
-- ``markup.element`` escapes every text. Nothing else makes Markup of what a cluster says.
-- A list that grows with the fleet goes through ``detail.cut`` and ``detail.rest``: a page that
-  would be too large is made again with less, and says so.
-- What is shared out is drawn to scale by ``parts.picture``, whose words say the same.
-- A value that is not known is None in the data and a dash on the page, never 0.
+- ``markup.element`` escapes every text. Nothing else creates Markup from texts of a cluster.
+- A list that grows with the fleet goes through ``detail.cut`` and ``detail.rest``, because a page
+  that is too large is rendered again with fewer entries.
+- ``parts.picture`` draws divided resources to scale, with words as the text alternative.
+- An unknown value is None in the data and a dash on the page, never 0.
 - Colours are the custom properties of ``style.py``; both schemes and their contrast are tested.
 """

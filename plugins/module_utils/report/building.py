@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From documents to the report's data, from that to a page, and all of it to files."""
+"""Building of a report: documents to data, data to a page, and both to files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SPEC = ArgumentSpec(
 
 
 def write(parameters: Parameters, _context: Context = Context()) -> Result:
-    """Write page, data and summary of a run folder; the same documents give the same bytes.
+    """Write page, data and summary of a run folder; equal documents give equal bytes.
 
     Raises InvalidInput.
     """
@@ -87,7 +87,7 @@ def _as_json(body: t.Mapping[str, t.Any]) -> bytes:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file for its owner alone. Raises InvalidInput."""
+    """Write a file for its owner only. Raises InvalidInput."""
     try:
         whole_files.replace(path, content)
     except OSError as error:
@@ -97,9 +97,9 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def build(sources: Sources) -> Report:
-    """The report document: what every section has to say, under its name.
+    """The report document, with the data of every section under its name.
 
-    It depends on the documents and options alone, not on the clock: equal input, equal output.
+    It depends only on the documents and options, so equal input gives equal output.
     """
     joined = fleet.join(sources)
     found = {section.name: _collected(section, joined) for section in SECTIONS}
@@ -116,7 +116,7 @@ def build(sources: Sources) -> Report:
 
 
 def _collected(section: Section, joined: fleet.Fleet) -> Data | None:
-    """What a section has to say, or the sentence that stands for it."""
+    """Data of a section, or the sentence that replaces it after a failure."""
     found = guarded(Subject("section", section.title), lambda: finite(section.collect(joined)))
     if not isinstance(found, Finding):
         return t.cast("Data | None", found)

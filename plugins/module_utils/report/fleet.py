@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The documents joined into one picture of the fleet: what every section of a report reads."""
+"""The documents joined to one model of the fleet, which every section reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document, Sources
 
-# observed: nothing was placed; planned: not bound; pending: no reading of the new state yet.
+# observed: nothing was placed; planned: not bound; pending: no reading after binding yet.
 State = t.Literal["observed", "planned", "pending", "measured"]
 
 UNKNOWN_TYPE = "unknown type"
@@ -36,9 +36,9 @@ UNKNOWN_RACK = "no rack"
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Watts, CPU (cores) and temperature are None where they are not known.
+    """One node. Unknown watts, CPU (cores) and temperature are None.
 
-    ``cpu`` and ``watts`` are its curve, empty where it has none. ``measured_before`` was read for
+    ``cpu`` and ``watts`` are its power curve, empty if unknown. ``measured_before`` was read for
     the plan, ``measured_after`` after its pods had settled, ``baseline`` under another scheduler.
     """
 
@@ -64,7 +64,7 @@ class Node:
         return (self.cpu_after or 0.0) - (self.cpu_before or 0.0)
 
     def watts_at(self, cpu: float) -> float:
-        """The curve at this many cores, clamped at its ends. The curve must not be empty."""
+        """Watts of a non-empty curve at a number of cores, clamped at its ends."""
         points = list(zip(self.cpu, self.watts))
         if cpu <= points[0][0]:
             return points[0][1]
@@ -76,7 +76,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All nodes by name, the plan that the report is about, and how far it has come."""
+    """All nodes by name, the plan of the report, and the state of that plan."""
 
     sources: Sources
     state: State
@@ -87,13 +87,13 @@ class Fleet:
 
     @property
     def pending_until(self) -> str | None:
-        """From when on readings count as those of the new state."""
+        """Time from which readings count as measured after binding."""
         settled_at = _settled_at(self.bound_at, self.sources)
         return None if settled_at is None else format_time(settled_at)
 
 
 def _settled_at(bound_at: datetime.datetime | None, sources: Sources) -> datetime.datetime | None:
-    """From when on readings count as those of the new state; None where no calendar has it."""
+    """Time from which readings count as measured after binding; None beyond the calendar."""
     try:
         settle = datetime.timedelta(seconds=sources.options.settle_seconds)
         return None if bound_at is None else bound_at + settle
@@ -102,7 +102,7 @@ def _settled_at(bound_at: datetime.datetime | None, sources: Sources) -> datetim
 
 
 def natural(name: str) -> tuple[t.Any, ...]:
-    """Sorting key that counts: n2 comes before n10, whatever number of digits there is."""
+    """Sorting key in natural order: n2 precedes n10."""
     parts = re.split(r"([0-9]+)", name)
     return tuple(
         (len(part.lstrip("0")), part.lstrip("0")) if index % 2 else part
@@ -152,9 +152,9 @@ def _state(plan: Document | None, is_bound: bool, is_measured: bool) -> State:
 
 
 def _chosen_plan(sources: Sources) -> tuple[Document | None, bool]:
-    """The plan that the report is about, and whether it was bound.
+    """The plan of the report, and whether it was bound.
 
-    A newer plan with nothing in it does not hide the one that was bound.
+    A newer empty plan does not replace the bound one.
     """
     plan, bound = sources.plan, sources.bound_plan
     if sources.bindings is None or bound is None:
@@ -168,7 +168,7 @@ def _chosen_plan(sources: Sources) -> tuple[Document | None, bool]:
 
 
 def _read_power(document: Document | None) -> dict[str, float]:
-    """Watts by node, of the BMCs that were really read for this document."""
+    """Watts by node, from BMCs that were read for this document."""
     return {
         node: reading["power_watts"]
         for node, reading in (document or {}).get("readings", {}).items()
@@ -177,7 +177,7 @@ def _read_power(document: Document | None) -> dict[str, float]:
 
 
 def source_of(reading: Document, quantity: str) -> str | None:
-    """Where a value comes from: read, last or fallback; None where there is none."""
+    """Source of a value: read, last or fallback; None without a value."""
     if reading.get(quantity) is None:
         return None
     source = reading.get("source")
@@ -187,13 +187,13 @@ def source_of(reading: Document, quantity: str) -> str | None:
 
 
 def time_of(reading: Document, quantity: str) -> datetime.datetime | None:
-    """When this value was read."""
+    """Time of reading of this value."""
     text = (reading.get("times") or {}).get(quantity) or reading.get("time")
     return None if text is None else parse_time(text)
 
 
 def _settled_power(sources: Sources, bound_at: datetime.datetime | None) -> dict[str, float]:
-    """Watts by node, of readings that are younger than the binding by the time to settle."""
+    """Watts by node, from readings after the binding and the time to settle."""
     earliest = _settled_at(bound_at, sources)
     if earliest is None or sources.readings is None:
         return {}
@@ -206,14 +206,14 @@ def _settled_power(sources: Sources, bound_at: datetime.datetime | None) -> dict
 
 
 def _cores(node: Document) -> float | None:
-    """The allocatable CPUs of a Node; None where it does not say. Raises InvalidField."""
+    """Allocatable CPUs of a Node; None if not stated. Raises InvalidField."""
     status = object_shapes.mapping(node.get("status"), "status")
     cpu = object_shapes.mapping(status.get("allocatable"), "status.allocatable").get("cpu")
     return None if cpu is None else float(parse_quantity(cpu, "status.allocatable.cpu"))
 
 
 class _Joiner:
-    """Makes the entry of each node."""
+    """Builder of the node entries."""
 
     def __init__(
         self,

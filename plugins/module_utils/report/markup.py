@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""HTML as values: every text is escaped unless it is markup already."""
+"""HTML as values; every text is escaped unless it is markup."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import html
 import re
 import typing as t
 
-# Control characters, invisible ones, those that turn the direction, and halves of characters.
+# Control characters, invisible ones, direction marks and surrogates.
 _CONTROL_CHARACTERS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
-# The longest text of one cell: a message of a page, not a page.
+# Longest text of one cell.
 _LONGEST_TEXT = 4000
 _VOID = frozenset({"meta", "br", "circle", "path", "line", "rect", "wbr"})
 
 
 class Markup(str):
-    """Text that is HTML: made by the functions of this file, never from what a cluster says."""
+    """HTML text; only the functions of this file create it, never from texts of a cluster."""
 
     __slots__ = ()
 
@@ -29,9 +29,9 @@ Child = t.Union[str, int, Markup, None, t.Iterable["Child"]]
 
 
 def escape(text: str | int) -> Markup:
-    """The text as HTML shows it, cut where it is very long.
+    """The text escaped for HTML and shortened if very long.
 
-    Control and direction characters are shown as replaced.
+    Control and direction characters are replaced by a symbol.
     """
     if isinstance(text, Markup):
         return text
@@ -42,7 +42,7 @@ def escape(text: str | int) -> Markup:
 
 
 def element(tag: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """One element; ``class_`` is the attribute class, ``data_x`` is ``data-x``, None is none."""
+    """One element; ``class_`` is the attribute class, ``data_x`` is ``data-x``, None omits it."""
     parts = [f"<{tag}"]
     for key, value in attributes.items():
         attribute = key.rstrip("_").replace("_", "-")
@@ -58,7 +58,7 @@ def element(tag: str, *children: Child, **attributes: str | float | bool | None)
 
 
 def join(children: t.Iterable[Child]) -> Markup:
-    """Children one after the other; None is nothing."""
+    """Concatenation of children; None is omitted."""
     return Markup("".join(map(_as_markup, children)))
 
 

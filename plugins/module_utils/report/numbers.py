@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Numbers for people: grouped, with their unit, a real minus and a space that does not break."""
+"""Numbers for people: grouped, with unit, minus sign and no-break space."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import typing as t
 _SPACE = "\u202f"
 _MINUS = "\u2212"
 LACKING = "\u2013"
-# Larger ones are written with an exponent.
+# Larger numbers get an exponent.
 _LARGEST_WRITTEN_OUT = 1e15
-# Sums and squares of any number of these are finite.
+# Limit below which sums and squares stay finite.
 _LARGEST_NUMBER = 1e100
 
 
 def number(value: float | None, decimals: int = 0, sign: bool = False) -> str:
-    """``1234.5`` gives ``1,234`` (or ``+1,234`` with ``sign``); None gives a dash, never 0.
+    """``1234.5`` as ``1,234`` (or ``+1,234`` with ``sign``); None as a dash, never 0.
 
-    So does a number that is not finite.
+    Non-finite numbers are dashes too.
     """
     if value is None or not is_finite(value):
         return LACKING
@@ -32,7 +32,7 @@ def number(value: float | None, decimals: int = 0, sign: bool = False) -> str:
 
 
 def is_finite(value: float) -> bool:
-    """Whether a number can be calculated with: a whole number may be too large for that."""
+    """Whether arithmetic with a number is safe; integers may be too large."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -44,7 +44,7 @@ def is_number(value: t.Any) -> bool:
 
 
 def finite(value: t.Any) -> t.Any:
-    """A JSON value with None for every number that cannot be calculated with."""
+    """A JSON value with None for every number that is unsafe in arithmetic."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -55,7 +55,7 @@ def finite(value: t.Any) -> t.Any:
 
 
 def quantity(value: float | None, unit: str, decimals: int = 0, sign: bool = False) -> str:
-    """A number and its unit; None gives a dash without a unit."""
+    """A number with its unit; None is a dash without unit."""
     return LACKING if value is None else f"{number(value, decimals, sign)}{_SPACE}{unit}"
 
 
@@ -72,7 +72,7 @@ def percent(value: float | None, decimals: int = 1, sign: bool = False) -> str:
 
 
 def moment(time: str) -> str:
-    """A time of a document, as people read it."""
+    """A time of a document for people."""
     return time.replace("T", " ").replace("Z", " UTC")
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The page: one file without scripts, fonts, pictures or requests."""
+"""The page: one file without scripts, fonts, image files or requests."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sections impo
 from ansible_collections.wattwise.kube.plugins.module_utils.report.style import STYLE
 
 LARGEST_PAGE = 2_000_000
-# How many entries of each list are shown, until the page is small enough.
+# Numbers of entries per list, tried until the page is small enough.
 _LEVELS = (None, 2000, 500, 100, 20)
-# Even a mistake in escaping could not run a script or send anything away.
+# The policy blocks scripts and requests even after a mistake in escaping.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(report: t.Mapping[str, t.Any]) -> str:
-    """The whole HTML file of a report document, of at most LARGEST_PAGE bytes."""
+    """The complete HTML file of a report document, of at most LARGEST_PAGE bytes."""
     html = ""
     for most in _LEVELS:
         html = _page(report, Detail(most))
@@ -71,7 +71,7 @@ def _page(report: t.Mapping[str, t.Any], detail: Detail) -> str:
 
 
 def _body(section: Section, data: Data, detail: Detail) -> Markup:
-    """A section, or the sentence that stands for it."""
+    """HTML of a section, or of the sentence that replaces it."""
     subject = Subject("section", section.title)
     if "problem" not in data:
         body = guarded(subject, lambda: section.render(data, detail))
@@ -82,7 +82,7 @@ def _body(section: Section, data: Data, detail: Detail) -> Markup:
 
 
 def _left_out(report: t.Mapping[str, t.Any]) -> Markup | None:
-    """What of the documents could not be read."""
+    """Unreadable parts of the documents."""
     findings = [entry for entry in report.get("findings") or [] if isinstance(entry, dict)]
     if not findings:
         return None

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pictures of a thing that is shared out, to scale: a cache in its ways, a GPU in its slices.
+"""Pictures of divided resources to scale, such as cache ways and GPU slices.
 
-Each holder has a letter and one of four colours, so that no colour alone says whose a part is.
+Each holder has a letter and one of four colours, so that colour is never the only distinction.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import Markup, element
 
-# Of more a picture shows nothing that the eye could tell apart.
+# More parts would be indistinguishable.
 _MOST_STEPS = 512
-# In user units, of which 16 are as wide as the text is high.
+# In user units; 16 equal the text height.
 UNIT = 16
 _HEIGHT, _FOOT = 18, 15
 _COLOURS = 4
@@ -27,9 +27,9 @@ Kind = t.Literal["free", "held", "unknown", "system", "unused"]
 
 @dataclass(frozen=True)
 class Part:
-    """Units side by side that are alike.
+    """Adjacent equal units.
 
-    ``letters`` are those of the holders; ``text`` stands in the middle of a part without any.
+    ``letters`` are those of the holders; ``text`` is the caption of a part without holders.
     """
 
     first: float
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Mark:
-    """A line below units that belong together, with its letter."""
+    """A line below related units, with its letter."""
 
     first: float
     size: float
@@ -49,13 +49,13 @@ class Mark:
 
 
 def letter(number: int) -> str:
-    """A to Z, then AA, AB and so on."""
+    """Letters of a holder: A to Z, then AA, AB and so on."""
     first, second = divmod(number, len(string.ascii_uppercase))
     return (letter(first - 1) if first else "") + string.ascii_uppercase[second]
 
 
 def colour(letters: str) -> str:
-    """The class with the colour of a holder."""
+    """CSS class of the colour of a holder."""
     value = 0
     for one in letters:
         value = value * len(string.ascii_uppercase) + ord(one) - ord("A") + 1
@@ -65,9 +65,9 @@ def colour(letters: str) -> str:
 def picture(
     units: float, parts: t.Sequence[Part], words: str, marks: t.Sequence[Mark] = (), steps: int = 0
 ) -> Markup:
-    """A row of parts; ``words`` say the same, "" where they stand beside it.
+    """A row of parts; ``words`` are the text alternative, "" if adjacent text says the same.
 
-    ``steps`` are how many equal units are told apart.
+    ``steps`` is the number of units with separating lines.
     """
     height = _HEIGHT + (_FOOT if marks else 0)
     shapes = [shape for part in parts for shape in _box(part)]
@@ -105,7 +105,7 @@ def _box(part: Part) -> t.Iterator[Markup]:
 
 
 def _caption(part: Part, step: float) -> t.Iterator[Markup]:
-    """The letter or text of a part, in its middle but on no line between two units."""
+    """Letter or text of a part, in its middle and beside any line between units."""
     text = part.text
     if part.letters:
         text = part.letters[0] if len(part.letters) == 1 else f"{part.letters[0]}+"

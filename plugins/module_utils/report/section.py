@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a section of the report is: data for report.json, and HTML made from that data alone."""
+"""Sections of the report: data for report.json, and HTML from that data only."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = t.TypeVar("T")
 
 @dataclass(frozen=True)
 class Detail:
-    """How many entries of a list a page shows; None is all of them.
+    """Number of entries of a list on a page; None means all.
 
-    A page that would become too large is made again with less.
+    A page that is too large is rendered again with fewer entries.
     """
 
     most: int | None = None
@@ -34,7 +34,7 @@ class Detail:
         return entries if self.most is None else entries[: self.most]
 
     def rest(self, entries: t.Sequence[t.Any], what: str) -> Markup | None:
-        """The sentence about the entries that are not shown."""
+        """Sentence about hidden entries."""
         more = len(entries) - len(self.cut(entries))
         if not more:
             return None
@@ -43,11 +43,11 @@ class Detail:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page, in a file of its own in ``sections/``.
+    """One part of the page, in its own file in ``sections/``.
 
-    ``collect`` gives what report.json holds under ``name``, JSON values only, or None where the
-    documents say nothing about it. ``render`` makes the HTML below the heading from it. Where one
-    of them fails, a sentence stands for the section: ``problem`` in its data.
+    ``collect`` returns the JSON values of report.json under ``name``, or None without data.
+    ``render`` makes the HTML below the heading from them. If one of them fails, the sentence
+    ``problem`` in the data replaces the section.
     """
 
     name: str
@@ -57,20 +57,20 @@ class Section:
 
 
 def unusable(finding: Finding) -> Data:
-    """The data of a section that cannot be made."""
+    """Data of a failed section."""
     return {"problem": f"This part cannot be shown: {finding.problem}"}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; ``is_number`` sets it flush right."""
+    """A column of a table; ``is_number`` aligns it right."""
 
     title: str
     is_number: bool = False
 
 
 def table(caption: str, columns: t.Sequence[Column], rows: t.Iterable[t.Sequence[Child]]) -> Markup:
-    """A table whose first cell in a row is its heading; on a phone each row becomes a block."""
+    """A table with row headings in the first column; each row becomes a block on a phone."""
     classes = ["n" if column.is_number else None for column in columns]
     heads = [
         element("th", column.title, scope="col", class_=class_)
@@ -97,12 +97,12 @@ def table(caption: str, columns: t.Sequence[Column], rows: t.Iterable[t.Sequence
 
 
 def note(*children: Child) -> Markup:
-    """A sentence in small type."""
+    """A note in small type."""
     return element("p", children, class_="note")
 
 
 def meter(value: float, most: float, kind: str) -> Markup:
-    """A bar of ``value`` on a scale to ``most``; the number stands beside it as text."""
+    """A bar of ``value`` on a scale to ``most``, with the number as text beside it."""
     share = 0.0 if most <= 0 else max(0.0, min(1.0, value / most))
     filled = element("i", class_=f"fill {kind}", style=f"width:{100 * share:.2f}%")
     return element("span", filled, class_="track", aria_hidden="true")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The documents of one run folder, as far as they are there."""
+"""The existing documents of one run folder."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a reader may choose.
+    """Options of a report.
 
-    ``settle_seconds`` is how long after the last binding a reading counts as one of the new state;
-    of ``rack_labels`` the first that a node bears names its rack.
+    ``settle_seconds`` is the time between the last binding and the first reading that counts as
+    measured after it. The first of ``rack_labels`` on a node names its rack.
     """
 
     title: str = ""
@@ -56,12 +56,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a report is made from; None where a document is not there.
+    """Documents of a report; None for missing ones.
 
-    ``snapshot`` to ``plan`` are of the last run. ``bindings`` and ``bound_…`` are of the last run
-    that bound something; of ``bound_snapshot`` only names and nodes of pods are kept. ``baseline``
-    is what the BMCs said while another scheduler's choice ran, ``rmd`` what the RMD daemons hold,
-    ``devices`` a snapshot with device objects.
+    ``snapshot`` to ``plan`` are from the last run. ``bindings`` and ``bound_…`` are from the last
+    run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
+    readings under another scheduler, ``rmd`` the state of the RMD daemons, ``devices`` a snapshot
+    with device objects.
     """
 
     snapshot: Document
@@ -81,13 +81,13 @@ class Sources:
 
     @property
     def device_document(self) -> Document | None:
-        """The newest snapshot that has device objects."""
+        """The newest snapshot with device objects."""
         given = [one for one in (self.snapshot, self.devices) if (one or {}).get("device_objects")]
         return max(given, key=lambda one: parse_time((one or {})["time"]), default=None)
 
     @property
     def time(self) -> str:
-        """The time of the newest document, which is the report's."""
+        """Time of the newest document, which is the time of the report."""
         given = [getattr(self, name) for name in _FILES]
         times = [document["time"] for document in given if document is not None]
         return str(max(times, key=parse_time))
@@ -96,7 +96,7 @@ class Sources:
 def read(folder: str, options: Options) -> Sources:
     """Read and check the documents in a run folder.
 
-    Raises InvalidInput where the snapshot is missing or a document is not what it must be.
+    Raises InvalidInput for a missing snapshot or an invalid document.
     """
     path = Path(folder).expanduser()
     if not (path / "snapshot.json").exists():
@@ -114,7 +114,7 @@ def read(folder: str, options: Options) -> Sources:
 
 
 def _read(name: str, path: str, kind: documents.DocumentKind, findings: list[Finding]) -> Document:
-    """A document, or of a large one what a report reads; entries that are none are findings."""
+    """A document, reduced to the fields in use if large; invalid entries become findings."""
     document = documents.load(path, kind, _shortened if kind == "snapshot" else None)
     if kind != "snapshot":
         document = finite(document)
@@ -135,7 +135,7 @@ def _read(name: str, path: str, kind: documents.DocumentKind, findings: list[Fin
 
 
 def _readable(node: str, reading: Document, findings: list[Finding]) -> Document:
-    """A reading without the times that are none."""
+    """A reading without invalid times."""
     subject = Subject("Reading", node)
     times = guarded(
         subject, functools.partial(object_shapes.mapping, reading.get("times"), "times")
@@ -155,7 +155,7 @@ def _readable(node: str, reading: Document, findings: list[Finding]) -> Document
 
 
 def _planned(entry: Document) -> Document | None:
-    """The entry of a node in a plan, whose members are numbers or lacking; None without a name."""
+    """Entry of a node in a plan, with numbers only; None without a name."""
     if not isinstance(entry.get("name"), str):
         return None
     return {
@@ -164,7 +164,7 @@ def _planned(entry: Document) -> Document | None:
 
 
 def _shortened(value: dict[str, t.Any]) -> Document:
-    """Of a pod its name and node, of which there are thousands; anything else as it is."""
+    """Name and node of a pod, because there are thousands; other objects unchanged."""
     if value.get("kind") != "Pod" or "metadata" not in value:
         return value
     metadata, spec = value["metadata"], value.get("spec")

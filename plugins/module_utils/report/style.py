@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The style sheet: colours in both schemes, from a phone to a wall, and for paper.
+"""The style sheet for light and dark schemes, screens of all sizes, and paper.
 
-Blue and vermilion are of the palette of Okabe and Ito, which people with any colour vision can tell
-apart; the temperatures are ordered by lightness as well as by hue. Contrast is at least 4.5 to 1.
+Blue and vermilion are from the palette of Okabe and Ito, which is distinguishable with any colour
+vision. Temperatures are ordered by lightness and hue. Contrast is at least 4.5 to 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The report in ten lines for a person and as one small document for machines."""
+"""The report as ten lines for people and as a small document for programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROWS = (
 
 
 def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
-    """The summary document; ``lines`` is what a person reads on a terminal."""
+    """The summary document; ``lines`` are for a terminal."""
     first = report["sections"]["headline"]
     hottest, waiting, failing = first["hottest"], first["waiting"], first["failing"]
     return {
@@ -45,7 +45,7 @@ def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
         "saved": first["saved"],
         "hottest": hottest,
         "report": page_path,
-        # Names of a cluster may hold what a terminal would obey.
+        # Names of a cluster may contain control sequences of terminals.
         "lines": [shown_text(line, _LONGEST_LINE) for line in _lines(first, page_path)],
     }
 
@@ -70,7 +70,7 @@ def _placed(first: Report, waiting: int) -> str:
 
 
 def _watts(first: Report) -> list[str]:
-    """A line for each sum that is known, and what was saved."""
+    """Lines of the known sums and the saving."""
     lines = []
     for name, label in _ROWS if first["state"] != "observed" else (("measured_before", "fleet"),):
         value, added = first["watts"][name], first["added"].get(name)
@@ -93,7 +93,7 @@ def _plain(value: float) -> str:
 
 
 def _words(text: str) -> str:
-    """For terminals: an ordinary minus and space."""
+    """Text for terminals, with ASCII minus and ordinary spaces."""
     return text.replace("\u2212", "-").replace("\u202f", " ")
 
 

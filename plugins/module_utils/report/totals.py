@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of the whole fleet, added up over the same nodes each time, and what was saved.
+"""Watts of the fleet, summed over the same nodes for every quantity, and the saving.
 
-Sums over different nodes cannot be compared. So a node counts only if every quantity that is shown
-is known of it; a quantity that is known of less than half of the nodes is not shown.
+Sums over different nodes are not comparable. So a node counts only if all shown quantities are
+known, and a quantity is shown only if it is known for at least half of the nodes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
 
 @dataclass(frozen=True)
 class Saving:
-    """Watts that the pods add less than ``against_added``, which they add where ``against`` rules.
+    """Saved watts: ``against_added``, which the pods add under ``against``, minus our added watts.
 
-    ``basis`` says what the two sides are: ``measured`` both, ``predicted`` ours or both.
+    ``basis`` is ``measured`` if both sides are, ``predicted`` if ours or both are predicted.
     """
 
     watts: float
@@ -53,7 +53,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums in watts, None where not shown; ``left_out`` are the nodes that are in none of them."""
+    """Sums in watts, None if not shown; ``left_out`` are nodes without a complete set of values."""
 
     watts: dict[str, t.Optional[float]]
     counted: int
@@ -61,12 +61,12 @@ class Totals:
 
     @property
     def before(self) -> float | None:
-        """As measured, else as predicted."""
+        """The measured sum, else the predicted one."""
         measured = self.watts["measured_before"]
         return self.watts["predicted_before"] if measured is None else measured
 
     def added(self, name: str) -> float | None:
-        """What the pods add, by this quantity: predicted less predicted, measured less measured."""
+        """Watts that the pods add: predicted minus predicted, or measured minus measured."""
         value, before = self.watts[name], self.before
         if name == "predicted_after":
             before = self.watts["predicted_before"]
@@ -74,13 +74,13 @@ class Totals:
 
     @property
     def our_added(self) -> float | None:
-        """What the placement adds as measured, else as predicted."""
+        """Measured added watts of the placement, else the predicted ones."""
         measured = self.added("measured_after")
         return self.added("predicted_after") if measured is None else measured
 
 
 def add_up(fleet: Fleet) -> Totals:
-    """Sum every quantity over the nodes of which all shown quantities are known."""
+    """Sum every quantity over the nodes with all shown quantities."""
     names_of_state = ("measured_before",) if fleet.state == "observed" else tuple(_OF_NODE)
     shown = [
         name
@@ -116,10 +116,11 @@ def is_comparable(entry: Document, plan: Document) -> bool:
 
 
 def saving(fleet: Fleet, totals: Totals) -> Saving | None:
-    """What the placement saves, by the best evidence that there is; None without any.
+    """Saving of the placement by the best evidence; None without any.
 
-    First the BMCs under both schedulers, then the BMCs under the other one against our prediction,
-    then the predictions of a strategy that spreads pods, as the default scheduler does.
+    The order of evidence is BMC readings under both schedulers, BMC readings under the other
+    scheduler with our prediction, and predictions for a strategy that spreads pods as the default
+    scheduler does.
     """
     if fleet.state not in ("planned", "pending", "measured"):
         return None

@@ -24,7 +24,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     Result,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    cryptography_exceptions,
+    hashes,
+    rsa,
+    serialization,
+    x509,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -63,7 +70,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Wish:
+class CertificateRequest:
     """What a certificate is to say; ``names`` are host names, ``unit`` is the OU."""
 
     common_name: str
@@ -90,11 +97,11 @@ def keep_certificates(parameters: Parameters, context: Context = Context()) -> R
     if not options["issue"]:
         return _look(kube, maker, context)
     stored = _read(kube, options)
-    authority_wish = Wish("wattwise RMD authority", is_authority=True)
-    authority = maker.keep("authority", stored["authority"], authority_wish, None)
+    authority_request = CertificateRequest("wattwise RMD authority", is_authority=True)
+    authority = maker.keep("authority", stored["authority"], authority_request, None)
     pairs = {"authority": authority}
-    for name, wish in _wishes(options).items():
-        pairs[name] = maker.keep(name, stored[name], wish, authority)
+    for name, request in _requests(options).items():
+        pairs[name] = maker.keep(name, stored[name], request, authority)
     for pair in pairs.values():
         context.protect(pair.key.decode())
     if maker.made:
@@ -104,11 +111,11 @@ def keep_certificates(parameters: Parameters, context: Context = Context()) -> R
     return {"changed": bool(maker.made or written), "certificates": certificates, "files": written}
 
 
-def _wishes(options: Parameters) -> dict[str, Wish]:
+def _requests(options: Parameters) -> dict[str, CertificateRequest]:
     names = tuple(options["server_names"])
     return {
-        "server": Wish(names[0], names),
-        "client": Wish(options["client_name"], unit=options["client_unit"]),
+        "server": CertificateRequest(names[0], names),
+        "client": CertificateRequest(options["client_name"], unit=options["client_unit"]),
     }
 
 
@@ -116,14 +123,14 @@ def _look(kube: Kube, maker: _Maker, context: Context) -> Result:
     """What others keep, as far as it is there, and the client's files of it."""
     options = maker.options
     pairs: dict[str, Pair] = {}
-    for name, wish in _wishes(options).items():
+    for name, request in _requests(options).items():
         secret = options[f"{name}_secret"]
         found = kube.read_secret(options["namespace"], secret)
         if not found or not found[0].get("tls.crt"):
             continue  # cert-manager makes the Secret before what it shall hold
         data = found[0]
         pairs[name] = Pair(data["tls.crt"].encode(), data.get("tls.key", "").encode())
-        problem = maker.unusable(pairs[name], wish)
+        problem = maker.unusable(pairs[name], request)
         if problem is not None:
             where = f"Secret {options['namespace']}/{secret}"
             raise InvalidInput(f"{where} cannot be used, because {problem}; correct it")
@@ -170,21 +177,21 @@ class _Maker:
     now: datetime.datetime
 
     def __post_init__(self) -> None:
-        self._x509 = require("cryptography.x509", "cryptography")
         self.made: dict[str, str] = {}
 
-    def keep(self, name: str, stored: Pair | None, wish: Wish, authority: Pair | None) -> Pair:
+    def keep(
+        self, name: str, stored: Pair | None, request: CertificateRequest, authority: Pair | None
+    ) -> Pair:
         """The stored pair, or a new one where it cannot be used any longer."""
-        problem = "there was none" if stored is None else self._problem(stored, wish, authority)
+        problem = "there was none" if stored is None else self._problem(stored, request, authority)
         if stored is not None and problem is None:
             return stored
         self.made[name] = str(problem)
-        return self._make(wish, authority)
+        return self._make(request, authority)
 
     def shown(self, name: str, pair: Pair) -> dict[str, t.Any]:
         """What people may see of a certificate."""
-        hashes = require("cryptography.hazmat.primitives.hashes", "cryptography")
-        certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
         return {
             "name": name,
             "secret": self.options[f"{name}_secret"],
@@ -194,14 +201,16 @@ class _Maker:
             "why": self.made.get(name, ""),
         }
 
-    def _problem(self, pair: Pair, wish: Wish, authority: Pair | None) -> str | None:
+    def _problem(
+        self, pair: Pair, request: CertificateRequest, authority: Pair | None
+    ) -> str | None:
         """Why the pair cannot be kept; None where it can."""
-        problem = self.unusable(pair, wish)
+        problem = self.unusable(pair, request)
         if problem is not None:
             return problem
-        certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
         lasting = self.options["renew_days"] + (
-            self.options["valid_days"] if wish.is_authority else 0
+            self.options["valid_days"] if request.is_authority else 0
         )
         if certificate.not_valid_after_utc - self.now < datetime.timedelta(days=lasting):
             return "it ends soon"
@@ -209,11 +218,10 @@ class _Maker:
             return "another authority had issued it"
         return None
 
-    def unusable(self, pair: Pair, wish: Wish) -> str | None:
+    def unusable(self, pair: Pair, request: CertificateRequest) -> str | None:
         """Why neither daemons nor clients could use the pair; None where they can."""
-        serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
         try:
-            certificate = self._x509.load_pem_x509_certificate(pair.certificate)
+            certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = serialization.load_pem_private_key(pair.key, password=None)
         except ValueError:
             return "it could not be read"
@@ -221,12 +229,11 @@ class _Maker:
             return "certificate and key did not belong together"
         if getattr(key, "key_size", 0) < _SHORTEST_RSA_BITS:
             return "its key was too short"
-        if not set(wish.names) <= set(self._names(certificate)):
+        if not set(request.names) <= set(self._names(certificate)):
             return "it lacked a name"
         return None
 
     def _names(self, certificate: t.Any) -> list[str]:
-        x509 = self._x509
         try:
             found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
@@ -234,35 +241,32 @@ class _Maker:
         return list(found.value.get_values_for_type(x509.DNSName))
 
     def _is_issued_by(self, certificate: t.Any, authority: Pair) -> bool:
-        exceptions = require("cryptography.exceptions", "cryptography")
-        issuer = self._x509.load_pem_x509_certificate(authority.certificate)
+        issuer = x509.load_pem_x509_certificate(authority.certificate)
         try:
             certificate.verify_directly_issued_by(issuer)
-        except (ValueError, TypeError, exceptions.InvalidSignature):
+        except (ValueError, TypeError, cryptography_exceptions.InvalidSignature):
             return False
         return True
 
-    def _make(self, wish: Wish, authority: Pair | None) -> Pair:
-        rsa = require("cryptography.hazmat.primitives.asymmetric.rsa", "cryptography")
-        hashes = require("cryptography.hazmat.primitives.hashes", "cryptography")
-        serialization = require("cryptography.hazmat.primitives.serialization", "cryptography")
+    def _make(self, request: CertificateRequest, authority: Pair | None) -> Pair:
         key = rsa.generate_private_key(public_exponent=65537, key_size=self.options["key_bits"])
-        subject = self._subject(wish)
-        issuer, signing_key = subject, key
+        subject = self._subject(request)
+        issuer = subject
+        signing_key: t.Any = key
         if authority is not None:
-            issuer = self._x509.load_pem_x509_certificate(authority.certificate).subject
+            issuer = x509.load_pem_x509_certificate(authority.certificate).subject
             signing_key = serialization.load_pem_private_key(authority.key, password=None)
-        days = self.options["valid_days"] * (_AUTHORITY_LIVES_LONGER if wish.is_authority else 1)
+        days = self.options["valid_days"] * (_AUTHORITY_LIVES_LONGER if request.is_authority else 1)
         builder = (
-            self._x509.CertificateBuilder()
+            x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(issuer)
             .public_key(key.public_key())
-            .serial_number(self._x509.random_serial_number())
+            .serial_number(x509.random_serial_number())
             .not_valid_before(self.now - _CLOCK_SKEW)
             .not_valid_after(self.now + datetime.timedelta(days=days))
         )
-        certificate = self._extended(builder, wish).sign(signing_key, hashes.SHA256())
+        certificate = self._extended(builder, request).sign(signing_key, hashes.SHA256())
         encoding = serialization.Encoding.PEM
         return Pair(
             certificate.public_bytes(encoding),
@@ -273,25 +277,24 @@ class _Maker:
             ),
         )
 
-    def _subject(self, wish: Wish) -> t.Any:
-        x509, oid = self._x509, require("cryptography.x509.oid", "cryptography").NameOID
-        parts = [x509.NameAttribute(oid.COMMON_NAME, wish.common_name)]
-        if wish.unit:
-            parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, wish.unit))
+    def _subject(self, request: CertificateRequest) -> t.Any:
+        oid = x509.oid.NameOID
+        parts = [x509.NameAttribute(oid.COMMON_NAME, request.common_name)]
+        if request.unit:
+            parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, request.unit))
         return x509.Name(parts)
 
-    def _extended(self, builder: t.Any, wish: Wish) -> t.Any:
-        x509 = self._x509
+    def _extended(self, builder: t.Any, request: CertificateRequest) -> t.Any:
         constraints = x509.BasicConstraints(
-            ca=wish.is_authority, path_length=0 if wish.is_authority else None
+            ca=request.is_authority, path_length=0 if request.is_authority else None
         )
         builder = builder.add_extension(constraints, critical=True)
-        if wish.names:
-            names = [x509.DNSName(name) for name in wish.names]
+        if request.names:
+            names = [x509.DNSName(name) for name in request.names]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        if not wish.is_authority:
-            usages = require("cryptography.x509.oid", "cryptography").ExtendedKeyUsageOID
-            usage = usages.SERVER_AUTH if wish.names else usages.CLIENT_AUTH
+        if not request.is_authority:
+            usages = x509.oid.ExtendedKeyUsageOID
+            usage = usages.SERVER_AUTH if request.names else usages.CLIENT_AUTH
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         return builder
 

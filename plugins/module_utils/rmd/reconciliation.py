@@ -42,9 +42,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.capacity import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import (
     Visit,
-    difference,
     reconcile_daemons,
     result_of,
+    workload_changes,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import Outcome, Wanted
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
@@ -113,7 +113,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     results = [result_of(visit, outcome) for visit in visits for outcome in visit.outcomes]
     lost = [visit.error for visit in visits if visit.error] + cluster.problems
     errors = [error for visit in visits for error in visit.errors] + cluster.problems
-    result = cluster.counts() | {"results": results, "diff": difference(visits)}
+    result = cluster.counts() | {"results": results, "diff": workload_changes(visits)}
     manifests = {"node_states": states, "statuses": statuses}
     result |= _handed_over(
         options["path"], manifests, cluster.inventories(visits), errors, made_from

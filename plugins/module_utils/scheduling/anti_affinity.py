@@ -13,6 +13,12 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    texts,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
     PodFacts,
@@ -22,12 +28,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     read_selection,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    texts,
-)
 
 _NOBODY: frozenset[str] = frozenset()
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -43,8 +43,8 @@ class _Term:
     domains: set[str] = field(default_factory=set)
 
 
-class Repulsion:
-    """What running pods demand of pods that come near; ``labels_of`` are the nodes' labels."""
+class RunningAntiAffinity:
+    """Required anti-affinity of running pods to others; ``labels_of`` are the nodes' labels."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class Repulsion:
         self._terms: dict[str, _Term] = {}
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[str]] = {}
         for pod in running:
-            required = repelling_terms(pod)
+            required = anti_affinity_terms(pod)
             if required and not is_finished(pod):
                 self._add(pod, required)
 
     def nodes_closed_to(self, pod: Object) -> frozenset[str]:
-        """Names of the nodes where this pod is not wanted."""
+        """Names of the nodes that the terms of running pods close to this pod."""
         if not self._terms:
             return _NOBODY
         facts = pod_facts(pod)
@@ -96,7 +96,7 @@ class Repulsion:
             self._terms[known].domains.add(domain)
 
 
-def repelling_terms(pod: Object) -> t.Sequence[Object]:
+def anti_affinity_terms(pod: Object) -> t.Sequence[Object]:
     """The required anti-affinity terms of a pod. Raises InvalidField."""
     spec = mapping(pod.get("spec"), "spec")
     affinity = mapping(spec.get("affinity"), "spec.affinity")
@@ -104,9 +104,9 @@ def repelling_terms(pod: Object) -> t.Sequence[Object]:
     return mappings(anti_affinity.get(_REQUIRED), _PATH)
 
 
-def check_repelling(pod: Object, facts: PodFacts, namespaces: Namespaces) -> None:
+def check_anti_affinity(pod: Object, facts: PodFacts, namespaces: Namespaces) -> None:
     """Raise InvalidField where the required anti-affinity of a running pod cannot be read."""
-    for index, term in enumerate(repelling_terms(pod)):
+    for index, term in enumerate(anti_affinity_terms(pod)):
         path = f"{_PATH}[{index}]"
         _selection(term, facts, namespaces, path)
         for name in ("matchLabelKeys", "mismatchLabelKeys"):

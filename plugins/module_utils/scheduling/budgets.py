@@ -20,16 +20,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     subject_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
-    PodFacts,
-    Selection,
-    label_selector,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
     mapping,
     text,
     whole_number,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
+    PodFacts,
+    Selection,
+    label_selector,
 )
 
 

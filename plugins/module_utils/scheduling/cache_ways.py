@@ -15,6 +15,14 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+    text,
+    whole_number,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import GUARANTEED, runs
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import uuid_of
@@ -31,14 +39,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     containers_of,
     identity,
     is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    text,
-    whole_number,
 )
 
 BEST_EFFORT = "besteffort"
@@ -94,8 +94,7 @@ def _least(pod: Object, container: Object, ways: int) -> int:
     given = text(annotations.get(annotation), path).strip()
     if not given:
         return ways
-    is_number = given.isascii() and given.isdecimal() and len(given) <= _LONGEST_NUMBER
-    if not is_number or not 1 <= int(given) <= ways:
+    if not _is_number(given) or not 1 <= int(given) <= ways:
         raise InvalidField(
             path,
             f"{shown(given)} is not a number of ways from 1 to the {ways} that the container asks "
@@ -147,19 +146,33 @@ def pools_by_node(
 
 
 def _held_ways(workloads: Object) -> dict[str, int]:
-    """The ways that workloads hold by pool, whichever caches they are of."""
+    """The ways that workloads hold by pool, whichever caches they are of.
+
+    A workload stands in the status in the words that people read, each a text.
+    """
     held = dict.fromkeys(_POOLS, 0)
     for uuid, workload in workloads.items():
         path = f"status.workloads.{uuid}"
-        rdt = mapping(mapping(workload, path).get("rdt"), f"{path}.rdt")
-        cache = mapping(rdt.get("cache"), f"{path}.rdt.cache")
+        words = mapping(workload, path)
         most, least = (
-            whole_number(cache.get(name) or 0, f"{path}.rdt.cache.{name}", 0)
-            for name in ("max", "min")
+            _ways(words.get(name), f"{path}.{name}") for name in ("Cache Max", "Cache Min")
         )
         if least:
             held[GUARANTEED if most == least else BEST_EFFORT] += most
     return held
+
+
+def _ways(value: t.Any, path: str) -> int:
+    given = text(value, path)
+    if not given:
+        return 0
+    if not _is_number(given):
+        raise InvalidField(path, f"{shown(given)} is not a number of ways")
+    return int(given)
+
+
+def _is_number(given: str) -> bool:
+    return given.isascii() and given.isdecimal() and len(given) <= _LONGEST_NUMBER
 
 
 def _free_runs(caches: t.Sequence[Object], pool: str, held: int = 0) -> Lengths:

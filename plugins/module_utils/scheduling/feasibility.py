@@ -39,7 +39,7 @@ _DIGITS_OF_INT64 = 19
 def obstacle(constraints: Constraints, node: Node) -> str | None:
     """Why the pod may not run on the node, resources aside; None where it may.
 
-    PreferNoSchedule is a wish and keeps nothing away.
+    PreferNoSchedule is a preference and keeps nothing away.
     """
     if not node.eligible:
         return NOT_ELIGIBLE
@@ -58,7 +58,7 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
         return PORTS_TAKEN
     if constraints.device_nodes is not None and node.name not in constraints.device_nodes:
         return CLAIM_ELSEWHERE
-    if node.name in constraints.repelled_by:
+    if node.name in constraints.anti_affinity_nodes:
         return "node(s) didn't satisfy existing pods anti-affinity rules"
     return None
 

@@ -99,9 +99,9 @@ class CachePools:
 class Constraints:
     """Which nodes a pod may run on, resources aside.
 
-    One of ``node_terms`` must be met; None demands nothing. ``repelled_by`` names nodes where
-    a running pod does not want this one near, ``device_nodes`` those where the devices are that its
-    claims have already, if they have any.
+    One of ``node_terms`` must be met; None demands nothing. ``anti_affinity_nodes`` names
+    nodes that the anti-affinity of a running pod closes to this one, ``device_nodes`` those with
+    the devices that its claims have already, if they have any.
     """
 
     node_name: str = ""
@@ -109,18 +109,18 @@ class Constraints:
     node_terms: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
-    repelled_by: frozenset[str] = frozenset()
+    anti_affinity_nodes: frozenset[str] = frozenset()
     device_nodes: frozenset[str] | None = None
 
 
-class Exclusion(t.NamedTuple):
+class PodAntiAffinity(t.NamedTuple):
     """Required anti-affinity: no pod of the peers in the same domain of the key."""
 
     peers: int
     topology_key: str
 
 
-class Attraction(t.NamedTuple):
+class PodAffinity(t.NamedTuple):
     """Required affinity: a pod of the peers in the same domain, for each of the keys."""
 
     peers: int
@@ -154,14 +154,15 @@ class EvenStart(t.NamedTuple):
 
 
 class Preference(t.NamedTuple):
-    """A wish for nodes: unmet on all others, at this weight (100 points cost preference_watts)."""
+    """Preferred node affinity: unmet on all other nodes, at this weight (100 points cost
+    preference_watts)."""
 
     weight: int
     term: NodeTerm
 
 
 class PeerPreference(t.NamedTuple):
-    """A wish to be near pods of the peers, or where ``near`` is False away from them."""
+    """Preferred affinity to pods of the peers, or anti-affinity where ``near`` is False."""
 
     weight: int
     peers: int
@@ -171,19 +172,19 @@ class PeerPreference(t.NamedTuple):
 
 @dataclass(frozen=True)
 class PodRelations:
-    """What a pod demands or wishes regarding other pods. ``peers`` are indices of Instance.peers.
+    """Required and preferred rules of a pod about others. ``peers`` are indices of Instance.peers.
 
     ``member_of`` says to which of them it belongs itself. Pods with the same ``gang`` are placed
     together or not at all.
     """
 
     member_of: frozenset[int] = frozenset()
-    exclusions: tuple[Exclusion, ...] = ()
-    attraction: Attraction | None = None
+    anti_affinity: tuple[PodAntiAffinity, ...] = ()
+    affinity: PodAffinity | None = None
     spreadings: tuple[Spreading, ...] = ()
     even_start: EvenStart | None = None
     peer_preferences: tuple[PeerPreference, ...] = ()
-    wished_spreadings: tuple[Spreading, ...] = ()
+    soft_spreadings: tuple[Spreading, ...] = ()
     gang: str = ""
 
 
@@ -234,7 +235,7 @@ class Node:
 
     ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
     is none. Without a curve the node is *unpriced*: its watts are not known. ``cache_pools`` is
-    None where nothing is known of its caches. One that is not ``eligible`` takes no pod of this run.
+    None where nothing is known of its caches. A node that is not ``eligible`` takes no pod of the run.
     """
 
     name: str

@@ -23,9 +23,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    required_text,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    check_repelling,
+    check_anti_affinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
     least_annotation,
@@ -49,12 +55,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     from_short_form,
     identity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    amount,
-    mapping,
-    required_text,
 )
 
 T = t.TypeVar("T")
@@ -229,7 +229,7 @@ def check_running(pod: Object, namespaces: Namespaces) -> tuple[str, str]:
     required_text(mapping(pod.get("spec"), "spec").get("nodeName"), "spec.nodeName")
     Occupancy().add(pod)
     runs_of_pod(pod)
-    check_repelling(pod, facts, namespaces)
+    check_anti_affinity(pod, facts, namespaces)
     return identity(pod)
 
 

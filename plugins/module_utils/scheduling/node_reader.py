@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+    text,
+    text_mapping,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import quantities
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
     Curve,
     read_curve,
@@ -33,15 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     host_ports,
     is_daemon,
     is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    quantities,
-    required_text,
-    text,
-    text_mapping,
 )
 
 UsageSource = t.Literal["auto", "metrics", "requests"]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the placers of baselines.py see of pods and nodes: each counts requests in its own way.
+"""Requests of pods and nodes as the placers of power/baselines count them, each in its own way.
 
 Sources: wao-scheduler's MinimizePower, scheduler-plugins' PEAKS (``PredictUtilisation``) and
 kube-scheduler's NodeResourcesFit (``NonMissingContainerRequests``), as of Kubernetes 1.37.
@@ -12,12 +12,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
-    amount,
     mapping,
     mappings,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
 
 # kube-scheduler takes a container without a request for so much when it scores nodes.
 COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}

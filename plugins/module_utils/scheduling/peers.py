@@ -20,19 +20,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector 
     Requirement,
     parse_label_selector,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Labels
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    identity,
-    labels_of,
-    owners_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
     mapping,
     required_text,
     text,
     text_mapping,
     texts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Labels
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    identity,
+    labels_of,
+    owners_of,
 )
 
 # The API server puts it on every namespace.

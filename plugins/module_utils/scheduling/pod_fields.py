@@ -196,10 +196,12 @@ def _affinity_fields(affinity: Object) -> t.Iterator[str]:
         yield from POD_AFFINITY.not_understood(given, f"{path}.{part}")
         terms_path = f"{path}.{part}.{_REQUIRED}"
         yield from _each(POD_AFFINITY_TERM, given.get(_REQUIRED), terms_path)
-        wishes_path = f"{path}.{part}.{_PREFERRED}"
-        yield from _each(WEIGHTED_POD_AFFINITY_TERM, given.get(_PREFERRED), wishes_path)
-        terms = [wish.get("podAffinityTerm") or {} for wish in _mappings(given.get(_PREFERRED))]
-        yield from _each(POD_AFFINITY_TERM, terms, f"{wishes_path}.podAffinityTerm")
+        preferred_path = f"{path}.{part}.{_PREFERRED}"
+        yield from _each(WEIGHTED_POD_AFFINITY_TERM, given.get(_PREFERRED), preferred_path)
+        terms = [
+            preferred.get("podAffinityTerm") or {} for preferred in _mappings(given.get(_PREFERRED))
+        ]
+        yield from _each(POD_AFFINITY_TERM, terms, f"{preferred_path}.podAffinityTerm")
 
 
 def _node_affinity_fields(node_affinity: Object, path: str) -> t.Iterator[str]:
@@ -209,10 +211,12 @@ def _node_affinity_fields(node_affinity: Object, path: str) -> t.Iterator[str]:
     yield from Fields(read=_names("nodeSelectorTerms")).not_understood(required, required_path)
     for term in required.get("nodeSelectorTerms") or ():
         yield from _node_term_fields(term, f"{required_path}.nodeSelectorTerms")
-    wishes_path = f"{path}.{_PREFERRED}"
-    yield from _each(PREFERRED_SCHEDULING_TERM, node_affinity.get(_PREFERRED), wishes_path)
-    for wish in _mappings(node_affinity.get(_PREFERRED)):
-        yield from _node_term_fields(wish.get("preference") or {}, f"{wishes_path}.preference")
+    preferred_path = f"{path}.{_PREFERRED}"
+    yield from _each(PREFERRED_SCHEDULING_TERM, node_affinity.get(_PREFERRED), preferred_path)
+    for preferred in _mappings(node_affinity.get(_PREFERRED)):
+        yield from _node_term_fields(
+            preferred.get("preference") or {}, f"{preferred_path}.preference"
+        )
 
 
 def _node_term_fields(term: Object, path: str) -> t.Iterator[str]:

@@ -9,6 +9,18 @@ import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    object_name,
+    required_text,
+    text,
+    text_mapping,
+    texts,
+    whole_number,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import quantities
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     EVERY_ADDRESS,
 )
@@ -31,19 +43,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CLAIM_FIELDS,
     unsupported_fields,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    kubernetes_words,
-    mapping,
-    mappings,
-    object_name,
-    quantities,
-    required_text,
-    text,
-    text_mapping,
-    texts,
-    whole_number,
 )
 
 if t.TYPE_CHECKING:
@@ -76,7 +75,7 @@ def from_short_form(short: Object) -> list[Object]:
     name = required_text(short.get("name"), "name")
     count = short.get("count")
     number = None if count is None else whole_number(count, "count", 0, _MOST_COPIES)
-    words = kubernetes_words({key: value for key, value in short.items() if key != "count"})
+    words = _kubernetes_words({key: value for key, value in short.items() if key != "count"})
     metadata = {key: words.pop(key) for key in _SHORT_METADATA if key in words}
     metadata["ownerReferences"] = words.pop("ownerReferences", [])
     container = {"name": "main", "resources": {"requests": words.pop("requests", {})}}
@@ -129,7 +128,7 @@ def labels_of(pod: Object) -> t.Mapping[str, str]:
 def read_pod(
     pod: Object,
     usage_assumption: Decimal,
-    repelled_by: frozenset[str],
+    anti_affinity_nodes: frozenset[str],
     cache_runs: tuple[CacheRun, ...] = (),
 ) -> Pod:
     """A pod to be placed. Raises InvalidField for what no API server would accept."""
@@ -141,7 +140,7 @@ def read_pod(
         requests=tuple(sorted({**requests, "pods": 1}.items())),
         use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
         priority=0 if priority is None else whole_number(priority, "spec.priority"),
-        constraints=_constraints(spec, repelled_by),
+        constraints=_constraints(spec, anti_affinity_nodes),
         is_daemon=is_daemon(pod),
         unsupported=unsupported_fields(pod),
         preferences=_preferences(spec),
@@ -301,7 +300,7 @@ def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[s
     return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
 
 
-def _constraints(spec: Object, repelled_by: frozenset[str]) -> Constraints:
+def _constraints(spec: Object, anti_affinity_nodes: frozenset[str]) -> Constraints:
     selector = text_mapping(spec.get("nodeSelector"), "spec.nodeSelector")
     required = _node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
     return Constraints(
@@ -313,7 +312,7 @@ def _constraints(spec: Object, repelled_by: frozenset[str]) -> Constraints:
             for index, item in enumerate(mappings(spec.get("tolerations"), "spec.tolerations"))
         ),
         ports=host_ports(spec),
-        repelled_by=repelled_by,
+        anti_affinity_nodes=anti_affinity_nodes,
     )
 
 
@@ -360,10 +359,10 @@ def _preferences(spec: Object) -> tuple[Preference, ...]:
     name = "preferredDuringSchedulingIgnoredDuringExecution"
     path = f"spec.affinity.nodeAffinity.{name}"
     found = []
-    for index, wish in enumerate(mappings(_node_affinity(spec).get(name), path)):
+    for index, preferred in enumerate(mappings(_node_affinity(spec).get(name), path)):
         place = f"{path}[{index}]"
-        weight = whole_number(wish.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
-        term = mapping(wish.get("preference"), f"{place}.preference")
+        weight = whole_number(preferred.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
+        term = mapping(preferred.get("preference"), f"{place}.preference")
         found.append(Preference(weight, _node_term(term, f"{place}.preference")))
     return tuple(found)
 
@@ -392,4 +391,37 @@ def _expressions(given: t.Any, path: str) -> tuple[Expression, ...]:
             tuple(texts(item.get("values"), f"{path}[{index}].values")),
         )
         for index, item in enumerate(mappings(given, path))
+    )
+
+
+def _kubernetes_words(short: Object) -> dict[str, t.Any]:
+    """A short form's snake_case keys in Kubernetes' camelCase, at every depth.
+
+    Keys that users choose (labels, resource names) stay as they are.
+    """
+    return {
+        _camel_case(key): value if _camel_case(key) in _FREE_KEYS else _in_kubernetes_words(value)
+        for key, value in short.items()
+    }
+
+
+_FREE_KEYS = frozenset(
+    {"annotations", "labels", "limits", "matchLabels", "nodeSelector", "overhead", "requests"}
+)
+# hostIP, hostIPC and hostPID.
+_ACRONYMS = frozenset({"ip", "ipc", "pid"})
+
+
+def _in_kubernetes_words(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return _kubernetes_words(value)
+    if isinstance(value, list):
+        return [_in_kubernetes_words(item) for item in value]
+    return value
+
+
+def _camel_case(key: t.Any) -> str:
+    first, *others = str(key).split("_")
+    return first + "".join(
+        part.upper() if part in _ACRONYMS else part[:1].upper() + part[1:] for part in others
     )

@@ -12,15 +12,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Instance
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # One array for each topology count.
 Counts = list["Integers"]
@@ -51,7 +51,6 @@ class TopologyCountBook:
     """Topologies and topology counts of one problem, each made once."""
 
     def __init__(self, instance: Instance) -> None:
-        self._numpy = require("numpy")
         self._instance = instance
         self._topologies: dict[str, Topology] = {}
         self._indices: dict[tuple[t.Any, ...], int] = {}
@@ -64,9 +63,9 @@ class TopologyCountBook:
             values = [node.labels.get(key) if key else node.name for node in nodes]
             present = sorted({value for value in values if value is not None})
             known = {value: index for index, value in enumerate(present)}
-            domain_of = self._numpy.array(
+            domain_of = numpy.array(
                 [-1 if value is None else known[value] for value in values],
-                dtype=self._numpy.int64,
+                dtype=numpy.int64,
             )
             self._topologies[key] = Topology(domain_of, len(known))
         return self._topologies[key]
@@ -82,7 +81,6 @@ class TopologyCountBook:
 
         Of the nodes only those count that are ``counted``.
         """
-        numpy = self._numpy
         domain_of = topology.domain_of
         if counted is not None:
             domain_of = numpy.where(counted, domain_of, -1)
@@ -98,17 +96,13 @@ class TopologyCountBook:
     def running(self, peers: int) -> Integers:
         """How many pods of the peers run on each node."""
         on = self._instance.peers[peers]
-        return t.cast(
-            "Integers",
-            self._numpy.array(
-                [on.get(node.name, 0) for node in self._instance.nodes], dtype=self._numpy.int64
-            ),
+        return numpy.array(
+            [on.get(node.name, 0) for node in self._instance.nodes], dtype=numpy.int64
         )
 
 
 def topology_counts_of(topology_counts: t.Sequence[TopologyCount], counts: Integers) -> Counts:
     """All topology counts of an assignment (groups by nodes), counted from scratch."""
-    numpy = require("numpy")
     result = []
     for topology_count in topology_counts:
         found = topology_count.base.copy()

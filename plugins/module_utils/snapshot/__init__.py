@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The cluster as one document.
 
-``snapshot.take`` is the door, and ``snapshot.read_cluster`` for who needs the value alone.
+Others call ``snapshot.take``, or ``snapshot.read_cluster`` for the value only.
 """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The cluster as one document: every list read at once, and only what the library reads kept."""
+"""The cluster as one document: all lists are read concurrently and reduced to the fields in use."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import required_text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import masked
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
@@ -41,7 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     VOLUME,
     is_set,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import required_text
 
 Trim = t.Callable[[Object], Object]
 
@@ -100,8 +100,11 @@ def trim_node(node: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """What placing needs of a Pod: every field that has to do with nodes while it waits for one or
-    if it was placed by a scheduler of its own, and may be placed anew; less of others."""
+    """Fields of a Pod for placement.
+
+    All scheduling fields are kept for a waiting pod, and for a running one of its own scheduler,
+    which may be moved. Other pods keep fewer fields.
+    """
     spec, status = pod.get("spec", {}), pod.get("status", {})
     containers = {
         part: [_trim_container(container) for container in spec.get(part) or []]
@@ -129,7 +132,7 @@ def trim_pod(pod: Object) -> Object:
 
 
 def _resizing(pod: Object) -> Object:
-    """What the kubelet has allocated and put in force, where that is not what the spec asks for."""
+    """Resources that the kubelet allocated and actuated, if they differ from the spec."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
     kept: Object = {}
     for part in ("containers", "initContainers"):
@@ -141,12 +144,12 @@ def _resizing(pod: Object) -> Object:
             if (told := _told_apart(one, asked.get(str(one.get("name")))))
         ]
         kept.update({name: found} if found else {})
-    # Without requests for the pod as a whole these are the sums of its containers'.
+    # Without pod-level requests these are the sums over the containers.
     return {**kept, **(_told_apart(status, spec["resources"]) if spec.get("resources") else {})}
 
 
 def _told_apart(told: t.Mapping[str, t.Any], asked: t.Any) -> Object:
-    """The requests in the status of a container or pod that differ from its spec's."""
+    """Requests in the status of a container or pod that differ from its spec."""
     wanted = (asked or {}).get("requests") or {}
     allocated = told.get("allocatedResources")
     in_force = (told.get("resources") or {}).get("requests")
@@ -159,9 +162,9 @@ def _told_apart(told: t.Mapping[str, t.Any], asked: t.Any) -> Object:
 
 
 def _trim_container(container: Object) -> Object:
-    """A container without its environment, command, probes and hooks, where secrets may stand.
+    """A container without environment, command, probes and hooks, which may contain secrets.
 
-    Of a field that placing does not know only the name is kept: the pod is refused by it.
+    An unknown field keeps only its name, by which placement refuses the pod.
     """
     kept = _kept(container, "name", *sorted(CONTAINER.read))
     unknown = container.keys() - CONTAINER.read - CONTAINER.harmless
@@ -169,19 +172,19 @@ def _trim_container(container: Object) -> Object:
 
 
 def _trim_volume(volume: Object) -> Object:
-    """Name and type of a volume, and which claim it is; drivers have secrets in their options."""
+    """Name, type and claim of a volume; options of drivers may contain secrets."""
     kept = _kept(volume, "name", "persistentVolumeClaim")
     others = volume.keys() - kept.keys() - VOLUME.harmless
     return {**kept, **{name: True for name in sorted(others) if is_set(volume[name])}}
 
 
 def trim_custom(obj: Object) -> Object:
-    """A custom resource of ours, with its status."""
+    """A custom resource with its status."""
     return _identified(obj, **_kept(obj, "spec", "status"))
 
 
 def trim_node_config(obj: Object) -> Object:
-    """A NodeConfig with its status; a password that somebody wrote into an endpoint is masked."""
+    """A NodeConfig with its status; a password in an endpoint is masked."""
     trimmed = trim_custom(obj)
     if not isinstance(trimmed.get("spec"), dict):
         return trimmed
@@ -200,17 +203,17 @@ def _masked_term(term: t.Any) -> t.Any:
 
 
 def trim_device_object(obj: Object) -> Object:
-    """An object about devices; a DeviceDriver has its types beside the metadata."""
+    """A device object; a DeviceDriver has its types beside the metadata."""
     return _identified(obj, **_kept(obj, "spec", "status", "deviceTypes"))
 
 
 def trim_metrics(metrics: Object) -> Object:
-    """Usage of a node as metrics.k8s.io tells it."""
+    """Usage of a node from metrics.k8s.io."""
     return _identified(metrics, **_kept(metrics, "usage", "timestamp", "window"))
 
 
 def trim_controller(deployment: Object) -> Object:
-    """Which images a controller's Deployment runs."""
+    """Images of the Deployment of a controller."""
     containers = deployment["spec"]["template"]["spec"]["containers"]
     return _identified(deployment, images=[container.get("image", "") for container in containers])
 
@@ -222,7 +225,7 @@ def trim_namespace(namespace: Object) -> Object:
 
 
 def trim_replica_set(replica_set: Object) -> Object:
-    """A ReplicaSet with the annotations for spreading that it has from its Deployment."""
+    """A ReplicaSet with the spreading annotations of its Deployment."""
     metadata = replica_set["metadata"]
     annotations = _kept(metadata.get("annotations") or {}, *PODSPREAD_ANNOTATIONS)
     kept = {**_kept(metadata, "namespace", "name", "uid"), "annotations": annotations}
@@ -230,7 +233,7 @@ def trim_replica_set(replica_set: Object) -> Object:
 
 
 def trim_daemon(pod: Object) -> Object:
-    """Where the daemon in a pod is reached, and whether it is ready."""
+    """Address and readiness of the daemon in a pod."""
     status = pod.get("status", {})
     containers = [
         _kept(container, "name", "ports") for container in pod["spec"].get("containers") or []
@@ -243,9 +246,9 @@ def trim_daemon(pod: Object) -> Object:
 
 
 class Source(t.NamedTuple):
-    """Where one part of the snapshot comes from; ``optional`` parts may not be served at all.
+    """Source of one part of the snapshot; the cluster may not serve ``optional`` parts.
 
-    With ``metadata_only`` the server sends no more than that.
+    With ``metadata_only`` the server sends only metadata.
     """
 
     paths: tuple[str, ...]
@@ -276,7 +279,7 @@ SOURCES: t.Mapping[str, Source] = {
     "rmd_workloads": Source((f"{_RMD}/rmdworkloads",), trim_custom, {}, optional=True),
     "rmd_node_states": Source((f"{_RMD}/rmdnodestates",), trim_custom, {}, optional=True),
     "rmd_configs": Source((f"{_RMD}/rmdconfigs",), trim_custom, {}, optional=True),
-    # Upstream's label of the daemons' pods.
+    # Upstream label of the daemons' pods.
     "rmd_pods": Source(
         ("/api/v1/pods",), trim_daemon, {"labelSelector": "name=rmd-pod"}, optional=False
     ),
@@ -290,7 +293,7 @@ SOURCES: t.Mapping[str, Source] = {
         {},
         optional=True,
     ),
-    # Where kubebuilder's scaffolding puts its label: wao-core and rmd-operator are found by it.
+    # Label of kubebuilder's scaffolding, which finds wao-core and rmd-operator.
     "controllers": Source(
         ("/apis/apps/v1/deployments",),
         trim_controller,
@@ -338,8 +341,8 @@ SPEC = KUBERNETES.merge(
 def take(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
     """Read the cluster; write the snapshot to ``path`` or return it.
 
-    ``selectors`` maps a part to a label selector, and ``kube`` is the connection of a caller that
-    has one. Raises ApiError: a list that could not be read whole is no list.
+    ``selectors`` maps parts to label selectors. ``kube`` is an existing connection of the caller.
+    Raises ApiError, also for an incomplete list.
     """
     options = SPEC.complete(parameters)
     if options["path"] and options["run_process"]:
@@ -365,10 +368,10 @@ def read_cluster(
     context: Context = Context(),
     rendered: t.Sequence[Object] = (),
 ) -> Object:
-    """The body of a snapshot: the parts that the options ``include``, all lists at once.
+    """The body of a snapshot with the parts of ``include``; all lists are read concurrently.
 
-    With NodeConfigs it has the ``targets`` that they name. ``rendered`` are NodeConfigs that are
-    about to be applied. Raises ApiError as ``take`` does.
+    With NodeConfigs it contains their ``targets``. ``rendered`` are NodeConfigs that are about to
+    be applied. Raises ApiError as ``take``.
     """
     names = _parts(options)
     _check_selectors(options["selectors"], names)
@@ -395,17 +398,17 @@ def read_cluster(
 
 
 def _parts(options: Parameters) -> list[str]:
-    """What is read; nodes always are."""
+    """Parts to read, always with nodes."""
     return list(dict.fromkeys(["nodes", *options["include"]]))
 
 
 def _images(body: Object) -> list[str]:
-    """The images of all controllers that were found."""
+    """Images of all controllers in the cluster."""
     return sorted({image for obj in body.get("controllers", []) for image in obj["images"]})
 
 
 def _told(findings: t.Iterable[Finding], context: Context) -> list[dict[str, str]]:
-    """The findings as the result has them, after one warning; threads found them in any order."""
+    """The sorted findings for the result, after one warning; threads find them in any order."""
     ordered = sorted(findings, key=str)
     warn_of(ordered, context)
     return [finding.as_dict() for finding in ordered]
@@ -422,13 +425,13 @@ def _check_selectors(selectors: t.Mapping[str, t.Any], names: t.Sequence[str]) -
 def read_part(
     kube: Kube, source: Source, selector: str | None
 ) -> tuple[list[Object], list[Finding]]:
-    """The objects of one part, and the findings of those that are left out."""
+    """Objects of one part, and findings about objects that are left out."""
     query = {**source.query, **({"labelSelector": selector} if selector else {})}
     items: list[Object] = []
     findings: list[Finding] = []
 
     def trim(obj: Object) -> Object:
-        """The trimmed object; an empty one in place of one that is left out."""
+        """The trimmed object; empty if it is left out."""
         subject = subject_of(obj, str(obj.get("kind") or "object"))
         result = guarded(subject, functools.partial(trimmed, source, obj))
         if isinstance(result, Finding):
@@ -442,7 +445,7 @@ def read_part(
         try:
             items += filter(None, kube.list(path, query, trim))
         except ApiError as error:
-            # A metrics server that is installed but away answers 503.
+            # An installed but unavailable metrics server answers 503.
             if not (source.optional and error.status in (404, 503)):
                 raise
             del findings[findings_before:]
@@ -450,9 +453,9 @@ def read_part(
 
 
 def trimmed(source: Source, obj: Object) -> Object:
-    """An object with what the library reads of it; an empty one where that is nothing.
+    """An object with the fields in use; empty if there are none.
 
-    Raises InvalidField where it has no name.
+    Raises InvalidField for an object without a name.
     """
     result = source.trim(obj)
     required_text(obj["metadata"].get("name"), "metadata.name")
@@ -460,9 +463,9 @@ def trimmed(source: Source, obj: Object) -> Object:
 
 
 def overlay(present: t.Sequence[Object], rendered: t.Sequence[Object]) -> list[Object]:
-    """NodeConfigs as they will be once the rendered ones are applied.
+    """NodeConfigs after application of the rendered ones.
 
-    In check mode nothing was applied, and the steps behind must see what would be there.
+    Check mode applies nothing, but later steps need the result.
     """
     result = {_key(obj): obj for obj in present}
     for obj in rendered:

@@ -15,7 +15,11 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
+    highs_pb2,
+    mathopt,
+    model_pb2,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_output import (
     kept_off_stdout,
@@ -94,8 +98,7 @@ def solve(
     """Solve with one thread; equal models give equal answers unless the clock ends the search."""
     if limits.expired():
         return Solution(False, (), (), -math.inf)
-    mathopt = require("ortools.math_opt.python.mathopt", "ortools")
-    options = require("ortools.math_opt.solvers.highs_pb2", "ortools").HighsOptionsProto()
+    options = highs_pb2.HighsOptionsProto()
     options.string_options["parallel"] = "off"
     options.int_options["threads"] = 1
     options.int_options["random_seed"] = limits.seed
@@ -109,11 +112,11 @@ def solve(
     prepared = mathopt.Model.from_model_proto(_proto(model))
     with kept_off_stdout():
         result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)
-    return _solution(mathopt, result, limits)
+    return _solution(result, limits)
 
 
 def _proto(model: LinearModel) -> t.Any:
-    proto = require("ortools.math_opt.model_pb2", "ortools").ModelProto()
+    proto = model_pb2.ModelProto()
     columns = range(len(model.cost))
     proto.variables.ids.extend(columns)
     proto.variables.lower_bounds.extend(model.lower)
@@ -132,7 +135,7 @@ def _proto(model: LinearModel) -> t.Any:
     return proto
 
 
-def _solution(mathopt: t.Any, result: t.Any, limits: Limits) -> Solution:
+def _solution(result: t.Any, limits: Limits) -> Solution:
     termination = result.termination
     is_optimal = termination.reason == mathopt.TerminationReason.OPTIMAL
     if not is_optimal:

@@ -117,7 +117,7 @@ STAGES: dict[str, SolverStage] = {
     ),
     "dynamic-programming bound": SolverStage(
         "power.search.load_search",
-        "load_bound",
+        "dynamic_programming_bound",
         _none,
         ("power/bounds/dynamic_programming_bound.py",),
     ),

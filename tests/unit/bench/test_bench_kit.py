@@ -249,8 +249,8 @@ def test_each_call_of_several_has_a_process_of_its_own() -> None:
     with open_stage(smoke=True) as stage:
         calls = stage.calls("power.placement:place", {"nodes": nodes}, variants, ["numpy"])
         assert [call.result["placements"][0]["pod"] for call in calls] == ["a", "b"]
-        with pytest.raises(BenchError, match="give snapshot"):
-            stage.calls("power.placement:place", {}, [{"pods": []}])
+        with pytest.raises(BenchError, match="is not a list"):
+            stage.calls("power.placement:place", {}, [{"nodes": "all"}])
 
 
 def test_a_fleet_is_measured_with_every_strategy_and_once() -> None:

@@ -110,7 +110,9 @@ def test_another_record_is_for_the_api_server_to_judge(entries: list[Object]) ->
 
 def test_a_status_is_compared_with_the_record_of_its_subresource() -> None:
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
-    fields = {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {"f:type": {}, "f:status": {}}}}}
+    fields: Object = {
+        "f:status": {"f:conditions": {'k:{"type":"Ready"}': {"f:type": {}, "f:status": {}}}}
+    }
     entry = {**ENTRY, "subresource": "status", "fieldsV1": fields}
     stored = {**live(entry), "status": status}
     body = {

@@ -40,9 +40,12 @@ def test_an_observation_is_no_change() -> None:
     [
         ({"managedFields": [{"manager": "wattwise"}, {"manager": "kubectl"}]}, None),
         ({"managedFields": [{"manager": "kubectl"}]}, "kubectl"),
-        ({"managedFields": [{"manager": "wattwise", "subresource": "status"}]}, "somebody else"),
+        (
+            {"managedFields": [{"manager": "wattwise", "subresource": "status"}]},
+            "an unknown manager",
+        ),
         ({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "managedFields": []}, "Helm"),
-        ({}, "somebody else"),
+        ({}, "an unknown manager"),
     ],
 )
 def test_the_manager_of_a_foreign_object_is_named(

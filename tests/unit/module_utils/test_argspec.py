@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
 from ansible_collections.wattwise.kube.plugins.doc_fragments import targets
@@ -124,11 +125,16 @@ def test_an_option_cannot_come_from_two_specifications() -> None:
         ArgumentSpec({"timeout": {}}).merge(ArgumentSpec({"timeout": {}}))
 
 
+def test_an_option_that_one_of_several_has_to_be_has_no_default() -> None:
+    with pytest.raises(ValueError, match="the rule never applies: src has a default"):
+        ArgumentSpec({"src": {"default": []}, "text": {}}, required_one_of=(("text", "src"),))
+
+
 def test_merging_keeps_the_rules_of_all_parts() -> None:
     merged = ArgumentSpec({"a": {}}, mutually_exclusive=(("a", "b"),)).merge(
         ArgumentSpec({"b": {}}, required_by={"b": ("a",)}, required_one_of=(("a", "b"),))
     )
-    keywords = merged.to_keywords()
+    keywords = merged.to_keywords(env_fallback)
     assert keywords["mutually_exclusive"] == [["a", "b"]]
     assert keywords["required_one_of"] == [["a", "b"]]
     assert keywords["required_by"] == {"b": ("a",)}

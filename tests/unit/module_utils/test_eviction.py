@@ -66,7 +66,8 @@ def test_the_replacement_is_bound_to_the_planned_node() -> None:
         {**MOVE, "step": 1, "outcome": "moved", "replacement": "b", "reason": None}
     ]
     assert its.place_of("b") == "n2"
-    assert result["diff"] == {"before": {"shop/a": "n1"}, "after": {"shop/a": "n2"}}
+    [diff] = result["diff"]
+    assert (diff["before"], diff["after"]) == ({"shop/a": "n1"}, {"shop/a": "n2"})
 
 
 def test_a_pod_that_nobody_makes_anew_ends_the_run_and_is_told() -> None:
@@ -228,7 +229,5 @@ def test_a_plan_without_moves_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_refused_in_one_sentence() -> None:
-    with pytest.raises(InvalidInput, match="give plan"):
-        run(cluster(evicted), steps=None)
     with pytest.raises(InvalidInput, match="timeout: 0 is not more than 0 seconds"):
         run(cluster(evicted), timeout=0)

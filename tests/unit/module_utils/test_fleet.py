@@ -21,8 +21,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     MissingLibrary,
     TargetError,
     TargetFailure,
-    WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import LazyModule
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet import visits
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
     VERSION,
     Budget,
@@ -588,8 +589,6 @@ def test_connections_are_kept_for_a_target_and_closed_after_it() -> None:
 def test_a_visit_that_cannot_start_says_which_library_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    with pytest.raises(WattwiseError, match="aiohttp"):
+    monkeypatch.setattr(visits, "aiohttp", LazyModule("absent_library", "aiohttp"))
+    with pytest.raises(MissingLibrary, match="The Python library aiohttp is needed here"):
         visit([target("https://127.0.0.1")], read_x)

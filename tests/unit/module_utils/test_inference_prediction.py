@@ -229,10 +229,9 @@ def test_too_many_failures_fail_with_all_results_and_write_nothing(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "give queries, or snapshot and readings"),
         ({"batch_rows": 0}, "batch_rows: 0 asks nothing"),
-        ({"timeout": 0.0}, "timeout: .* is no time; give seconds above 0"),
-        ({"concurrency": 0}, "concurrency: 0 asks nobody"),
+        ({"timeout": 0.0}, "timeout: .* is no duration; give seconds above 0"),
+        ({"concurrency": 0}, "concurrency: 0 is too small"),
         ({"min_success": 1.5}, "min_success: 1.5 is not between 0 and 1"),
         ({"ca_path": "/nowhere/ca.pem"}, "Cannot read certificate authorities"),
     ],

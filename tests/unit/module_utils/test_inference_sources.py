@@ -237,7 +237,5 @@ def test_documents_that_cannot_be(run: Run) -> None:
     run.add("n1", {"powerConsumption": run.model()})
     with pytest.raises(InvalidInput, match=r"models\[0\] has no name"):
         run.predict(models=[{"power_consumption": {}}])
-    with pytest.raises(InvalidInput, match="readings is missing"):
-        run.predict(readings=None)
     with pytest.raises(InvalidInput, match="is not a readings document"):
         run.predict(readings=str(run.folder / "snapshot"))

@@ -167,7 +167,7 @@ def test_a_holder_whose_lease_was_taken_writes_nothing_more(kube: Kube, server: 
         server.lease["metadata"]["resourceVersion"] = "99"
         server.lease["spec"]["holderIdentity"] = "other"
         first.renew()
-        with pytest.raises(LeaseLost, match="somebody else took or deleted it"):
+        with pytest.raises(LeaseLost, match="another client took or deleted it"):
             first.guard()
         guarded = kube.guarded(first.guard)
         assert guarded.find("/lease") is not None
@@ -340,7 +340,7 @@ def test_a_loss_is_told_with_all_that_was_done_before(kube: Kube, server: Server
             guarded.request("PATCH", "/object", {})
         return {"changed": True, "bound": ["first"]}
 
-    with pytest.raises(LeaseLost, match="somebody else took or deleted it") as caught:
+    with pytest.raises(LeaseLost, match="another client took or deleted it") as caught:
         alone(kube, OPTIONS, Context(), work)
     assert caught.value.fields == {"changed": True, "bound": ["first"]}
     assert server.written == ["PATCH"] and server.holder == "other"

@@ -9,13 +9,15 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
+from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
+    SPEC,
     fetch_fingerprints,
 )
 from support.certificates import self_signed
@@ -86,8 +88,9 @@ def test_too_few_answers_fail_with_those_that_came() -> None:
 
 
 def test_nothing_to_look_at_is_said() -> None:
-    with pytest.raises(InvalidInput, match="targets or snapshot"):
-        fetch_fingerprints({}, Context())
+    validator = ModuleArgumentSpecValidator(**SPEC.to_keywords(env_fallback))
+    [message] = validator.validate({}).error_messages
+    assert message == "one of the following is required: targets, snapshot"
 
 
 def test_each_bmc_of_a_snapshot_is_looked_at_once(tmp_path: Path) -> None:

@@ -211,6 +211,16 @@ def test_a_cluster_that_cannot_be_read_is_one_sentence(api: ScriptedApi, tmp_pat
     assert not api.asked
 
 
+def test_the_connection_comes_from_the_environment_as_for_modules(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    found = run_inventory(tmp_path, variables={"K8S_AUTH_HOST": api.url})
+    assert found.members("nodes") == ["n1", "n2", "n3"]
+    refused = run_inventory(tmp_path, host=api.url, variables={"K8S_AUTH_VERIFY_SSL": "maybe"})
+    assert refused.returncode != 0
+    assert "verify_ssl" in refused.messages and "Traceback" not in refused.messages
+
+
 def test_of_several_node_configs_the_one_that_counts_is_told() -> None:
     owners = [{"kind": "NodeConfigTemplate", "name": "of-owner", "controller": True}]
     made = node_config("n1", "label", ownerReferences=owners)

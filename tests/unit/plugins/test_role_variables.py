@@ -245,4 +245,7 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
     used -= {("report", "failed"), ("report", "end")}
     checked = {(role, check.get("entry_point", "main")) for role in check.get("roles", [])}
     assert checked == used
+    tags = {role["role"].rpartition(".")[2]: role["tags"] for role in play.get("roles") or []}
+    for role, given in check.get("tags", {}).items():
+        assert given == tags[role]
     assert check["group"]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What device_reconciliation needs of an API in a cluster: the seam between it and the adapters.
 
-An adapter (k8srm_cluster.py, dra_cluster.py) is a function ``(Kube, Context) -> View`` that stands
+An adapter (k8srm/cluster.py, dra/cluster.py) is a function ``(Kube, Context) -> View`` that stands
 in reconciliation.APIS under the name of its API group. A View is the API's objects as they were
 read at one moment, and is thrown away after one attempt. An attempt goes like this:
 

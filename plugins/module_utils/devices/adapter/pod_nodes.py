@@ -41,7 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Object,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     obstacle,
@@ -151,7 +151,7 @@ class Room:
             for name, node in sound.items()
         ]
         self._by_shape: dict[Shape, dict[str, str]] = {}
-        self._repulsion = Repulsion(running, self.labels)
+        self._anti_affinity = RunningAntiAffinity(running, self.labels)
 
     @property
     def names(self) -> list[str]:
@@ -181,7 +181,7 @@ class Room:
 
     def _why_not(self, key: Key) -> t.Mapping[str, str]:
         pod = self._pods.by_key[key]
-        closed = self._repulsion.nodes_closed_to(pod)
+        closed = self._anti_affinity.nodes_closed_to(pod)
         shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
         if shape not in self._by_shape:
             reasons = {node.name: _reason(shape, node) for node in self._nodes}

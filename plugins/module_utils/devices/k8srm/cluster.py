@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects of the prototype (devmgmtproto.k8s.io/v1alpha1) in a cluster: a View of cluster.py.
+"""Objects of the prototype (devmgmtproto.k8s.io/v1alpha1) in a cluster: a View of adapter/cluster.py.
 
-k8srm_ledger.py says how two runs at once, or a run after one that was interrupted, stay correct.
+ledger.py says how two runs at once, or a run after one that was interrupted, stay correct.
 Pools are read before claims, so that a pool never shows less than what claims have.
 """
 
@@ -290,7 +290,7 @@ class PrototypeView:
         return nodes.pop() if len(nodes) == 1 else ""
 
     def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
-        """Reserve in the pools, then write the claims; see k8srm_ledger.py."""
+        """Reserve in the pools, then write the claims; see ledger.py."""
         reservations: dict[str, Reservation] = {}
         for grant in grants:
             users = [User.of(self._pods.by_key[key]) for key in grant.pods]

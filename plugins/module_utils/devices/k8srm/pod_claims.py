@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput, require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
     EMBEDDED,
     VERSION,
@@ -33,7 +34,6 @@ def asks(pod: Object) -> bool:
 
 def read_items(pod: Object) -> list[Object]:
     """The pod's claims as the annotation has them. Raises InvalidInput."""
-    yaml = require("yaml", "PyYAML")
     try:
         items = yaml.safe_load(pod["metadata"]["annotations"][ANNOTATION])
     except yaml.YAMLError as error:

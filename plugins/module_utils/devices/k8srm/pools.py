@@ -52,7 +52,7 @@ _DEVICE_FIELDS = frozenset(
 _RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block accessMode".split())
 # Far more than any node has; a typing error in a count must not fill the memory.
 _MOST_DEVICES = 10_000
-# cel.py bounds evaluations by these.
+# cel/selector.py bounds evaluations by these.
 _MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 
 _KEYS_OF_A_NODE = ("DeviceClaimResults", "NodeName")
 
@@ -49,5 +49,4 @@ def _line(result: Json) -> str:
 
 
 def _yaml(value: t.Any) -> str:
-    yaml = require("yaml", "PyYAML")
     return str(yaml.safe_dump(value, default_flow_style=False, sort_keys=True))

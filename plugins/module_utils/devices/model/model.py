@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """One neutral task of giving devices to claims, whatever API it was written in.
 
-This is the seam between readers and allocators. A reader (k8srm.py, dra.py) builds an
+This is the seam between readers and allocators. A reader (k8srm/reader.py, dra/reader.py) builds an
 ``Instance``; an allocator is a function ``(Instance, Limits) -> Allocation`` that stands in
 allocator.STRATEGIES and knows no API, no CEL and no Kubernetes object. Everything is immutable and
 in a canonical order:

@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     ClaimAllocation,
     Instance,
@@ -265,18 +265,17 @@ class JointFeasibility:
 
     def _minimum(self, model: NodeModel, objective: t.Any) -> t.Any:
         """A solver at the optimum, or "infeasible" or "unknown"."""
-        library = require("ortools.sat.python.cp_model", "ortools")
         model.model.minimize(objective)
-        solver = library.CpSolver()
+        solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 2
         solver.parameters.cp_model_presolve = False
         solver.parameters.random_seed = self._seed
         solver.parameters.max_deterministic_time = _WORK_FOR_A_NODE
         status = solver.solve(model.model)
-        if status == library.OPTIMAL:
+        if status == cp_model.OPTIMAL:
             return solver
-        return "infeasible" if status == library.INFEASIBLE else "unknown"
+        return "infeasible" if status == cp_model.INFEASIBLE else "unknown"
 
 
 def _in_priced_use(model: NodeModel, unpriced: t.AbstractSet[str]) -> dict[int, t.Any]:

@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     ClaimAllocation,
 )
@@ -75,10 +75,9 @@ class Descent:
         self, term: t.Any, constant: int, value: int, floor: int
     ) -> tuple[int, dict[int, ClaimAllocation | None] | None]:
         """The bound of one level, and an answer that is better than ``value`` where there is."""
-        library = require("ortools.sat.python.cp_model", "ortools")
         model = self.fleet.model
         model.minimize(term)
-        solver = library.CpSolver()
+        solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 2
         solver.parameters.random_seed = self.work.limits.seed
@@ -86,8 +85,8 @@ class Descent:
         solver.parameters.max_time_in_seconds = max(self.work.limits.patience(), 0.01)
         status = solver.solve(model)
         self.work.left = max(0.0, self.work.left - solver.response_proto.deterministic_time)
-        self.work.enough = self.work.enough and status == library.OPTIMAL
-        if status not in (library.OPTIMAL, library.FEASIBLE):
+        self.work.enough = self.work.enough and status == cp_model.OPTIMAL
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return floor, None
         bound = max(floor, math.ceil(solver.best_objective_bound - 1e-6) + constant)
         if round(solver.objective_value) + constant > value:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Alternative,
@@ -81,7 +81,7 @@ class NodeModel:
         places: t.Iterable[tuple[Unit, str]],
         optional: bool = False,
     ) -> None:
-        self.model = require("ortools.sat.python.cp_model", "ortools").CpModel()
+        self.model = cp_model.CpModel()
         self.uses: list[Use] = []
         self.taken: dict[Member, t.Any] = {}
         self.places: list[Place] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     ClaimAllocation,
     Instance,
@@ -52,9 +52,8 @@ def solve_node(
     found = _searched(instance, usage, candidates, unit, node)
     if found is not None:
         return found
-    library = require("ortools.sat.python.cp_model", "ortools")
     model = NodeModel(instance, usage, candidates, [(unit, node)])
-    solver = library.CpSolver()
+    solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     # All constraints in the linear relaxation: it is what sees that there are too few devices.
     solver.parameters.linearization_level = 2
@@ -64,9 +63,9 @@ def solve_node(
     solver.parameters.max_deterministic_time = _WORK_FOR_A_SECOND * limits.left()
     solver.parameters.max_time_in_seconds = max(limits.patience(), 0.01)
     status = solver.solve(model.model)
-    if status in (library.OPTIMAL, library.FEASIBLE):
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return model.allocations(lambda variable: int(solver.value(variable)))
-    return "infeasible" if status == library.INFEASIBLE else "unknown"
+    return "infeasible" if status == cp_model.INFEASIBLE else "unknown"
 
 
 def _searched(

@@ -15,7 +15,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import min_cost_flow
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Chosen,
     ClaimAllocation,
@@ -280,7 +280,7 @@ class _Flow:
         satisfied: t.Mapping[int, int],
         costs: _Costs,
     ) -> None:
-        self._flow = require("ortools.graph.python.min_cost_flow", "ortools").SimpleMinCostFlow()
+        self._flow = min_cost_flow.SimpleMinCostFlow()
         self._pairs: dict[tuple[int, int], int] = {}
         self._devices: list[tuple[int, int, int]] = []
         first_class = len(groups)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Server-side apply of many objects in one go, with pruning and statuses.
+"""Server-side apply of many objects in one call, with pruning and statuses.
 
 ``work.apply`` is the door.
 """

@@ -1,15 +1,15 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether a server-side apply would change nothing, judged from the object as it was read.
+"""Detection of applications without effect, from the object that was read.
 
-An application costs the API server about ten times as much as a read. It changes nothing where
-``managedFields`` say that this manager applied exactly the manifest's fields, and the object holds
-the manifest's values. Where that is not certain, the answer is no, and the API server decides.
+An application costs the API server about ten times as much as a read. It has no effect if this
+manager applied exactly the fields of the manifest, by ``managedFields``, and the object has the
+values of the manifest. In any doubt the answer is no, and the API server decides.
 
-Source of the format: https://github.com/kubernetes-sigs/structured-merge-diff, fieldpath/serialize.go:
-``f:name`` is a member, ``k:{…}`` an element by its keys, ``v:value`` an element of a set, ``.`` the
-thing itself, and an empty object a field that is owned whole.
+Source of the format: https://github.com/kubernetes-sigs/structured-merge-diff,
+fieldpath/serialize.go: ``f:name`` is a member, ``k:{…}`` an element by its keys, ``v:value`` an
+element of a set, ``.`` the object itself, and an empty object a completely owned field.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import typing as t
 
 Object = t.Mapping[str, t.Any]
 
-# They name the object and its version; no manager owns them.
+# Fields of identity and version, which no manager owns.
 _UNOWNED = {"": ("apiVersion", "kind", "metadata"), "metadata": ("name", "namespace", "uid")}
 
 
 def is_applied(manifest: Object, live: Object, field_manager: str, subresource: str = "") -> bool:
-    """Whether ``live`` is as an application of ``manifest`` by this manager would leave it."""
+    """Whether an application of ``manifest`` by this manager would not change ``live``."""
     fields = _applied_fields(live, manifest["apiVersion"], field_manager, subresource)
     if fields is None:
         return False
@@ -42,7 +42,7 @@ def is_applied(manifest: Object, live: Object, field_manager: str, subresource: 
 def _applied_fields(
     live: Object, api_version: str, field_manager: str, subresource: str
 ) -> Object | None:
-    """The fields that the manager applied; None where there is not exactly one such record."""
+    """Fields that the manager applied; None unless there is exactly one record."""
     records = [
         entry
         for entry in live["metadata"].get("managedFields") or []
@@ -57,12 +57,12 @@ def _applied_fields(
 
 
 def _holds(fields: t.Any, wanted: t.Any, live: t.Any) -> bool:
-    """Whether the fields are those of the wanted value, and the live value holds it."""
+    """Whether the fields are those of the wanted value, and the live value contains it."""
     if not isinstance(fields, dict):
         return False
     members = {key: value for key, value in fields.items() if key != "."}
     if not members:
-        # As texts, because Python takes true for 1.
+        # Compared as texts, because true equals 1 in Python.
         return json.dumps(wanted, sort_keys=True) == json.dumps(live, sort_keys=True)
     if isinstance(wanted, dict) and isinstance(live, dict):
         return _holds_members(members, wanted, live)
@@ -81,7 +81,7 @@ def _holds_members(members: Object, wanted: Object, live: Object) -> bool:
 
 
 def _holds_elements(members: Object, wanted: t.Sequence[t.Any], live: t.Sequence[t.Any]) -> bool:
-    """Each wanted element owned and there, in the wanted order; others may stand between them."""
+    """Whether all wanted elements are owned and present in order; others may be between them."""
     if len(members) != len(wanted):
         return False
     places: list[int] = []
@@ -98,7 +98,7 @@ def _holds_elements(members: Object, wanted: t.Sequence[t.Any], live: t.Sequence
 
 
 def _is_named(element: t.Any, name: str) -> bool:
-    """Whether ``k:{…}`` or ``v:…`` names the element."""
+    """Whether ``k:{…}`` or ``v:…`` identifies the element."""
     kind, _colon, text = name.partition(":")
     if kind == "v":
         return bool(json.loads(text) == element)

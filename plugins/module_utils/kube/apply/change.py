@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What happened to one object: the single source of changed, diff and results."""
+"""Change of one object: the single source of changed, diff and results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests impor
 Object = dict[str, t.Any]
 Action = t.Literal["created", "configured", "unchanged", "deleted", "failed"]
 
-# The words of most kinds, and those of pods.
+# Messages of most kinds, and of pods.
 _IMMUTABLE = re.compile("field is immutable|updates may not change fields")
-# Not authenticated, not allowed, away or overloaded are no matter of one object.
+# Unauthenticated, forbidden, unavailable and overloaded concern no single object.
 _REFUSALS = frozenset({400, 404, 409, 413, 422})
 _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
@@ -28,8 +28,8 @@ _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creati
 class Change:
     """One object before and after.
 
-    ``is_change`` is False for a write that is an observation, which never makes a task changed.
-    ``is_refusal`` is True for a failure that lies in the object, not in the server or our rights.
+    ``is_change`` is False for observations, which never make a task changed. ``is_refusal`` is True
+    if the failure is caused by the object, not by the server or missing rights.
     """
 
     identity: Identity
@@ -42,7 +42,7 @@ class Change:
 
     @property
     def is_effective(self) -> bool:
-        """Whether this makes the task changed."""
+        """Whether the change makes the task changed."""
         return self.is_change and self.action in ("created", "configured", "deleted")
 
     def as_dict(self) -> dict[str, str]:
@@ -57,7 +57,7 @@ class Change:
         return entry if self.error is None else {**entry, "error": self.error}
 
     def diff(self) -> dict[str, str]:
-        """The entry in ``diff``, in the form that Ansible shows."""
+        """The entry in ``diff``, in Ansible's form."""
         return {
             "before_header": f"{self.identity} (before)",
             "after_header": f"{self.identity} (after)",
@@ -67,7 +67,7 @@ class Change:
 
 
 def without_bookkeeping(obj: Object) -> Object:
-    """The object without what the API server keeps for itself."""
+    """The object without fields that the API server maintains."""
     metadata = {
         key: value for key, value in obj.get("metadata", {}).items() if key not in _BOOKKEEPING
     }
@@ -75,7 +75,9 @@ def without_bookkeeping(obj: Object) -> Object:
 
 
 def desired_part(obj: Object) -> Object:
-    """The object without bookkeeping and status: all that an application of it can change."""
+    """The part of the object that an application can change: no server-maintained fields, no
+    status.
+    """
     return {key: value for key, value in without_bookkeeping(obj).items() if key != "status"}
 
 
@@ -94,9 +96,9 @@ def _shown(obj: Object | None, kind: str) -> str:
 
 
 def foreign_manager(obj: Object, field_manager: str) -> str | None:
-    """Who manages an object that ``field_manager`` never applied; None where it did.
+    """Manager of an object that ``field_manager`` never applied; None if it did.
 
-    Managers of the status subresource, such as the API server itself, do not count.
+    Managers of the status subresource, such as the API server, do not count.
     """
     managers = [
         entry["manager"]
@@ -107,7 +109,7 @@ def foreign_manager(obj: Object, field_manager: str) -> str | None:
         return None
     labels = obj["metadata"].get("labels") or {}
     by_label = labels.get("app.kubernetes.io/managed-by")
-    return str(by_label or (managers[0] if managers else "somebody else"))
+    return str(by_label or (managers[0] if managers else "an unknown manager"))
 
 
 def conflict_sentence(error: ApiError, identity: Identity) -> str | None:
@@ -127,18 +129,18 @@ def conflict_sentence(error: ApiError, identity: Identity) -> str | None:
 
 
 def is_immutable(error: ApiError) -> bool:
-    """Whether the API refused a change for nothing but fields that can never change."""
+    """Whether the API refused a change only because of immutable fields."""
     causes = error.fields.get("causes") or []
     return bool(causes) and all(_IMMUTABLE.search(cause.get("message") or "") for cause in causes)
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether an error is about the one object that was sent: others may well succeed."""
+    """Whether an error concerns only the object that was sent."""
     return not isinstance(error, ApiError) or error.status in _REFUSALS
 
 
 def summary_sentence(changes: t.Sequence[Change]) -> str:
-    """What failed, for the message of a failed task."""
+    """Message of a failed task."""
     failures = [change for change in changes if change.action == "failed"]
     sentence = f"{len(failures)} of {len(changes)} objects failed: {failures[0].error}"
     if len(failures) > 1:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Remove what an earlier run applied and this one no longer wants; never more than that."""
+"""Pruning of objects that an earlier run applied and this run does not want."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ KindInNamespace = tuple[str, str, t.Optional[str]]
 
 @dataclass(frozen=True)
 class Pruning:
-    """What may be pruned: bearers of the ApplySet label that an owner of these kinds owns.
+    """Selection of prunable objects: those with the ApplySet label and an owner of these kinds.
 
-    ``kinds`` says where they are looked for; without any it is where the wanted objects are.
+    ``kinds`` are the kinds to list, by default those of the wanted objects.
     """
 
     label_value: str
@@ -41,10 +41,10 @@ class Pruning:
 def prune(
     kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest], check_mode: bool
 ) -> list[Change]:
-    """Delete the members of the ApplySet that are not wanted any more; return what was deleted.
+    """Delete members of the ApplySet that are no longer wanted; return the deleted ones.
 
-    Nothing is deleted where they are more than ``maximum_share`` of all members (one is always
-    allowed), or where a list cannot be read whole. Raises WattwiseError.
+    Nothing is deleted if they exceed ``maximum_share`` of all members (one is always allowed), or
+    if a list is incomplete. Raises WattwiseError.
     """
     members = _members(kube, pruning, wanted)
     keep = {identity(manifest) for manifest in wanted}
@@ -64,7 +64,7 @@ def prune(
 
 
 def _members(kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest]) -> dict[str, Object]:
-    """Every object of the ApplySet that is ours to delete, by path."""
+    """Deletable objects of the ApplySet, by path."""
     of_wanted = (
         (item["apiVersion"], item["kind"], item["metadata"].get("namespace")) for item in wanted
     )
@@ -83,6 +83,6 @@ def _members(kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest]) -> dict
 
 
 def _is_owned(obj: Object, owner_kinds: frozenset[str]) -> bool:
-    """A copy that a person made bears our label too, but no owner of ours."""
+    """Whether an expected owner owns the object; a user's copy has the label but no such owner."""
     owners = obj["metadata"].get("ownerReferences") or []
     return any(owner["kind"] in owner_kinds for owner in owners)

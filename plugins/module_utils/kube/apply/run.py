@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One object after another to its desired state, by server-side apply.
+"""Application of objects by server-side apply.
 
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
@@ -53,19 +53,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness impor
 
 _LIST_FROM = 20
 _READY_POLL_SECONDS = 0.2
-_LONGEST_ERROR = 2000  # the server repeats what it refuses
+_LONGEST_ERROR = 2000  # the message of the server quotes the refused value
 
 
 @dataclass
 class ApplyRun:
-    """One call: what was asked, and what is known of the cluster so far."""
+    """One call, with its options and the state of the cluster known so far."""
 
     kube: Kube
     options: t.Mapping[str, t.Any]
     context: Context
     validators: list[DefinitionValidator]
     assumed_namespaces: frozenset[str]
-    # Objects as they were read a moment ago.
+    # Objects as they were just read.
     known: t.Mapping[Identity, Object] = field(default_factory=dict)
     done: int = 0
     failed: int = 0
@@ -74,7 +74,7 @@ class ApplyRun:
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     def run_phase(self, manifests: t.Sequence[Manifest]) -> list[Change]:
-        """Bring one phase's objects to their state, in parallel; a failure stops no other."""
+        """Apply the objects of one phase in parallel; a failure stops no other object."""
         current = self._read_current(manifests)
         work = self._delete if self.options["state"] == "absent" else self._apply
 
@@ -91,7 +91,7 @@ class ApplyRun:
             except Exception as error:  # noqa: BLE001 - the boundary: no object stops the others
                 text = f"{this} cannot be applied ({type(error).__name__})"
                 change = Change(this, "failed", None, None, text, is_refusal=True)
-            # One at a time, or a lower number could be told after a higher one.
+            # Serialised, or a lower number could follow a higher one.
             with self.counting:
                 self.done += 1
                 self.failed += change.action == "failed"
@@ -104,13 +104,13 @@ class ApplyRun:
 
     @property
     def is_failure(self) -> bool:
-        """Whether the task fails: with ``on_error: report`` not for what is refused by itself."""
+        """Whether the task fails; with ``on_error: report`` refused objects do not fail it."""
         failures = [change for change in self.changes if change.action == "failed"]
         may_go_on = self.options["on_error"] == "report"
         return any(not (may_go_on and change.is_refusal) for change in failures)
 
     def _find(self, path: str) -> Object | None:
-        """The object; None also where its very name is refused, as applying it will say."""
+        """The object; None also for a refused name, which the application reports."""
         try:
             return self.kube.find(path)
         except ApiError as error:
@@ -119,7 +119,7 @@ class ApplyRun:
             raise
 
     def _read_current(self, manifests: t.Sequence[Manifest]) -> dict[Identity, Object]:
-        """The objects as they stand; those of one collection in one list where they are many."""
+        """Current objects; many of one collection are read by one list."""
         collections: dict[str, list[Manifest]] = {}
         for manifest in manifests:
             try:
@@ -141,7 +141,7 @@ class ApplyRun:
         return {**self.known, **{identity(obj): obj for obj in found}}
 
     def _resource(self, manifest: Manifest) -> Resource:
-        """The address of a manifest's kind; gives a namespaced manifest its namespace."""
+        """Address of the kind of a manifest; sets the default namespace."""
         resource = self.kube.resource(manifest["apiVersion"], manifest["kind"])
         if resource.namespaced:
             manifest["metadata"].setdefault("namespace", "default")
@@ -171,12 +171,12 @@ class ApplyRun:
             raise
         if created:
             if not after["metadata"].get("managedFields") and not self.context.check_mode:
-                # The API server records no manager for a manifest without fields, and would call
-                # the next application of it a change; with a second one it is settled now.
+                # The API server records no manager for a manifest without fields, so its next
+                # application would count as a change. A second application settles it now.
                 after, _created = self._patch(path, manifest, force)
             return Change(this, "created", None, after)
-        # A resource version alone also moves when a controller writes a status meanwhile, and when
-        # the API server only sorts the field managers anew.
+        # The resource version alone also changes when a controller writes a status, or when the API
+        # server reorders field managers.
         same = before is not None and desired_part(after) == desired_part(before)
         return Change(this, "unchanged" if same else "configured", before, after)
 
@@ -203,7 +203,7 @@ class ApplyRun:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _recreate(self, path: str, manifest: Manifest, before: Object) -> Object:
-        """Delete an object that cannot change, and create it when it has gone."""
+        """Delete an immutable object, and create it again after the deletion."""
         delete_object(self.kube, path, before, self.context.check_mode)
         if self.context.check_mode:
             return manifest
@@ -211,8 +211,8 @@ class ApplyRun:
         while _is_same(self.kube.find(path), before):
             if time.monotonic() > deadline:
                 raise WattwiseError(
-                    f"{identity(manifest)} cannot be changed, and has not gone after "
-                    f"{self.options['wait_timeout']:g} s; look what holds it, and run again"
+                    f"{identity(manifest)} cannot be changed, and was not deleted within "
+                    f"{self.options['wait_timeout']:g} s; check its finalizers, and run again"
                 )
             time.sleep(_READY_POLL_SECONDS)
         after, _created = self._patch(path, manifest, force=True)
@@ -221,7 +221,7 @@ class ApplyRun:
     def _apply_status(
         self, manifest: Manifest, before: Object | None, path: str, this: Identity
     ) -> Change:
-        # Deleted since it was looked at: nobody waits for this status any more.
+        # Deleted since it was read, so the status is obsolete.
         uid = manifest["metadata"].get("uid")
         if uid and (before is None or before["metadata"]["uid"] != uid):
             return Change(this, "unchanged", before, before)
@@ -259,7 +259,7 @@ class ApplyRun:
         return Change(this, "deleted", before, None)
 
     def _take_over(self, manifest: Manifest, before: Object) -> bool:
-        """Refuse or adopt an object that others manage; whether it was adopted."""
+        """Refuse or adopt an object of another manager; True if adopted."""
         manager = foreign_manager(before, self.options["field_manager"])
         if manager is None:
             return False
@@ -276,7 +276,7 @@ class ApplyRun:
         return True
 
     def _assume(self, manifest: Manifest, this: Identity) -> Change:
-        """In check mode, judge an object by the definition that is only about to be installed."""
+        """In check mode, validate an object by a definition that an earlier task would install."""
         for validator in self.validators:
             if validator.serves(this.api_version, this.kind):
                 if self.options["status"]:
@@ -295,7 +295,7 @@ class ApplyRun:
         )
 
     def wait_until_ready(self, manifests: t.Sequence[Manifest], timeout: float) -> None:
-        """Return when every object is ready. Raises WattwiseError, which names the others."""
+        """Wait until every object is ready. Raises WattwiseError, which names unready ones."""
         deadline = time.monotonic() + timeout
         waiting = [
             self._resource(item).path(item["metadata"]["name"], item["metadata"].get("namespace"))
@@ -316,9 +316,9 @@ class ApplyRun:
             time.sleep(_READY_POLL_SECONDS)
 
     def wait_until_served(self, definitions: t.Sequence[Manifest], timeout: float) -> None:
-        """Return when discovery names the kinds: it does so some time after `Established`.
+        """Wait until discovery lists the kinds, which happens some time after `Established`.
 
-        A definition whose kinds are not served in time fails nothing here; its objects say so.
+        Kinds that are not served in time are no error here; their objects fail later.
         """
         kinds = [
             (f"{spec['group']}/{version['name']}", spec["names"]["kind"])

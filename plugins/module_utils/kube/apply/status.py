@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The conditions of a status: when they moved, and whether they did.
+"""Transitions of the conditions of a status.
 
 Source: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/
 api-conventions.md#typical-status-properties
@@ -20,7 +20,7 @@ Status = t.Mapping[str, t.Any]
 def with_transition_times(
     desired: Status, current: Status, now: datetime.datetime
 ) -> dict[str, t.Any]:
-    """The desired status; a condition whose status is the same keeps its lastTransitionTime."""
+    """The desired status; a condition with equal status keeps its lastTransitionTime."""
     known = _by_type(current)
     conditions: list[dict[str, t.Any]] = []
     for condition in desired.get("conditions") or []:
@@ -32,14 +32,14 @@ def with_transition_times(
 
 
 def conditions_moved(before: Status, after: Status) -> bool:
-    """Whether a condition appeared, went or changed its status."""
+    """Whether a condition appeared, disappeared or changed its status."""
     return {key: item.get("status") for key, item in _by_type(before).items()} != {
         key: item.get("status") for key, item in _by_type(after).items()
     }
 
 
 def _by_type(status: Status) -> dict[str, t.Mapping[str, t.Any]]:
-    """The conditions; what others stored that is none is left out."""
+    """Conditions by type; invalid entries are left out."""
     conditions = status.get("conditions")
     return {
         item["type"]: item

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The work of kube_apply: parameters, order, pruning and what is said in the end.
+"""The work of kube_apply: parameters, order, pruning and result.
 
-Server-side apply decides what a change is; this file decides the order and what may be touched.
+Server-side apply decides what counts as a change; this file decides order and permissions.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ SPEC = KUBERNETES.merge(
                 "elements": "dict",
                 "no_log": True,
                 "secret_keys": ["data", "stringData"],
-                "default": [],
             },
-            "src": {"type": "list", "elements": "path", "default": []},
+            "src": {"type": "list", "elements": "path"},
             "src_key": {"type": "str", "no_log": False},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
             "field_manager": {"type": "str", "default": "wattwise"},
@@ -105,18 +104,18 @@ SPEC = KUBERNETES.merge(
 
 
 def apply(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
-    """Create, change, delete and prune objects as ``parameters`` (of SPEC) say.
+    """Create, change, delete and prune objects by ``parameters`` (of SPEC).
 
-    ``kube`` is the connection of a caller that has one.
+    ``kube`` is an existing connection of the caller.
 
     Returns ``changed``, ``diff``, ``results`` in the order of the input and ``pruned``. Raises
-    WattwiseError, with the same fields, where one object or more failed, or with
-    ``on_error: report`` where one failed for a reason that is not its own.
+    WattwiseError with the same fields if an object failed; with ``on_error: report`` only if the
+    object is not the cause.
     """
     options = SPEC.complete(parameters)
     manifests = read_manifests(options["manifests"] or [])
-    manifests += read_manifests(options["secret_manifests"], "secret_manifests")
-    for path in options["src"]:
+    manifests += read_manifests(options["secret_manifests"] or [], "secret_manifests")
+    for path in options["src"] or ():
         manifests += read_file(path, options["src_key"])
     return apply_manifests(kube or Kube.connect(options), manifests, options, context)
 
@@ -128,7 +127,7 @@ def apply_manifests(
     context: Context,
     known: t.Mapping[Identity, Object] | None = None,
 ) -> Result:
-    """As ``apply``, with the manifests as values; objects of ``known`` are not read again."""
+    """As ``apply``, with manifests as values; objects in ``known`` are not read again."""
     run = _prepare(kube, options, context, manifests)
     run.known = known or {}
     phases = in_phases(manifests)
@@ -176,9 +175,9 @@ def _assumed(given: t.Sequence[t.Any]) -> t.Iterator[Manifest]:
 def _set_owner(
     kube: Kube, owner: t.Mapping[str, t.Any], manifests: list[Manifest], check_mode: bool
 ) -> None:
-    """Add an owner reference to every manifest, so that the garbage collector follows the owner.
+    """Add an owner reference to every manifest for the garbage collector.
 
-    What has a namespace can own only what is in it.
+    A namespaced owner can own only objects in its namespace.
     """
     resource = kube.resource(owner["api_version"], owner["kind"])
     found = kube.find(resource.path(owner["name"], owner["namespace"]))
@@ -200,7 +199,7 @@ def _set_owner(
 def _is_in(kube: Kube, manifest: Manifest, namespace: str) -> bool:
     try:
         namespaced = kube.resource(manifest["apiVersion"], manifest["kind"]).namespaced
-    except UnknownKind:  # only about to be installed, in check mode
+    except UnknownKind:  # in check mode, an earlier task would install it
         return True
     return namespaced and (manifest["metadata"].get("namespace") or "default") == namespace
 

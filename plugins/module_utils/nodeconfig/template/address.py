@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A URL from the pieces of a template: values of nodes never choose more of it than host names.
+"""A URL from the pieces of a template, in which values of nodes determine at most the host name.
 
-Credentials go to the host of an endpoint. Texts that stand in the template are its author's, who
-may name any host. Labels, annotations and addresses are written by kubelets and users.
+Credentials are sent to the host of an endpoint. Literal texts come from the author of the template,
+who may name any host. Labels, annotations and addresses come from kubelets and users.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _SCHEME_END = "://"
 
 
 def url_of(pieces: t.Sequence[Piece]) -> str:
-    """The URL; an IPv6 address that a value gives is in brackets. Raises Misfit.
+    """The URL, with brackets around an IPv6 address of a value. Raises Misfit.
 
-    A value before the host, or in it with anything but a host name or an address, is refused.
+    A value before the host is refused, and so is a value in the host that is no host name or
+    address.
     """
     done = ""
-    authority: int | None = None  # where it begins; it ends with the first of /, \, ? and #
+    authority: int | None = None  # begin of the host; it ends at the first of /, \, ? and #
     for index, piece in enumerate(pieces):
         text = piece.text
         in_authority = authority is not None and not _END_OF_HOST.search(done, authority)
@@ -53,7 +54,7 @@ def _names_host(pieces: t.Sequence[Piece]) -> bool:
 
 
 def _host_text(piece: Piece, before: str, after: str) -> str:
-    """The value as it may stand in the host part, between these texts. Raises Misfit."""
+    """The value for the host part between these texts. Raises Misfit."""
     text = piece.text
     if _HOST_TEXT.fullmatch(text):
         return text

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The functions that templates may call: a few of Go's text/template and of sprig v3.
+"""The functions of templates: a subset of Go's text/template and of sprig v3.
 
 Names, argument order and results are theirs (https://pkg.go.dev/text/template,
-https://masterminds.github.io/sprig/). Where they answer silently with something that nobody
-meant, such as 0 for a text that is no number, these refuse.
+https://masterminds.github.io/sprig/). Silent wrong results of the originals, such as 0 for a text
+that is no number, are errors here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _as_list(value: Value) -> list[Value]:
 
 
 def _as_number(value: Value) -> int:
-    """Sprig's cast to int64, which takes text too: decimal, or with 0x, 0o or 0b before it."""
+    """Sprig's cast to int64, also from decimal text or text with the prefix 0x, 0o or 0b."""
     if isinstance(value, (bool, int, float)):
         return int(value)
     if isinstance(value, str) and len(value) <= 64 and _INTEGER.fullmatch(value):
@@ -72,7 +72,7 @@ def _lower(text: str) -> str:
 
 
 def _upper(text: str) -> str:
-    """Go changes rune by rune, so what Python would make two characters stays as it is."""
+    """Upper case by rune as in Go, without Python's expansion to several characters."""
     changed = ((character, character.upper()) for character in text)
     return "".join(upper if len(upper) == 1 else character for character, upper in changed)
 
@@ -196,7 +196,7 @@ def _less_or_equal(left: Value, right: Value) -> bool:
 
 
 def _bounded(value: Value) -> Value:
-    """An argument that no function makes much work of: annotations may be of 256 KiB."""
+    """Check the length of an argument, because annotations may have 256 KiB."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise Refusal(f"takes texts of at most {LONGEST_TEXT} characters, not {len(value)}")
     return value
@@ -210,13 +210,13 @@ def _replace(old: str, new: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Function:
-    """A function and the kinds of its arguments; a last kind with ``*`` stands for any number."""
+    """A function and the kinds of its arguments; a last kind with ``*`` may repeat."""
 
     run: t.Callable[..., Value]
     kinds: str
 
     def __call__(self, *arguments: Value) -> Value:
-        """The result; raises Refusal where the arguments do not suit."""
+        """The result. Raises Refusal for unsuitable arguments."""
         kinds = self.kinds.split()
         fixed = len(kinds) - self.kinds.count("*")
         if len(arguments) < fixed or (len(arguments) > fixed and "*" not in self.kinds):

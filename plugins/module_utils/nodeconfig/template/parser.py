@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From text to template: a tokenizer and a recursive-descent parser.
+"""Parser of templates: a tokenizer and recursive descent.
 
-The syntax is that of https://pkg.go.dev/text/template, less what is refused by name.
+The syntax is that of https://pkg.go.dev/text/template without the parts that are refused by name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.
     LONGEST_TEXT,
 )
 
-# Calls and parentheses in one action; deeper ones would exhaust the stack.
+# Limit of calls and parentheses in one action, which protects the stack.
 MOST_STEPS = 50
 
 _KEYWORDS = frozenset("if else end range with define template block break continue nil".split())
@@ -53,7 +53,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Longer ones are no numbers of 64 bits, and patterns would take long to say so.
+# Longer texts are no numbers of 64 bits, and patterns would be slow on them.
 _LONGEST_NUMBER = 64
 _WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile(r"(?=.*[.eE])[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
@@ -73,7 +73,7 @@ _ESCAPED = {
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of an action: ``kind`` is the name of the group in the token pattern."""
+    """Token of an action; ``kind`` is the name of its group in the token pattern."""
 
     kind: str
     text: str
@@ -82,7 +82,7 @@ class Token:
 
 
 def parse(text: str) -> Template:
-    """The template in ``text``. Raises InvalidInput, which tells the column."""
+    """Parse the template in ``text``. Raises InvalidInput, which names the column."""
     try:
         if len(text) > LONGEST_TEXT:
             raise Misfit(LONGEST_TEXT, f"it is longer than {LONGEST_TEXT} characters")
@@ -115,7 +115,7 @@ def _parts(text: str) -> t.Iterator[str | Action]:
 
 
 def _tokens(text: str, opening: re.Match[str]) -> t.Iterator[Token]:
-    """The tokens of one action, the closing delimiter as the last one."""
+    """Tokens of one action, with the closing delimiter as the last one."""
     position = opening.end()
     while True:
         match = _TOKEN.match(text, position)
@@ -181,7 +181,7 @@ class _Parser:
         return node
 
     def _command(self, piped: Node | None) -> Node:
-        """One stage of a pipeline: a function with operands, or one operand alone."""
+        """One stage of a pipeline: a function with operands, or a single operand."""
         first = self._ahead
         if first.kind == "word" and first.text not in ("true", "false"):
             name = self._function(self._take())

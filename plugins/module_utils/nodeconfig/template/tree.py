@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A parsed template: what it consists of, and how it renders."""
+"""The parsed template: its nodes and their rendering."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.
 
 
 class Struct(dict[str, Value]):
-    """Values whose names are fixed, as in a Go struct: any other name is an error.
+    """Values with fixed names, as in a Go struct. Any other name is an error.
 
-    A plain dict is a map: a name that it lacks has no value.
+    A plain dict is a map; a missing name has no value.
     """
 
 
 class Written(str):
-    """A text that stands in the template. What a function makes of it is an ordinary text again.
+    """A literal text of the template. The result of a function on it is an ordinary text.
 
-    So a value is of this type only where it is wholly the author's choice: alone, or given back
-    unchanged by ``default``, ``ternary`` and the like.
+    A value of this type is completely the author's choice: a literal, or one that ``default``,
+    ``ternary`` and similar functions return unchanged.
     """
 
     __slots__ = ()
 
 
 class Piece(t.NamedTuple):
-    """A piece of a rendered text; ``is_written`` tells the template's own from values."""
+    """A piece of a rendered text; ``is_written`` marks literal texts of the template."""
 
     text: str
     is_written: bool
@@ -47,7 +47,7 @@ class Piece(t.NamedTuple):
 
 
 class Misfit(Exception):
-    """Something at an offset of the template cannot be parsed or rendered."""
+    """Error at an offset of the template, in parsing or rendering."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class Misfit(Exception):
 
 
 def invalid(text: str, misfit: Misfit) -> InvalidInput:
-    """The error for the user: the template, the column and what is wrong there."""
+    """Error for the user, with the template, the column and the defect."""
     shown = text if len(text) <= 200 else text[:197] + "..."
     column = misfit.offset + 1
     return InvalidInput(f"the template {shown!r}, column {column}: {misfit}", column=column)
@@ -63,7 +63,7 @@ def invalid(text: str, misfit: Misfit) -> InvalidInput:
 
 @dataclass(frozen=True)
 class Literal:
-    """A text, number or truth value written in the template."""
+    """A literal text, number or boolean."""
 
     value: Value
 
@@ -73,7 +73,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Member:
-    """``.Name``, of the variables themselves or of what ``of`` gives."""
+    """``.Name`` of the variables, or of the value of ``of``."""
 
     offset: int
     name: str
@@ -91,7 +91,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Call:
-    """A function with its arguments; a value piped into it is the last one."""
+    """A function call; a piped value is the last argument."""
 
     offset: int
     name: str
@@ -110,7 +110,7 @@ Node = t.Union[Literal, Member, Call]
 
 @dataclass(frozen=True)
 class Action:
-    """What stands between ``{{`` and ``}}``: its value is written into the text."""
+    """The expression between ``{{`` and ``}}``, whose value is written into the text."""
 
     offset: int
     node: Node
@@ -124,13 +124,13 @@ class Action:
 
 
 def plain_text(pieces: t.Sequence[Piece]) -> str:
-    """The pieces one after the other."""
+    """Concatenation of the pieces."""
     return "".join(piece.text for piece in pieces)
 
 
 @dataclass(frozen=True)
 class Template:
-    """A text that was parsed once and renders for any number of nodes."""
+    """A parsed text that renders for any number of nodes."""
 
     text: str
     parts: tuple[str | Action, ...]
@@ -140,9 +140,9 @@ class Template:
         variables: Struct,
         join: t.Callable[[t.Sequence[Piece]], str] = plain_text,
     ) -> str:
-        """The text with every action replaced by its value. Raises InvalidInput.
+        """The text with the values of all actions. Raises InvalidInput.
 
-        ``join`` makes the text of its pieces, and may refuse them by a Misfit.
+        ``join`` joins the pieces and may raise Misfit.
         """
         try:
             return join(list(self._pieces(variables)))
@@ -159,7 +159,7 @@ class Template:
             yield piece
 
     def mentions(self, *path: str) -> bool:
-        """Whether the variable ``.A.B`` of this path occurs anywhere in the template."""
+        """Whether the variable of this path, such as ``.A.B``, occurs in the template."""
         return any(_mentions(part.node, path) for part in self.parts if isinstance(part, Action))
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Values of templates and how Go's fmt package writes them."""
+"""Values of templates, formatted as by Go's fmt package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from decimal import Decimal
 
 Value = t.Any  # str, int, float, bool, None, a list or a dict with text keys
 
-# Of a value; nested calls of replace or repeat would otherwise exhaust the memory.
+# Limit of a value, because nested calls of replace or repeat could exhaust the memory.
 LONGEST_TEXT = 4096
 
 _VERB = re.compile(r"%([-+ 0]*)([0-9]*)(?:\.([0-9]*))?(.?)", re.DOTALL)
@@ -29,7 +29,7 @@ _ESCAPES = {
 
 
 class Refusal(Exception):
-    """A function cannot take these arguments; ``str()`` is the reason, without the place."""
+    """A function refuses its arguments; ``str()`` is the reason without the place."""
 
 
 def describe(value: Value) -> str:
@@ -46,7 +46,7 @@ def describe(value: Value) -> str:
 
 
 def show(value: Value) -> str:
-    """A value as Go prints it. Raises Refusal for what has no value, and for maps and lists."""
+    """A value as Go prints it. Raises Refusal for missing values, maps and lists."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def show(value: Value) -> str:
 
 
 def _show_float(value: float) -> str:
-    """Go's ``%v``: the shortest digits that mean the number; large and tiny ones with exponent."""
+    """Go's ``%v``: the shortest exact digits, with an exponent for large and tiny numbers."""
     if value == 0:
         return "-0" if str(value).startswith("-") else "0"
     decimal = Decimal(repr(value)).normalize()
@@ -111,7 +111,7 @@ def as_flag(value: Value) -> bool:
 def printf(layout: str, *values: Value) -> str:
     """Go's fmt.Sprintf with the verbs s, d, v, q, x, X and t.
 
-    Raises Refusal where Go would write ``%!d(string=7)`` and the like into the result.
+    Raises Refusal where Go would write an error such as ``%!d(string=7)`` into the result.
     """
     rest = list(values)
 

@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 
 # Rates tried, as exponents over the width of the points: from all but a line to a wall at one end.
 _FLATTEST, _STEEPEST = 1e-3, 20.0
@@ -36,7 +36,6 @@ def fit_exponential(xs: t.Sequence[float], ys: t.Sequence[float]) -> Exponential
     At a given rate the rest is a linear regression, so only the rate is searched: the best of a
     grid, then of finer ones around it.
     """
-    numpy = require("numpy")
     steps = numpy.geomspace(_FLATTEST, _STEEPEST, _RATES)
     bends = numpy.concatenate([-steps[::-1], steps])
     # Powers are counted from the first point, so that none overflows.

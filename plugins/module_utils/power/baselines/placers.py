@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
     BalancedAllocation,
     ClusterView,
@@ -31,12 +31,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import PeerPod
 
 if t.TYPE_CHECKING:
-    import numpy
     from numpy.typing import NDArray
 
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
+
     Table = NDArray[t.Any]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # WAO's preset beside the plugins that kube-scheduler has by default.
 _MINIMIZE_POWER_WEIGHT = 20
@@ -119,7 +121,6 @@ class _Turns:
     """One pod after the other, each to the node that the chooser finds best."""
 
     def __init__(self, problem: Problem, room: _Room, chooser: _Chooser) -> None:
-        self._numpy = numpy = require("numpy")
         self._problem, self._room, self._chooser = problem, room, chooser
         self._all_nodes: Integers = numpy.arange(len(problem.instance.nodes))
         self._bound: list[int] = []
@@ -172,7 +173,7 @@ class _Turns:
                 len(self._bound),
             )
         elif lane.bindings < len(self._bound):
-            changed = self._numpy.unique(self._bound[lane.bindings :])
+            changed = numpy.unique(self._bound[lane.bindings :])
             related = self._all_nodes if self._problem.relations is not None else changed
             scored = related if self._chooser.knows_relations else changed
             lane.raw[:, scored] = self._chooser.raw_scores(group, pod, scored)
@@ -185,14 +186,13 @@ class _PlainRoom:
     """Resources alone, for pods without rules about one another: quicker than an Assignment."""
 
     def __init__(self, problem: Problem) -> None:
-        self._numpy = require("numpy")
         self._limit = problem.limit
         self._free = problem.free.tolist()
         self._asked = [
             [(resource, amount) for resource, amount in enumerate(row) if amount]
             for row in problem.request.tolist()
         ]
-        self.counts: Integers = self._numpy.zeros_like(problem.limit)
+        self.counts: Integers = numpy.zeros_like(problem.limit)
 
     def fits(self, group: int, nodes: Integers) -> Booleans:
         """Whether one more pod of the group fits on each of these nodes."""
@@ -202,7 +202,7 @@ class _PlainRoom:
             for free in map(self._free.__getitem__, nodes.tolist())
         ]
         is_open = self._limit[group, nodes] > 0
-        return t.cast("Booleans", is_open & self._numpy.array(enough, dtype=bool))
+        return t.cast("Booleans", is_open & numpy.array(enough, dtype=bool))
 
     def place(self, group: int, node: int) -> None:
         """Put one pod of the group on the node."""
@@ -223,7 +223,7 @@ class _AddedWatts:
         return True
 
     def raw_scores(self, group: int, pod: Pod, nodes: Integers) -> Table:
-        return t.cast("Table", self._assignment.added_cost(group, nodes)[None, :])
+        return self._assignment.added_cost(group, nodes)[None, :]
 
     def best(self, raw: Table) -> int:
         return int(raw[0].argmin())
@@ -240,7 +240,6 @@ class _Profile:
     def __init__(
         self, problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool]
     ) -> None:
-        self._numpy = require("numpy")
         self._plugins = plugins
         self._admits = admits
         self._view = ClusterView(problem.instance.nodes)
@@ -254,7 +253,7 @@ class _Profile:
             [plugin.score(pod, node, self._view) for node in listed]
             for plugin, _weight in self._plugins
         ]
-        return t.cast("Table", self._numpy.array(rows, dtype=self._numpy.int64))
+        return numpy.array(rows, dtype=numpy.int64)
 
     def best(self, raw: Table) -> int:
         totals = sum(

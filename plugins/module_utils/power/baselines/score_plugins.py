@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.exponential import (
     Exponential,
     fit_exponential,
@@ -25,10 +25,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 HIGHEST_SCORE = 100
 # What MinimizePower gives a node of which something is unknown, and one that is asked too much.
@@ -103,7 +101,6 @@ def asks_for_cpu(pod: Pod) -> bool:
 
 def normalized_minimize_power(scores: Integers, base: int = MINIMIZE_POWER_BASE_SCORE) -> Integers:
     """From ``base`` for the most watts to 100 for the fewest, by integer division."""
-    numpy = require("numpy")
     result = numpy.where(scores == SCORE_MAX, 1, 0)
     known = (scores != SCORE_ERROR) & (scores != SCORE_MAX)
     if known.any():
@@ -114,7 +111,7 @@ def normalized_minimize_power(scores: Integers, base: int = MINIMIZE_POWER_BASE_
         else:
             spoiled = (HIGHEST_SCORE - base) * (watts - lowest) // (highest - lowest)
             result[known] = HIGHEST_SCORE - spoiled
-    return t.cast("Integers", result)
+    return result
 
 
 class Peaks:
@@ -151,13 +148,12 @@ def peaks_score(model: Exponential, before: float, after: float) -> int:
 
 def normalized_peaks(scores: Integers) -> Integers:
     """From 0 for the highest raw score to 100 for the lowest; 0 for all where all are 0."""
-    numpy = require("numpy")
     lowest, highest = int(scores.min()), int(scores.max())
     if lowest == highest:
-        return t.cast("Integers", numpy.full_like(scores, HIGHEST_SCORE if lowest else 0))
+        return numpy.full_like(scores, HIGHEST_SCORE if lowest else 0)
     distance = scores.astype(float) - lowest
     share = HIGHEST_SCORE * distance / (float(highest) - lowest)
-    return t.cast("Integers", HIGHEST_SCORE - share.astype(numpy.int64))
+    return HIGHEST_SCORE - share.astype(numpy.int64)
 
 
 def _exponential_model(node: Node) -> Exponential | None:

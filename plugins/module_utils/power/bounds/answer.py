@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     Prices,
 )
@@ -19,10 +19,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignme
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 # What ended the work. proof: nothing better exists. completed: the method has no more to try.
 StoppedBy = t.Literal["proof", "completed", "work_limit", "wall_clock"]
@@ -47,7 +45,6 @@ class Answer:
 
 def ideal_pods(problem: Problem) -> Integers:
     """How many pods of each group could be placed if there were no others, at the most."""
-    numpy = require("numpy")
     ideal = numpy.minimum(problem.count, problem.limit.sum(axis=1))
     for rule in problem.relations.fleets if problem.relations is not None else ():
         for group in rule.check.groups:
@@ -60,7 +57,6 @@ def ideal_pods(problem: Problem) -> Integers:
 
 def pods_are_ideal(assignment: Assignment) -> bool:
     """Whether plainly no more pods can be placed, and no fewer on unpriced nodes."""
-    numpy = require("numpy")
     problem = assignment.problem
     placed = assignment.counts.sum(axis=1)
     priced = problem.costs.priced

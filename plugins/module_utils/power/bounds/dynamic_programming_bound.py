@@ -15,7 +15,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import Loads
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_sums import (
     set_bits,
@@ -23,11 +23,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 _MICROWATTS = 1_000_000
 # More than any fleet draws.
@@ -40,7 +39,7 @@ _MOST_KEPT = 6_000_000
 
 
 @dataclass(frozen=True)
-class LoadBound:
+class DynamicProgrammingBound:
     """``watts`` of all priced nodes at the least, and steps for each node that cost just that.
 
     ``loads`` is empty where the recursion would have taken too long.
@@ -57,12 +56,14 @@ class _Node(t.NamedTuple):
     cost: Integers
 
 
-def load_bound(loads: Loads, placed: Integers, upper: float) -> LoadBound | None:
+def dynamic_programming_bound(
+    loads: Loads, placed: Integers, upper: float
+) -> DynamicProgrammingBound | None:
     """The bound for placing ``placed[g]`` pods of each group on priced nodes.
 
     Nothing that costs more than ``upper`` watts is looked at. None where there is no way at all.
     """
-    numpy, problem = require("numpy"), loads.problem
+    problem = loads.problem
     total = int(loads.units @ placed)
     nodes = [_node(loads, placed, node) for node in problem.costs.priced.nonzero()[0].tolist()]
     if sum(int(node.loads[-1]) for node in nodes) < total:
@@ -74,15 +75,15 @@ def load_bound(loads: Loads, placed: Integers, upper: float) -> LoadBound | None
     left = [_Node(node.loads[some], node.cost[some]) for node, some in zip(reduced, within)]
     found = _Recursion(left, total).solve()
     if found is None:
-        return LoadBound(base / _MICROWATTS, ())
+        return DynamicProgrammingBound(base / _MICROWATTS, ())
     cost, chosen = found
     steps = numpy.zeros(len(problem.instance.nodes), dtype=numpy.int64)
     steps[problem.costs.priced] = chosen
-    return LoadBound((base + min(cost, to_gain)) / _MICROWATTS, tuple(steps.tolist()))
+    return DynamicProgrammingBound((base + min(cost, to_gain)) / _MICROWATTS, tuple(steps.tolist()))
 
 
 def _node(loads: Loads, placed: Integers, node: int) -> _Node:
-    numpy, problem = require("numpy"), loads.problem
+    problem = loads.problem
     most = int(loads.most[node])
     counts = numpy.minimum(problem.limit[:, node], placed)
     possible = set_bits(subset_sums(loads.units.tolist(), counts.tolist(), most), 0, most)
@@ -97,7 +98,6 @@ def _node(loads: Loads, placed: Integers, node: int) -> _Node:
 
 def _best_price(nodes: t.Sequence[_Node], total: int) -> int:
     """Microwatts for a step at which the nodes, each on its own, take about the right load."""
-    numpy = require("numpy")
     most = max((int(abs(numpy.diff(node.cost)).max(initial=0)) for node in nodes), default=0)
     low, high = -most - 1, most + 1
     while high - low > 1:
@@ -122,7 +122,6 @@ class _Recursion:
     """The least cost of loads, one of each node, that add up to a sum."""
 
     def __init__(self, nodes: t.Sequence[_Node], total: int) -> None:
-        self._numpy = require("numpy")
         self._nodes = nodes
         self._total = total
         # Few sums so far as long as the nodes had few loads to choose from.
@@ -146,7 +145,6 @@ class _Recursion:
 
         The cost is beyond everything where no loads add up to the total.
         """
-        numpy = self._numpy
         widths = [high - low + 1 for low, high in self._ranges]
         if min(widths) <= 0:
             return _NEVER, [0] * len(self._nodes)
@@ -161,14 +159,14 @@ class _Recursion:
 
     def _next(self, costs: Integers, index: int, node: _Node) -> Integers:
         (low, high), (next_low, next_high) = self._ranges[index : index + 2]
-        found = self._numpy.full(next_high - next_low + 1, _NEVER)
+        found = numpy.full(next_high - next_low + 1, _NEVER)
         for load, cost in zip(node.loads.tolist(), node.cost.tolist()):
             # Sums from ``start`` to ``end`` become sums that are still of use.
             start, end = max(low, next_low - load), min(high, next_high - load)
             if start <= end:
                 part = found[start + load - next_low : end + load - next_low + 1]
-                self._numpy.minimum(part, costs[start - low : end - low + 1] + cost, out=part)
-        return t.cast("Integers", found)
+                numpy.minimum(part, costs[start - low : end - low + 1] + cost, out=part)
+        return found
 
     def _chosen(self, layers: t.Sequence[Integers]) -> list[int]:
         chosen = [0] * len(self._nodes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
     run_limits,
 )
@@ -29,11 +29,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 # Pieces that are looked at together: arrays have this × groups × points entries.
 _CHUNK = 500
@@ -80,7 +80,6 @@ class LagrangianSubproblem:
     """The pieces' tasks for one problem."""
 
     def __init__(self, problem: Problem, functions: NodeFunctions) -> None:
-        self._numpy = numpy = require("numpy")
         self.problem = problem
         self._added: Floats = functions.added * MICROCORES_PER_CORE
         self._watts: Floats = functions.watts
@@ -97,7 +96,6 @@ class LagrangianSubproblem:
         ``forced`` are a group and a number of its pods that each piece has to take beside: a piece
         that cannot costs infinitely much.
         """
-        numpy = self._numpy
         chunks = [
             self._solve_chunk(
                 prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))),
@@ -119,13 +117,12 @@ class LagrangianSubproblem:
 
     def worth(self, pod_price: Floats, node: Integers) -> Floats:
         """What a pod of each group is worth on each of these nodes (P, G)."""
-        worth = self._numpy.tile(pod_price, (len(node), 1))
+        worth = numpy.tile(pod_price, (len(node), 1))
         if self.problem.preference is not None:
             worth -= self.problem.preference[:, node].T
-        return t.cast("Floats", worth)
+        return worth
 
     def _solve_chunk(self, prices: Prices, placed: Integers, forced: tuple[int, int]) -> Loads:
-        numpy = self._numpy
         group, number = forced
         forced_use = number * int(self.problem.use[group]) if number else 0
         most = numpy.minimum(self.problem.limit[:, prices.node].T, placed)
@@ -152,7 +149,6 @@ class LagrangianSubproblem:
         self, worth: Floats, most: Integers, added: Floats, watts: Floats
     ) -> tuple[Floats, Floats]:
         """The least of watts minus worth, and the pods; of groups that use CPU."""
-        numpy = self._numpy
         cores = self._cores[self._with_use]
         order = numpy.argsort(-worth / cores, axis=1, kind="stable")
         ratio = numpy.take_along_axis(worth / cores, order, axis=1)
@@ -180,7 +176,7 @@ class LagrangianSubproblem:
 
         Equal neighbours are padding.
         """
-        numpy, node = self._numpy, prices.node
+        node = prices.node
         base = self.problem.costs.base[node] + forced_use
         most = numpy.maximum(self._most_added[node] - forced_use, 0.0)
         low = numpy.clip(prices.low - base, 0.0, most)[:, None]
@@ -207,7 +203,6 @@ def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats
 
 def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
     """Those of the relaxation: each node has the runs of its class, and their prices."""
-    numpy = require("numpy")
     awake = [share for share in relaxation.shares if share.run is not None]
     nodes = [relaxation.node_classes[share.node_class].nodes for share in awake]
     ends = [

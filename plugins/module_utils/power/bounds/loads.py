@@ -13,15 +13,15 @@ import typing as t
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 # Tables of all nodes together have at most so many entries.
 _MOST_ENTRIES = 2_000_000
@@ -42,7 +42,7 @@ class Loads:
 
         Without more a node that may sleep does so, unless something keeps it ``awake``.
         """
-        numpy, costs = require("numpy"), self.problem.costs
+        costs = self.problem.costs
         steps = numpy.arange(most + 1)
         workload = steps + int(awake)
         nodes = numpy.full(most + 1, node)
@@ -51,7 +51,6 @@ class Loads:
 
 def loads_of(problem: Problem) -> Loads | None:
     """None where the steps are too small to count with."""
-    numpy = require("numpy")
     step = math.gcd(*problem.use.tolist())
     if not step:
         return None
@@ -64,7 +63,6 @@ def loads_of(problem: Problem) -> Loads | None:
 
 def _most_steps(problem: Problem, units: Integers) -> Integers:
     """What all pods that a node is open to need, or less where one resource binds before."""
-    numpy = require("numpy")
     most = problem.limit.T @ units
     uses = units > 0
     for resource in range(problem.request.shape[1]):
@@ -75,4 +73,4 @@ def _most_steps(problem: Problem, units: Integers) -> Integers:
             free = numpy.maximum(problem.free[:, resource], 0)
             fitting = numpy.array([int(each / least) for each in free.tolist()], dtype=object)
             most = numpy.minimum(most, fitting)
-    return t.cast("Integers", most.astype(numpy.int64))
+    return most.astype(numpy.int64)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     LagrangianSubproblem,
     Prices,
@@ -28,12 +28,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 _PRICE_SEARCH_STEPS = 40
 # Effort of the search for prices of nodes' resources.
@@ -48,7 +48,6 @@ class LowerBounds:
     """Bounds for one problem, for any set of placed pods and any prices."""
 
     def __init__(self, problem: Problem) -> None:
-        self._numpy = require("numpy")
         self.problem = problem
         self.functions: NodeFunctions = node_functions(problem)
         self.subproblem = LagrangianSubproblem(problem, self.functions)
@@ -77,10 +76,9 @@ class LowerBounds:
 
     def of_nodes(self, prices: Prices, least: Floats) -> Floats:
         """Of each node the cheapest of its pieces; infinite where it has none."""
-        numpy = self._numpy
         of_nodes = numpy.full(len(self.problem.instance.nodes), numpy.inf)
         numpy.minimum.at(of_nodes, prices.node, least)
-        return t.cast("Floats", of_nodes)
+        return of_nodes
 
     def tighten(self, prices: Prices, placed: Integers) -> Prices:
         """The same prices of pods with better ones of each node's resources.
@@ -88,7 +86,6 @@ class LowerBounds:
         Only the cheapest piece of a node counts, so only that is worth a search, until another is
         the cheapest.
         """
-        numpy = self._numpy
         resource = numpy.maximum(prices.resource, 0.0)
         least = self.subproblem.solve(prices.with_resource(resource), placed).least
         searched = numpy.zeros(len(least), dtype=bool)
@@ -125,7 +122,6 @@ class LowerBounds:
     ) -> tuple[Floats, Floats]:
         """The best price of one resource: what a piece costs is concave in it, and rises as long
         as the piece takes more of the resource than there is."""
-        numpy = self._numpy
         best, trial = prices.resource.copy(), prices.resource.copy()
         low, high = numpy.zeros(len(best)), numpy.full(len(best), dearest)
         for _halving in range(_HALVINGS):
@@ -156,7 +152,7 @@ class LowerBounds:
 
     def _dearest(self, prices: Prices) -> Floats:
         """For each resource a price that no piece will need more of."""
-        numpy, request = self._numpy, self.problem.request
+        request = self.problem.request
         worth = numpy.maximum(prices.pod, 0.0)[:, None]
         ratio = (worth / numpy.maximum(request, 1)) * (request > 0)
         known = 2.0 * prices.resource.max(axis=0, initial=0.0)
@@ -164,7 +160,7 @@ class LowerBounds:
 
     def asleep(self, pod_price: Floats, placed: Integers) -> Floats:
         """What each node costs asleep, with such daemons as are worth it."""
-        numpy, problem = self._numpy, self.problem
+        problem = self.problem
         daemons = ~problem.is_workload
         most = numpy.minimum(problem.limit, placed[:, None])[daemons]
         nodes = numpy.arange(most.shape[1])
@@ -176,8 +172,8 @@ class LowerBounds:
         sleeper = self.problem.costs.sleeper
         if not sleeper.any():
             return awake
-        least = self._numpy.minimum(awake, self.asleep(pod_price, placed))
-        return t.cast("Floats", self._numpy.where(sleeper, least, awake))
+        least = numpy.minimum(awake, self.asleep(pod_price, placed))
+        return numpy.where(sleeper, least, awake)
 
     def with_one_price(self, placed: Integers, unpriced_pods: int) -> float:
         """The best bound with one price for a core anywhere: filling the fleet as with water.
@@ -203,7 +199,7 @@ class LowerBounds:
 
     def _price_range(self) -> tuple[float, float]:
         """Prices at which every node would stay as it is, and be as full as can be."""
-        numpy, costs = self._numpy, self.problem.costs
+        costs = self.problem.costs
         added, watts = self.functions.added, self.functions.watts
         widths = numpy.diff(added, axis=1)
         slopes = (numpy.diff(watts, axis=1) / numpy.where(widths > 0, widths, 1.0))[widths > 0]
@@ -217,7 +213,7 @@ class LowerBounds:
         self, placed: Integers, unpriced_pods: int, pod_price: Floats
     ) -> float:
         """The value of the dearest pods that could stand on unpriced nodes."""
-        numpy, problem = self._numpy, self.problem
+        problem = self.problem
         room = problem.limit[:, ~problem.costs.priced].sum(axis=1)
         candidates = numpy.minimum(room, placed)
         value, remaining = 0.0, unpriced_pods

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
     NodeFunctions,
     Points,
@@ -24,11 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 # Watts of two nodes of a node class differ by at most this share of the watts at full use.
 _UNLIKE_WATTS = 0.1
@@ -52,7 +52,6 @@ class NodeClass:
 
 def find_node_classes(problem: Problem, functions: NodeFunctions, wanted: int) -> list[NodeClass]:
     """About ``wanted`` node classes; more where nodes differ in what may run there."""
-    numpy = require("numpy")
     signatures, keys, profile = _features(problem, functions)
     order = numpy.lexsort(keys.T[::-1])
     largest = -(-len(order) // max(wanted, 1))
@@ -68,7 +67,7 @@ def find_node_classes(problem: Problem, functions: NodeFunctions, wanted: int) -
 
 def _features(problem: Problem, functions: NodeFunctions) -> tuple[Integers, Floats, Floats]:
     """What may run on a node, the order of nodes, and watts at some points of their curves."""
-    numpy, costs = require("numpy"), problem.costs
+    costs = problem.costs
     opened = (problem.limit > 0).T
     if problem.preference is not None:
         opened = numpy.concatenate([opened, problem.preference.T], axis=1)

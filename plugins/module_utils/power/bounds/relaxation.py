@@ -15,7 +15,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
     NodeClass,
 )
@@ -32,11 +32,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 # A pod more is worth more than any node's watts, one of a higher priority ten times that.
 _PRIORITY_FACTOR = 10.0
@@ -80,7 +80,6 @@ class _Builder:
     def __init__(
         self, problem: Problem, node_classes: t.Sequence[NodeClass], most: Integers
     ) -> None:
-        self._numpy = require("numpy")
         self.problem = problem
         self.node_classes = node_classes
         self.most = most
@@ -139,7 +138,7 @@ class _Builder:
     def _limit_resources(self, piece: _Piece, node_class: NodeClass) -> None:
         problem, model = self.problem, self.model
         limit = problem.limit[:, node_class.nodes].mean(axis=1)
-        free = self._numpy.maximum(problem.free[node_class.nodes], 0).mean(axis=0)
+        free = numpy.maximum(problem.free[node_class.nodes], 0).mean(axis=0)
         groups = list(piece.pods)
         for resource in range(len(problem.resources)):
             request = problem.request[groups, resource]
@@ -185,13 +184,12 @@ class _Builder:
 
     def read(self, solution: Solution) -> Relaxation:
         """Shares and prices from the solution."""
-        pod = self._numpy.array([solution.duals[row] for row in self.group_rows], dtype=float)
+        pod = numpy.array([solution.duals[row] for row in self.group_rows], dtype=float)
         return Relaxation(
             self.node_classes, pod, tuple(self._share(piece, solution) for piece in self.pieces)
         )
 
     def _share(self, piece: _Piece, solution: Solution) -> Share:
-        numpy = self._numpy
         pods = numpy.zeros(len(self.problem.groups))
         pods[list(piece.pods)] = [solution.values[column] for column in piece.pods.values()]
         resource = numpy.zeros(len(self.problem.resources))

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 NOTHING = 1
 
@@ -39,10 +37,9 @@ def subset_sums(sizes: t.Sequence[int], counts: t.Sequence[int], most: int) -> i
 
 def set_bits(bits: int, low: int, high: int) -> Integers:
     """The positions of the bits from ``low`` to ``high``, both included, that are set."""
-    numpy = require("numpy")
     if high < low:
-        return t.cast("Integers", numpy.zeros(0, dtype=numpy.int64))
+        return numpy.zeros(0, dtype=numpy.int64)
     part = (bits >> low) & ((1 << (high - low + 1)) - 1)
     octets = part.to_bytes((high - low) // 8 + 1, "little")
     unpacked = numpy.unpackbits(numpy.frombuffer(octets, numpy.uint8), bitorder="little")
-    return t.cast("Integers", numpy.flatnonzero(unpacked) + low)
+    return numpy.flatnonzero(unpacked) + low

@@ -24,9 +24,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import node_name
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import identity
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import Object
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
     NO_DRAW,
     Draw,
@@ -28,12 +28,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
 
 class Total(t.NamedTuple):
@@ -92,7 +91,7 @@ class FleetRule:
 
     @cached_property
     def class_of(self) -> Integers:
-        return t.cast("Integers", require("numpy").array(self.check.class_of))
+        return numpy.array(self.check.class_of)
 
     @cached_property
     def classes(self) -> int:
@@ -114,12 +113,10 @@ class FleetRule:
         return self._summed(counts[list(self.check.groups)])
 
     def _by_node(self, counts: Counts) -> Integers:
-        numpy = require("numpy")
         there = [counts[number][self.topology_counts[number].domain_of] for number in self.numbers]
-        return t.cast("Integers", numpy.array(there))
+        return numpy.array(there)
 
     def _summed(self, by_node: Integers) -> Pods:
-        numpy = require("numpy")
         found = numpy.zeros((len(by_node), self.classes), dtype=numpy.int64)
         for row, there in zip(found, by_node):
             numpy.add.at(row, self.class_of, there)
@@ -127,13 +124,12 @@ class FleetRule:
 
     @cached_property
     def floor(self) -> Floats:
-        numpy = require("numpy")
         by_class = [
             [self.check.least_alone(group, one) for one in range(self.classes)]
             for group in self.check.groups
         ]
         floor = numpy.array(by_class)[:, self.class_of]
-        return t.cast("Floats", numpy.where(floor < math.inf, floor, 0.0))
+        return numpy.where(floor < math.inf, floor, 0.0)
 
     def watts(self, counts: Counts) -> float:
         """What all pods draw."""
@@ -168,22 +164,21 @@ class FleetRule:
         return low
 
     def most(self, group: int) -> Integers:
-        numpy = require("numpy")
-        return t.cast("Integers", numpy.array(self.most_of_class(group))[self.class_of])
+        return numpy.array(self.most_of_class(group))[self.class_of]
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 where there is room for one more or for several."""
-        numpy, pods = require("numpy"), self.pods(counts)
+        pods = self.pods(counts)
         first = self.check.groups.index(group) * self.classes
         is_open = numpy.zeros(self.classes, dtype=numpy.int64)
         for one in range(self.classes):
             more = list(pods)
             more[first + one] += 1
             is_open[one] = self.draw(tuple(more)).watts < math.inf
-        return t.cast("Integers", is_open[self.class_of])
+        return is_open[self.class_of]
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
-        return t.cast("Booleans", require("numpy").ones(len(self.class_of), dtype=bool))
+        return numpy.ones(len(self.class_of), dtype=bool)
 
     def holds(self, counts: Counts) -> bool | None:
         return self.watts(counts) < math.inf

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_ELSEWHERE,
 )
@@ -25,12 +25,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 Pods = tuple[int, ...]
 
@@ -130,7 +130,7 @@ class ContentRule:
 
     @cached_property
     def floor(self) -> Floats:
-        numpy, groups = require("numpy"), self.check.groups
+        groups = self.check.groups
         known: dict[tuple[t.Hashable, int], float] = {}
         floor = numpy.zeros((len(groups), self.nodes))
         for node in self.priced.nonzero()[0].tolist():
@@ -140,7 +140,7 @@ class ContentRule:
                     least = self.check.least_alone(node, group)
                     known[key] = least if least < math.inf else 0.0
                 floor[position, node] = known[key]
-        return t.cast("Floats", floor)
+        return floor
 
     @cached_property
     def draws(self) -> bool:
@@ -156,11 +156,11 @@ class ContentRule:
 
     def watts(self, counts: Counts) -> Floats:
         """What the pods draw on each node."""
-        numpy, pods = require("numpy"), self.pods(counts)
+        pods = self.pods(counts)
         watts = numpy.zeros(self.nodes)
         for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
             watts[node] = self.draw(node, tuple(pods[:, node].tolist())).watts
-        return t.cast("Floats", watts)
+        return watts
 
     def excess(self, counts: Counts) -> float:
         """The watts of all nodes beyond the floor."""
@@ -170,7 +170,7 @@ class ContentRule:
 
     def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
         """The excess that so many more pods of the group add on each of these nodes alone."""
-        numpy, position = require("numpy"), self.check.groups.index(group)
+        position = self.check.groups.index(group)
         there = self.pods(counts)[:, nodes]
         added = numpy.zeros(len(nodes))
         for index, node in enumerate(nodes.tolist()):
@@ -181,11 +181,10 @@ class ContentRule:
             before = self.draw(node, tuple(there[:, index].tolist())).watts
             after = self.draw(node, tuple(more.tolist())).watts
             added[index] = after - before - number * self.floor[position, node]
-        return t.cast("Floats", added)
+        return added
 
     def most(self, group: int) -> Integers:
         """How many pods of the group alone each node could take."""
-        numpy = require("numpy")
         position = self.check.groups.index(group)
         by_kind: dict[t.Hashable, int] = {}
         found = []
@@ -194,7 +193,7 @@ class ContentRule:
             if kind not in by_kind:
                 by_kind[kind] = self._most_alone(node, position)
             found.append(by_kind[kind])
-        return t.cast("Integers", numpy.array(found, dtype=numpy.int64))
+        return numpy.array(found, dtype=numpy.int64)
 
     def _most_alone(self, node: int, position: int) -> int:
         """By bisection, after doubling a number that does."""
@@ -215,17 +214,12 @@ class ContentRule:
 
     def pods(self, counts: Counts) -> Integers:
         """The pods of each group by node (K, N)."""
-        numpy = require("numpy")
-        return t.cast(
-            "Integers",
-            numpy.array(
-                [counts[each][self.topology_counts[each].domain_of] for each in self.numbers]
-            ),
+        return numpy.array(
+            [counts[each][self.topology_counts[each].domain_of] for each in self.numbers]
         )
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 where there is room for one more or for several."""
-        numpy = require("numpy")
         pods = self._note(counts)
         changes = t.cast("Integers", self._changes)
         if group not in self._rooms:
@@ -238,11 +232,11 @@ class ContentRule:
             more[position] += 1
             room.is_open[node] = self.fits(node, tuple(more.tolist()))
         room.as_of = changes.copy()
-        return t.cast("Integers", room.is_open.astype(numpy.int64))
+        return room.is_open.astype(numpy.int64)
 
     def _note(self, counts: Counts) -> Integers:
         """The pods, after counting the changes of each node since the last time."""
-        numpy, pods = require("numpy"), self.pods(counts)
+        pods = self.pods(counts)
         if self._last is None or self._changes is None:
             self._changes = numpy.zeros(self.nodes, dtype=numpy.int64)
         else:
@@ -251,11 +245,11 @@ class ContentRule:
         return pods
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
-        return t.cast("Booleans", require("numpy").ones(self.nodes, dtype=bool))
+        return numpy.ones(self.nodes, dtype=bool)
 
     def holds(self, counts: Counts) -> bool | None:
         pods = self.pods(counts)
-        occupied = require("numpy").flatnonzero(pods.any(axis=0)).tolist()
+        occupied = numpy.flatnonzero(pods.any(axis=0)).tolist()
         return all(self.fits(node, tuple(pods[:, node].tolist())) for node in occupied)
 
     def reason(self, group: int, node: int) -> str:
@@ -275,13 +269,13 @@ class OneNodeRule:
 
     def most(self, group: int) -> Integers:
         nodes = len(self.topology_counts[self.topology_count].domain_of)
-        return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
+        return numpy.full(nodes, UNLIMITED)
 
     def room(self, counts: Counts, group: int) -> Integers:
         there = self._there(counts)
         if not there.any():
             return self.most(group)
-        return t.cast("Integers", require("numpy").where(there > 0, UNLIMITED, 0))
+        return numpy.where(there > 0, UNLIMITED, 0)
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         return self._there(counts) >= 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
     PreferredPodTerm,
 )
@@ -29,10 +29,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Floats
 
-    Floats = NDArray[numpy.float64]
 
 _FULL_WEIGHT = 100.0
 
@@ -41,7 +39,6 @@ def preferences(
     instance: Instance, shapes: t.Sequence[Shape], preferred: t.Iterable[PreferredPodTerm] = ()
 ) -> Floats | None:
     """Watts by group and node; None where nothing is ever unmet."""
-    numpy = require("numpy")
     watts = instance.rules.preference_watts
     if watts <= 0:
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
     Company,
     SoftCap,
@@ -31,11 +31,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 _WEIGHT_POINTS = 100.0
 
@@ -57,7 +57,7 @@ class PreferredPodTerm:
     undecided: Booleans
 
     def soft_cap(self, book: TopologyCountBook) -> SoftCap:
-        """What the wish costs in the domains that are undecided."""
+        """The cost of the term in the domains that are undecided."""
         held = book.topology_count(self.holders, self.topology)
         least = _company(self.holders, self.members)
         if self.near:
@@ -73,9 +73,8 @@ class PreferredPodTerm:
 
     def _cap(self, number: int) -> Integers:
         """So many pods in undecided domains, and no limit in others."""
-        numpy = require("numpy")
         caps = numpy.where(self.undecided, number, UNLIMITED)
-        return t.cast("Integers", numpy.append(caps, UNLIMITED))
+        return numpy.append(caps, UNLIMITED)
 
 
 def _company(holders: Booleans, members: Booleans) -> int:
@@ -114,7 +113,6 @@ class _Judge:
     def __init__(
         self, instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
     ) -> None:
-        self._numpy = require("numpy")
         self._rules = instance.rules
         self._shapes = shapes
         self._count = count
@@ -123,17 +121,16 @@ class _Judge:
 
     def _members(self, peers: int) -> Booleans:
         belongs = [peers in shape.relations.member_of for shape in self._shapes]
-        return t.cast("Booleans", self._numpy.array(belongs, dtype=bool))
+        return numpy.array(belongs, dtype=bool)
 
     def alike(self, preferred_term: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
         """The holders that are members themselves, and those that are not."""
-        holders = self._numpy.zeros(len(self._shapes), dtype=bool)
+        holders = numpy.zeros(len(self._shapes), dtype=bool)
         holders[groups] = True
         members = self._members(preferred_term.peers)
         yield from (part for part in (holders & members, holders & ~members) if part.any())
 
     def preferred_term(self, preferred_term: PeerPreference, holders: Booleans) -> PreferredPodTerm:
-        numpy = self._numpy
         topology = self._book.topology(preferred_term.topology_key)
         members = self._members(preferred_term.peers)
         least = _company(holders, members)
@@ -152,14 +149,14 @@ class _Judge:
         )
 
     def _in_domains(self, topology: Topology, on_nodes: t.Any) -> Integers:
-        total = self._numpy.zeros(topology.domains + 1, dtype=self._numpy.int64)
-        self._numpy.add.at(total, topology.domain_of, on_nodes)
-        return t.cast("Integers", total[:-1])
+        total = numpy.zeros(topology.domains + 1, dtype=numpy.int64)
+        numpy.add.at(total, topology.domain_of, on_nodes)
+        return total[:-1]
 
     def _possible(self, members: Booleans, topology: Topology) -> Integers:
         """How many waiting members could at most be in each domain."""
-        total = self._numpy.zeros(topology.domains, dtype=self._numpy.int64)
+        total = numpy.zeros(topology.domains, dtype=numpy.int64)
         for group in members.nonzero()[0].tolist():
             is_open = self._in_domains(topology, self._allowed[group]) > 0
             total += is_open * int(self._count[group])
-        return t.cast("Integers", total)
+        return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import (
     cache_check,
 )
@@ -31,10 +31,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.pr
     PreferredPodTerm,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AttractionRule,
+    AffinityRule,
+    AntiAffinityRule,
     EvenStartRule,
-    ExclusionRule,
-    KeyTallies,
+    KeyCounts,
     Rule,
     SpreadRule,
 )
@@ -51,12 +51,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     is_tolerated,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Attraction,
     Constraints,
     EvenStart,
-    Exclusion,
     HostPort,
     Instance,
+    PodAffinity,
+    PodAntiAffinity,
     PodRelations,
     Shape,
     Spreading,
@@ -66,11 +66,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 _NO_RELATIONS = PodRelations()
 
@@ -130,7 +130,6 @@ class _Builder:
         count: Integers,
         allowed: Booleans,
     ) -> None:
-        self._numpy = require("numpy")
         self._instance = instance
         self._shapes = shapes
         self._count = count
@@ -145,15 +144,15 @@ class _Builder:
         self.caps: list[SoftCap] = []
 
     def _mask(self, groups: t.Iterable[int]) -> Booleans:
-        mask = self._numpy.zeros(len(self._shapes), dtype=bool)
+        mask = numpy.zeros(len(self._shapes), dtype=bool)
         mask[list(groups)] = True
-        return t.cast("Booleans", mask)
+        return mask
 
     def _members(self, peers: int) -> Booleans:
         return self._mask(self._groups_of.get(peers, []))
 
     def _with(self, preferred: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
-        """Groups by each thing that they wish for."""
+        """Groups by each term that they have."""
         found: dict[t.Any, list[int]] = {}
         for group, shape in enumerate(self._shapes):
             for preferred_term in dict.fromkeys(preferred(shape)):
@@ -162,12 +161,14 @@ class _Builder:
 
     def add_rules(self) -> None:
         self._add_ports()
-        for exclusion, groups in self._with(lambda shape: shape.relations.exclusions).items():
-            self._add_exclusion(exclusion, self._mask(groups))
-        for attraction, groups in self._with(
-            lambda shape: filter(None, [shape.relations.attraction])
+        for anti_affinity, groups in self._with(
+            lambda shape: shape.relations.anti_affinity
         ).items():
-            self._add_attraction(attraction, self._mask(groups))
+            self._add_anti_affinity(anti_affinity, self._mask(groups))
+        for affinity, groups in self._with(
+            lambda shape: filter(None, [shape.relations.affinity])
+        ).items():
+            self._add_affinity(affinity, self._mask(groups))
         for spread, groups in self._spreads(lambda shape: shape.relations.spreadings).items():
             self._add_spread(spread, self._mask(groups))
         for start, groups in self._with(
@@ -187,9 +188,9 @@ class _Builder:
                 known = everyone if port.address == EVERY_ADDRESS else holders
                 self._exclude(holders, known, "", None, PORTS_TAKEN)
 
-    def _add_exclusion(self, exclusion: Exclusion, holders: Booleans) -> None:
-        members = self._members(exclusion.peers)
-        self._exclude(holders, members, exclusion.topology_key, exclusion.peers)
+    def _add_anti_affinity(self, anti_affinity: PodAntiAffinity, holders: Booleans) -> None:
+        members = self._members(anti_affinity.peers)
+        self._exclude(holders, members, anti_affinity.topology_key, anti_affinity.peers)
 
     def _exclude(
         self, holders: Booleans, members: Booleans, key: str, peers: int | None, words: str = ""
@@ -200,27 +201,27 @@ class _Builder:
         both = self.book.topology_count(holders & members, topology)
         groups = frozenset((holders | members).nonzero()[0].tolist())
         self.rules.append(
-            ExclusionRule(self.book.topology_counts, groups, held, known, both, words)
+            AntiAffinityRule(self.book.topology_counts, groups, held, known, both, words)
         )
 
-    def _add_attraction(self, attraction: Attraction, dependants: Booleans) -> None:
-        members = self._members(attraction.peers)
+    def _add_affinity(self, affinity: PodAffinity, dependants: Booleans) -> None:
+        members = self._members(affinity.peers)
         depending = self._mask(
-            group for group, shape in enumerate(self._shapes) if shape.relations.attraction
+            group for group, shape in enumerate(self._shapes) if shape.relations.affinity
         )
         keys = []
-        for key in attraction.topology_keys:
+        for key in affinity.topology_keys:
             topology = self.book.topology(key)
             keys.append(
-                KeyTallies(
-                    self.book.topology_count(members, topology, attraction.peers),
+                KeyCounts(
+                    self.book.topology_count(members, topology, affinity.peers),
                     self.book.topology_count(dependants, topology),
-                    self.book.topology_count(members & ~depending, topology, attraction.peers),
+                    self.book.topology_count(members & ~depending, topology, affinity.peers),
                     self.book.topology_count(members & dependants, topology),
                 )
             )
         groups = frozenset((dependants | members).nonzero()[0].tolist())
-        self.rules.append(AttractionRule(self.book.topology_counts, groups, tuple(keys)))
+        self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
         self, preferred: t.Callable[[Shape], t.Iterable[Spreading]]
@@ -242,7 +243,7 @@ class _Builder:
             constraints.tolerations if honors[1] else None,
         )
         if key not in self._counted:
-            self._counted[key] = self._numpy.array(
+            self._counted[key] = numpy.array(
                 [
                     all(name in node.labels for name in spreading.required_keys)
                     and (not spreading.honor_affinity or is_selected(constraints, node))
@@ -256,11 +257,11 @@ class _Builder:
     def _add_spread(self, spread: _Spread, dependants: Booleans) -> None:
         spreading = spread.spreading
         topology = self.book.topology(spreading.topology_key)
-        counted = self._numpy.frombuffer(spread.counted, dtype=bool)
+        counted = numpy.frombuffer(spread.counted, dtype=bool)
         members = self._members(spreading.peers)
         topology_count = self.book.topology_count(members, topology, spreading.peers, counted)
         domain_of = self.book.topology_counts[topology_count].domain_of
-        emptiest = self._numpy.unique(domain_of[domain_of >= 0])
+        emptiest = numpy.unique(domain_of[domain_of >= 0])
         self.rules.append(
             SpreadRule(
                 self.book.topology_counts,
@@ -276,7 +277,7 @@ class _Builder:
     def add_contents(self, check: NodeFeasibilityCheck) -> None:
         """The rule of what each node has to hold, group by group."""
         numbers, count = self._by_node(check.groups)
-        priced = self._numpy.array([node.curve is not None for node in self._instance.nodes])
+        priced = numpy.array([node.curve is not None for node in self._instance.nodes])
         self.rules.append(
             ContentRule(check, self.book.topology_counts, tuple(numbers), tuple(count), priced)
         )
@@ -299,7 +300,7 @@ class _Builder:
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)
         members = self._members(start.peers)
-        is_open = (topology.domain_of >= 0) & self._numpy.any(
+        is_open = (topology.domain_of >= 0) & numpy.any(
             [self._possible(group) for group in dependants.nonzero()[0].tolist()], axis=0
         )
         self.rules.append(
@@ -307,7 +308,7 @@ class _Builder:
                 self.book.topology_counts,
                 frozenset((dependants | members).nonzero()[0].tolist()),
                 self.book.topology_count(members, topology, start.peers),
-                self._numpy.unique(topology.domain_of[is_open]),
+                numpy.unique(topology.domain_of[is_open]),
                 start.redundancy,
             )
         )
@@ -324,9 +325,7 @@ class _Builder:
     def add_caps(self, preferred: t.Iterable[PreferredPodTerm]) -> None:
         """Preferences that depend on other waiting pods."""
         watts = self._instance.rules.preference_watts
-        for spread, groups in self._spreads(
-            lambda shape: shape.relations.wished_spreadings
-        ).items():
+        for spread, groups in self._spreads(lambda shape: shape.relations.soft_spreadings).items():
             self._cap_spread(spread, self._mask(groups), watts)
         self.caps += [
             preferred_term.soft_cap(self.book)
@@ -335,7 +334,7 @@ class _Builder:
         ]
 
     def _cap_spread(self, spread: _Spread, dependants: Booleans, watts: float) -> None:
-        numpy, spreading = self._numpy, spread.spreading
+        spreading = spread.spreading
         members = self._members(spreading.peers)
         if not (members & dependants).any() or watts <= 0:
             return

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What waiting pods demand and wish regarding other pods, from their fields.
+"""Rules of waiting pods about other pods, required and preferred, from their fields.
 
 Pods that no rule speaks of stay interchangeable, whatever their labels: a pod knows only to which
 of the sets it belongs that some rule names.
@@ -19,12 +19,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    mappings,
+    required_text,
+    whole_number,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Attraction,
     EvenStart,
-    Exclusion,
     Labels,
     PeerPreference,
+    PodAffinity,
+    PodAntiAffinity,
     PodRelations,
     Spreading,
 )
@@ -48,13 +55,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     is_finished,
     labels_of,
     owners_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reading import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    whole_number,
 )
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -166,10 +166,10 @@ class RelationReader:
         hard, soft = reader.spreadings(constraints)
         relations = replace(
             gang,
-            exclusions=reader.exclusions(away.get(_REQUIRED)),
-            attraction=reader.attraction(near.get(_REQUIRED)),
+            anti_affinity=reader.anti_affinity(away.get(_REQUIRED)),
+            affinity=reader.affinity(near.get(_REQUIRED)),
             spreadings=hard,
-            wished_spreadings=soft,
+            soft_spreadings=soft,
             even_start=start,
             peer_preferences=(
                 *reader.preferences(near.get(_PREFERRED), near=True),
@@ -263,20 +263,20 @@ class _PodReader:
             if (found := self._selection(term, part, f"{path}[{index}]")) is not None
         ]
 
-    def exclusions(self, terms: t.Any) -> tuple[Exclusion, ...]:
+    def anti_affinity(self, terms: t.Any) -> tuple[PodAntiAffinity, ...]:
         return tuple(
-            Exclusion(self._index(PeerSet((selection,))), key)
+            PodAntiAffinity(self._index(PeerSet((selection,))), key)
             for selection, key in self._selections(terms, "podAntiAffinity")
         )
 
-    def attraction(self, terms: t.Any) -> Attraction | None:
+    def affinity(self, terms: t.Any) -> PodAffinity | None:
         """A pod counts for any of the terms only if it meets all of them."""
         found = self._selections(terms, "podAffinity")
         if not found:
             return None
         selections = tuple(dict.fromkeys(selection for selection, _key in found))
         keys = tuple(sorted({key for _selection, key in found}))
-        return Attraction(self._index(PeerSet(selections)), keys)
+        return PodAffinity(self._index(PeerSet(selections)), keys)
 
     def preferences(self, terms: t.Any, *, near: bool) -> t.Iterator[PeerPreference]:
         part = "podAffinity" if near else "podAntiAffinity"
@@ -292,13 +292,13 @@ class _PodReader:
                 yield PeerPreference(weight, self._index(PeerSet((found[0],))), found[1], near)
 
     def spreadings(self, constraints: t.Any) -> tuple[tuple[Spreading, ...], tuple[Spreading, ...]]:
-        """Those that must be kept, and those that are wishes."""
+        """The hard constraints and the soft ones."""
         path = "spec.topologySpreadConstraints"
         hard: list[Spreading] = []
         soft: list[Spreading] = []
         for index, constraint in enumerate(mappings(constraints, path)):
-            wished = constraint.get("whenUnsatisfiable") == "ScheduleAnyway"
-            (soft if wished else hard).append(self._spreading(constraint, f"{path}[{index}]"))
+            is_soft = constraint.get("whenUnsatisfiable") == "ScheduleAnyway"
+            (soft if is_soft else hard).append(self._spreading(constraint, f"{path}[{index}]"))
         return _with_keys(hard), _with_keys(soft)
 
     def _spreading(self, constraint: Object, path: str) -> Spreading:

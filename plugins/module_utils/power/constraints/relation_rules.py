@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
     Counts,
@@ -22,11 +22,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 OWN_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -60,7 +60,7 @@ class Rule(t.Protocol):
 
 
 @dataclass(frozen=True)
-class ExclusionRule:
+class AntiAffinityRule:
     """No holder shares a domain with another member: host ports and required anti-affinity.
 
     ``held``, ``known`` and ``both`` are topology counts of the holders, of the members and of the
@@ -78,7 +78,6 @@ class ExclusionRule:
         return self.room([topology_count.base for topology_count in self.topology_counts], group)
 
     def room(self, counts: Counts, group: int) -> Integers:
-        numpy = require("numpy")
         domain_of = self.topology_counts[self.held].domain_of
         holds, belongs = self._roles(group)
         blocked = numpy.zeros(len(domain_of), dtype=bool)
@@ -87,10 +86,7 @@ class ExclusionRule:
         if belongs:
             blocked |= counts[self.held][domain_of] > 0
         alone = 1 if holds and belongs else UNLIMITED
-        return t.cast(
-            "Integers",
-            numpy.where(domain_of < 0, UNLIMITED, numpy.where(blocked, 0, alone)),
-        )
+        return numpy.where(domain_of < 0, UNLIMITED, numpy.where(blocked, 0, alone))
 
     def _roles(self, group: int) -> tuple[bool, bool]:
         return (
@@ -100,7 +96,7 @@ class ExclusionRule:
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         nodes = len(self.topology_counts[self.held].domain_of)
-        return t.cast("Booleans", require("numpy").ones(nodes, dtype=bool))
+        return numpy.ones(nodes, dtype=bool)
 
     def holds(self, counts: Counts) -> bool | None:
         held, known, both = (counts[i][:-1] for i in (self.held, self.known, self.both))
@@ -112,8 +108,8 @@ class ExclusionRule:
         return OWN_ANTI_AFFINITY if self._roles(group)[0] else EXISTING_ANTI_AFFINITY
 
 
-class KeyTallies(t.NamedTuple):
-    """Tallies of one topology key: members, dependants, free members, members that depend."""
+class KeyCounts(t.NamedTuple):
+    """Counts of one topology key: members, dependants, free members, members that depend."""
 
     members: int
     dependants: int
@@ -122,7 +118,7 @@ class KeyTallies(t.NamedTuple):
 
 
 @dataclass(frozen=True)
-class AttractionRule:
+class AffinityRule:
     """A dependant has a member in its domain of each key.
 
     *Free* members depend on nobody. While no member is anywhere, a dependant that is one itself may
@@ -131,7 +127,7 @@ class AttractionRule:
 
     topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
-    keys: tuple[KeyTallies, ...]
+    keys: tuple[KeyCounts, ...]
 
     @property
     def runs(self) -> bool:
@@ -154,7 +150,7 @@ class AttractionRule:
     def _labelled(self) -> Booleans:
         """Whether each node is in a domain of all keys."""
         domains = [self.topology_counts[key.members].domain_of for key in self.keys]
-        return t.cast("Booleans", (require("numpy").array(domains) >= 0).all(axis=0))
+        return t.cast("Booleans", (numpy.array(domains) >= 0).all(axis=0))
 
     def has_member(self, group: int, node: int) -> bool:
         """Whether with a pod of the group on the node a member is there."""
@@ -163,17 +159,14 @@ class AttractionRule:
 
     def is_met(self, counts: Counts) -> Booleans:
         """Whether a dependant finds members in the node's domain of each key."""
-        return t.cast(
-            "Booleans", require("numpy").all([self.found(key, counts) for key in self.keys], axis=0)
-        )
+        return t.cast("Booleans", numpy.all([self.found(key, counts) for key in self.keys], axis=0))
 
-    def found(self, key: KeyTallies, counts: Counts) -> Booleans:
+    def found(self, key: KeyCounts, counts: Counts) -> Booleans:
         """Whether the domain of each node has a member."""
         domain_of = self.topology_counts[key.members].domain_of
         return (domain_of >= 0) & (counts[key.members][domain_of] > 0)
 
     def most(self, group: int) -> Integers:
-        numpy = require("numpy")
         first = self.topology_counts[self.keys[0].dependants]
         possible = numpy.ones(len(first.domain_of), dtype=bool)
         if first.members[group]:
@@ -183,20 +176,18 @@ class AttractionRule:
                     topology_count.base[topology_count.domain_of] > 0
                 )
                 possible &= (topology_count.domain_of >= 0) & someone
-        return t.cast("Integers", numpy.where(possible, UNLIMITED, 0))
+        return numpy.where(possible, UNLIMITED, 0)
 
     def room(self, counts: Counts, group: int) -> Integers:
-        numpy = require("numpy")
         nodes = len(self.topology_counts[self.keys[0].dependants].domain_of)
         if not self.depends(group):
-            return t.cast("Integers", numpy.full(nodes, UNLIMITED))
+            return numpy.full(nodes, UNLIMITED)
         nobody = not any(counts[key.members][:-1].any() for key in self.keys)
         seeds = nobody and self.topology_counts[self.keys[0].seeds].members[group]
         is_open = self._labelled if seeds else self.is_met(counts)
-        return t.cast("Integers", numpy.where(is_open, UNLIMITED, 0))
+        return numpy.where(is_open, UNLIMITED, 0)
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
-        numpy = require("numpy")
         allowed = numpy.ones(len(self.topology_counts[self.keys[0].members].domain_of), dtype=bool)
         for key in self.keys:
             if not self.topology_counts[key.members].members[group]:
@@ -210,7 +201,7 @@ class AttractionRule:
             seeded = (counts[key.free] == 0) & (counts[key.seeds] - own[3] > 0)
             safe = unneeded | grounded | (seeded & (not self.runs))
             allowed &= (domain_of < 0) | safe[domain_of]
-        return t.cast("Booleans", allowed)
+        return allowed
 
     def holds(self, counts: Counts) -> bool | None:
         for key in self.keys:
@@ -251,7 +242,7 @@ class SpreadRule:
     def most(self, group: int) -> Integers:
         topology_count = self.topology_counts[self.dependants]
         open_to = (topology_count.domain_of >= 0) | (not topology_count.members[group])
-        return t.cast("Integers", require("numpy").where(open_to, UNLIMITED, 0))
+        return numpy.where(open_to, UNLIMITED, 0)
 
     def _least(self, counts: Counts) -> int:
         if self.from_zero or not len(self.emptiest):
@@ -259,7 +250,6 @@ class SpreadRule:
         return int(counts[self.counted][self.emptiest].min())
 
     def room(self, counts: Counts, group: int) -> Integers:
-        numpy = require("numpy")
         topology_count = self.topology_counts[self.counted]
         domain_of = self.topology_counts[self.dependants].domain_of
         depends = self.depends(group)
@@ -267,12 +257,11 @@ class SpreadRule:
         if depends and not topology_count.members[group]:
             left = numpy.where(left >= 0, UNLIMITED, 0)
         if depends:
-            return t.cast("Integers", numpy.where(domain_of < 0, 0, numpy.maximum(left, 0)))
+            return numpy.where(domain_of < 0, 0, numpy.maximum(left, 0))
         concerned = (topology_count.domain_of >= 0) & (counts[self.dependants][domain_of] > 0)
-        return t.cast("Integers", numpy.where(concerned, numpy.maximum(left, 0), UNLIMITED))
+        return numpy.where(concerned, numpy.maximum(left, 0), UNLIMITED)
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
-        numpy = require("numpy")
         topology_count = self.topology_counts[self.counted]
         counted, dependants = counts[self.counted], counts[self.dependants][:-1]
         least = self._least(counts)
@@ -282,7 +271,7 @@ class SpreadRule:
             or not topology_count.members[group]
             or most - (least - 1) <= self.max_skew
         ):
-            return t.cast("Booleans", numpy.ones(len(topology_count.domain_of), dtype=bool))
+            return numpy.ones(len(topology_count.domain_of), dtype=bool)
         at_least = counted == least
         return t.cast(
             "Booleans", (topology_count.domain_of < 0) | ~at_least[topology_count.domain_of]
@@ -320,20 +309,18 @@ class EvenStartRule:
 
     def most(self, group: int) -> Integers:
         nodes = len(self.topology_counts[self.members].domain_of)
-        return t.cast("Integers", require("numpy").full(nodes, UNLIMITED))
+        return numpy.full(nodes, UNLIMITED)
 
     def room(self, counts: Counts, group: int) -> Integers:
-        numpy = require("numpy")
         domain_of = self.topology_counts[self.members].domain_of
         placed = counts[self.members]
         if placed.sum() >= self.redundancy:
-            return t.cast("Integers", numpy.full(len(domain_of), UNLIMITED))
+            return numpy.full(len(domain_of), UNLIMITED)
         least = placed[self.areas].min(initial=UNLIMITED)
         is_open = (domain_of >= 0) & (placed[domain_of] == least)
         return t.cast("Integers", is_open.astype(numpy.int64))
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
-        numpy = require("numpy")
         topology_count = self.topology_counts[self.members]
         placed = counts[self.members].copy()
         level, above = self._level(int(placed.sum()) - 1)
@@ -364,7 +351,6 @@ class EvenStartRule:
         return level, left
 
     def holds(self, counts: Counts) -> bool | None:
-        numpy = require("numpy")
         placed, base = counts[self.members], self.topology_counts[self.members].base
         level, above = self._level(int(placed.sum()))
         enough = placed[self.areas] >= numpy.maximum(base, level)[self.areas]

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
     FleetRule,
 )
@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.no
     ContentRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AttractionRule,
+    AffinityRule,
     EvenStartRule,
     Rule,
     SpreadRule,
@@ -40,12 +40,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
 
 # The group and the node of a pod that comes first of those that want to be near each other.
@@ -62,12 +61,12 @@ class Part:
     """
 
     groups: frozenset[int]
-    rules: tuple[AttractionRule | SpreadRule | EvenStartRule, ...]
+    rules: tuple[AffinityRule | SpreadRule | EvenStartRule, ...]
 
     @cached_property
-    def attractions(self) -> tuple[AttractionRule, ...]:
+    def affinity_rules(self) -> tuple[AffinityRule, ...]:
         """Those of the rules that are required affinity."""
-        return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
+        return tuple(rule for rule in self.rules if isinstance(rule, AffinityRule))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Relations:
         return found
 
     @cached_property
-    def _tallies_by_group(self) -> dict[int, list[int]]:
+    def _topology_counts_by_group(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for index, topology_count in enumerate(self.topology_counts):
             for group in topology_count.members.nonzero()[0].tolist():
@@ -117,9 +116,9 @@ class Relations:
         """The rules that concern a group."""
         return self._rules_by_group.get(group, [])
 
-    def tallies_of(self, group: int) -> list[int]:
+    def topology_counts_of(self, group: int) -> list[int]:
         """The topology counts that count the pods of a group."""
-        return self._tallies_by_group.get(group, [])
+        return self._topology_counts_by_group.get(group, [])
 
     def caps_of(self, group: int) -> list[SoftCap]:
         """The soft caps that a pod of the group can exceed, or change."""
@@ -140,22 +139,21 @@ class Relations:
         return not unsure or self.is_reachable(counts)
 
     @cached_property
-    def attractions(self) -> tuple[AttractionRule, ...]:
+    def affinity_rules(self) -> tuple[AffinityRule, ...]:
         """The rules of required affinity."""
-        return tuple(rule for rule in self.rules if isinstance(rule, AttractionRule))
+        return tuple(rule for rule in self.rules if isinstance(rule, AffinityRule))
 
     def reached(self, wanted: Booleans, seeds: t.Iterable[Seed]) -> Booleans:
         """What of the wanted ``[g, n]`` can be bound after the seeds, each finding its members."""
-        numpy = require("numpy")
         bound = wanted.copy()
-        for rule in self.attractions:
+        for rule in self.affinity_rules:
             bound[self.topology_counts[rule.keys[0].dependants].members] = False
         for seed in seeds:
             bound[seed] = wanted[seed]
         while True:
             before = int(bound.sum())
             present = self.count(bound.astype(numpy.int64))
-            for rule in self.attractions:
+            for rule in self.affinity_rules:
                 dependants = self.topology_counts[rule.keys[0].dependants].members
                 bound[dependants] |= wanted[dependants] & rule.is_met(present)
             if int(bound.sum()) == before:
@@ -170,7 +168,7 @@ class Relations:
         """The groups of which each other's order of binding matters, and what makes it matter."""
         parts: list[Part] = []
         for rule in self.rules:
-            if not isinstance(rule, (AttractionRule, SpreadRule, EvenStartRule)):
+            if not isinstance(rule, (AffinityRule, SpreadRule, EvenStartRule)):
                 continue
             joined = [part for part in parts if part.groups & rule.groups]
             parts = [part for part in parts if part not in joined]
@@ -236,7 +234,6 @@ class Reach:
     """
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
-        self._numpy = require("numpy")
         self._relations = relations
         self._wanted: Booleans = counts > 0
         self._choices = 0
@@ -244,7 +241,7 @@ class Reach:
         self.bound: Booleans = relations.reached(self._wanted, ())
         for part in relations.parts:
             # Of one rule with one key any choice is as good as any.
-            keys = [key for rule in part.attractions for key in rule.keys]
+            keys = [key for rule in part.affinity_rules for key in rule.keys]
             self._choices = _MOST_CHOICES_OF_SEEDS if len(keys) > 1 else 1
             self._choose(part, self.bound, self.seeds)
 
@@ -257,8 +254,8 @@ class Reach:
         """Add seeds, depth first, until nobody waits for one; keep what reaches the most."""
         if bound.sum() > self.bound.sum():
             self.bound, self.seeds = bound, seeds
-        for rule in part.attractions:
-            reached = self._numpy.zeros_like(bound)
+        for rule in part.affinity_rules:
+            reached = numpy.zeros_like(bound)
             for group, node in self._waiting(rule, bound, seeds):
                 if reached[group, node]:
                     continue
@@ -275,9 +272,7 @@ class Reach:
         """Whether all pods of the part are reached."""
         return not bool((self._wanted & ~self.bound)[list(part.groups)].any())
 
-    def _waiting(
-        self, rule: AttractionRule, bound: Booleans, seeds: tuple[Seed, ...]
-    ) -> list[Seed]:
+    def _waiting(self, rule: AffinityRule, bound: Booleans, seeds: tuple[Seed, ...]) -> list[Seed]:
         """The pods that may be the first of the rule, after these seeds."""
         if rule.runs or any(rule.has_member(group, node) for group, node in seeds):
             return []
@@ -290,13 +285,12 @@ class RelationState:
     """The topology counts of an assignment, kept up to date, and what the rules say to it."""
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
-        self._numpy = require("numpy")
         self.relations = relations
         self.counted: Counts = relations.count(counts)
         self._nodes: int = counts.shape[1]
 
     def place(self, group: int, node: int, number: int) -> None:
-        for index in self.relations.tallies_of(group):
+        for index in self.relations.topology_counts_of(group):
             domain = self.relations.topology_counts[index].domain_of[node]
             self.counted[index][domain] += number
 
@@ -316,11 +310,11 @@ class RelationState:
 
         One that is ``moving`` leaves another node, and with it what all nodes hold together.
         """
-        room = self._numpy.full(self._nodes, UNLIMITED)
+        room = numpy.full(self._nodes, UNLIMITED)
         for rule in self.relations.rules_of(group):
             if not (moving and isinstance(rule, FleetRule)):
-                room = self._numpy.minimum(room, rule.room(self.counted, group))
-        return t.cast("Integers", room)
+                room = numpy.minimum(room, rule.room(self.counted, group))
+        return room
 
     def accepts(self, group: int, node: int) -> bool:
         """Whether kube-scheduler would take one more pod of the group to the node.
@@ -335,10 +329,10 @@ class RelationState:
         )
 
     def may_leave(self, group: int) -> Booleans:
-        allowed = self._numpy.ones(self._nodes, dtype=bool)
+        allowed = numpy.ones(self._nodes, dtype=bool)
         for rule in self.relations.rules_of(group):
             allowed &= rule.may_leave(self.counted, group)
-        return t.cast("Booleans", allowed)
+        return allowed
 
     def hold(self, groups: t.Iterable[int], counts: Integers) -> bool:
         """Whether the rules of these groups hold."""

@@ -12,14 +12,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import Counts
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
 @dataclass(frozen=True)
@@ -64,15 +61,14 @@ class SoftCap:
 
     def unmet(self, counts: Counts, domains: Integers, more: More = NO_MORE) -> Integers:
         """The pods beyond the cap in each of these domains, with so many more in it alone."""
-        numpy = require("numpy")
         cap = self.cap[domains]
         if self.company is not None:
             there = counts[self.company.topology_count][domains] + more.company
             cap = numpy.where(there >= self.company.least, self.company.cap[domains], cap)
         above = counts[self.topology_count][domains] + more.held - cap
-        return t.cast("Integers", numpy.where(domains < 0, 0, numpy.maximum(above, 0)))
+        return numpy.where(domains < 0, 0, numpy.maximum(above, 0))
 
     def cost(self, counts: Counts) -> float:
         """In watts, over all domains."""
-        domains = require("numpy").arange(len(self.cap) - 1)
+        domains = numpy.arange(len(self.cap) - 1)
         return self.watts * float(self.unmet(counts, domains).sum())

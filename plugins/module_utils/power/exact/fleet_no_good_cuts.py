@@ -27,10 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, Terms
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
 class FleetNoGoodCuts:

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AttractionRule,
+    AffinityRule,
     SpreadRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
@@ -34,11 +34,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # Pods of a group on a node: what a column of the model counts.
 _Place = tuple[int, int]
@@ -88,7 +88,7 @@ class _Circles:
     ) -> None:
         self._relations, self._model = relations, model
         self._columns = {at: column for at, column in columns.items() if at[0] in part.groups}
-        self._attractions = part.attractions
+        self._affinity_rules = part.affinity_rules
         # Columns that are 1 for the pod that comes first, by rule.
         self._seeds: dict[int, dict[_Place, int]] = {}
         self._members: dict[_Missed, list[_Place]] = {}
@@ -115,7 +115,7 @@ class _Circles:
 
     def _bound(self, counts: Integers, values: t.Sequence[float]) -> Booleans:
         """What can be bound if the seeds are those of the solution."""
-        wanted = require("numpy").zeros(counts.shape, dtype=bool)
+        wanted = numpy.zeros(counts.shape, dtype=bool)
         for place in self._columns:
             wanted[place] = counts[place] > 0
         chosen = [
@@ -129,7 +129,7 @@ class _Circles:
     def _missed(self, place: _Place, present: Counts) -> _Missed | None:
         """Where a pod at the place finds nobody; None where it finds all that it has to."""
         group, node = place
-        for index, rule in enumerate(self._attractions):
+        for index, rule in enumerate(self._affinity_rules):
             if rule.depends(group):
                 for key in rule.keys:
                     if not rule.found(key, present)[node]:
@@ -183,7 +183,7 @@ class _Circles:
     def _seeds_of(self, index: int) -> dict[_Place, int]:
         """A column for each pod that may be the first member of a rule, of which one is at most."""
         if index not in self._seeds:
-            rule = self._attractions[index]
+            rule = self._affinity_rules[index]
             seeds = {
                 place: self._model.column(0.0, 1.0, integer=True)
                 for place in self._columns
@@ -193,15 +193,15 @@ class _Circles:
                 self._model.at_most([(column, 1.0), (self._columns[place], -1.0)], 0.0)
             self._model.at_most([(column, 1.0) for column in seeds.values()], 1.0)
             for other, others in self._seeds.items():
-                self._keep_apart(rule, seeds, self._attractions[other], others)
+                self._keep_apart(rule, seeds, self._affinity_rules[other], others)
             self._seeds[index] = seeds
         return self._seeds[index]
 
     def _keep_apart(
         self,
-        rule: AttractionRule,
+        rule: AffinityRule,
         seeds: t.Mapping[_Place, int],
-        other: AttractionRule,
+        other: AffinityRule,
         others: t.Mapping[_Place, int],
     ) -> None:
         """Two pods cannot both be bound before each other: a seed comes before all members."""
@@ -278,7 +278,7 @@ def _looked_at(part: Part) -> set[int]:
     """The topology counts that the rules of a part look at."""
     found: set[int] = set()
     for rule in part.rules:
-        if isinstance(rule, AttractionRule):
+        if isinstance(rule, AffinityRule):
             found.update(*rule.keys)
         elif isinstance(rule, SpreadRule):
             found |= {rule.counted, rule.dependants}

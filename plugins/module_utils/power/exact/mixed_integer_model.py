@@ -14,7 +14,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.fleet_no_good_cuts import (
     FleetNoGoodCuts,
 )
@@ -46,10 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
 _ROUNDS_OF_CUTS = 30
@@ -255,10 +252,10 @@ class PlacementModel:
 
     def counts(self, solution: Solution) -> Integers:
         """Pods by group and node of the whole problem."""
-        counts = require("numpy").zeros_like(self.problem.limit)
+        counts = numpy.zeros_like(self.problem.limit)
         for (group, node), column in self.columns.items():
             counts[group, node] = round(solution.values[column])
-        return t.cast("Integers", counts)
+        return counts
 
     def solve(
         self, limits: Limits, branching_nodes: int, open_gap: float = ABSOLUTE_GAP

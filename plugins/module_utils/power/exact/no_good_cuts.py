@@ -15,7 +15,7 @@ import math
 import typing as t
 from functools import partial
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
     ContentRule,
     OneNodeRule,
@@ -28,10 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
 TOLERANCE_WATTS = 1e-4
@@ -87,7 +84,7 @@ class NoGoodCuts:
         before = len(self._told)
         for index, rule in enumerate(self._rules):
             pods = counts[list(rule.check.groups)]
-            for node in require("numpy").flatnonzero(pods.any(axis=0)).tolist():
+            for node in numpy.flatnonzero(pods.any(axis=0)).tolist():
                 there = tuple(pods[:, node].tolist())
                 least = rule.draw(node, there).least_watts
                 watts = self._watts.get((index, node))

@@ -4,7 +4,7 @@
 """Rules between pods as rows of a mixed-integer model.
 
 Every feasible placement meets the rows, so the model's bound stays one. They say what has to hold
-in the end; order_cuts.py knows about the way there.
+in the end; loop_formulas.py knows about the way there.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import math
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AttractionRule,
+    AffinityRule,
+    AntiAffinityRule,
     EvenStartRule,
-    ExclusionRule,
     SpreadRule,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
@@ -48,10 +48,10 @@ class RelationRows:
     def add_rules(self, count: t.Sequence[int]) -> None:
         """What must hold; of a gang all ``count[g]`` pods are placed or none."""
         for rule in self._relations.rules:
-            if isinstance(rule, ExclusionRule):
-                self._add_exclusion(rule)
-            elif isinstance(rule, AttractionRule):
-                self._add_attraction(rule)
+            if isinstance(rule, AntiAffinityRule):
+                self._add_anti_affinity(rule)
+            elif isinstance(rule, AffinityRule):
+                self._add_affinity(rule)
             elif isinstance(rule, SpreadRule):
                 self._add_spread(rule)
             elif isinstance(rule, EvenStartRule):
@@ -100,7 +100,7 @@ class RelationRows:
         if beyond > 0:
             self._model.at_most([*terms, (there, beyond)], most + beyond - base)
 
-    def _add_exclusion(self, rule: ExclusionRule) -> None:
+    def _add_anti_affinity(self, rule: AntiAffinityRule) -> None:
         topology_counts = (rule.held, rule.known, rule.both)
         for held, known, both in zip(
             *(self._counted(topology_count) for topology_count in topology_counts)
@@ -113,7 +113,7 @@ class RelationRows:
             if members is not None:
                 self._at_most_if(members, known, 1.0)
 
-    def _add_attraction(self, rule: AttractionRule) -> None:
+    def _add_affinity(self, rule: AffinityRule) -> None:
         for key in rule.keys:
             for dependants, members in zip(
                 self._counted(key.dependants), self._counted(key.members)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     Prices,
 )
@@ -30,11 +30,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 # So many pods of a group on a node are told apart.
 _MOST_FORCED = 4
@@ -44,7 +43,7 @@ def fix_variables(
     bounds: LowerBounds, prices: Prices, placed: Integers, unpriced_pods: int, cost: float
 ) -> Candidates:
     """What may be part of a placement of the same pods that costs at most so much."""
-    numpy, problem = require("numpy"), bounds.problem
+    problem = bounds.problem
     pieces, runs = _exact_pieces(bounds, prices)
     pieces = bounds.tighten(pieces, placed)
     least = bounds.subproblem.solve(pieces, placed).least
@@ -75,7 +74,7 @@ def fix_variables(
 
 def _exact_pieces(bounds: LowerBounds, prices: Prices) -> tuple[Prices, list[tuple[int, int]]]:
     """The prices for pieces that are the convex runs of each node, and (node, run) of each."""
-    numpy, costs = require("numpy"), bounds.problem.costs
+    costs = bounds.problem.costs
     names: list[tuple[int, int]] = []
     rows: list[tuple[float, float, int]] = []
     for node in costs.priced.nonzero()[0].tolist():

@@ -21,10 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Pod
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
 class Move(t.NamedTuple):

@@ -14,7 +14,7 @@ import itertools
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
     Move,
     undo,
@@ -23,12 +23,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignme
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import Exchanges
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 Moves = tuple[Move, ...]
 
@@ -54,7 +53,7 @@ def neighbours(assignment: Assignment, max_moves: int) -> list[Moves]:
 
 def predicted(assignment: Assignment, groups_of_moves: t.Sequence[Moves]) -> list[float]:
     """Watts that each group of moves saves; unmet preferences are not known here."""
-    numpy, problem = require("numpy"), assignment.problem
+    problem = assignment.problem
     ends = numpy.array(
         [
             (index, move.group, node, sign)
@@ -81,7 +80,6 @@ class _Neighbourhood:
     """All that is tried from one assignment."""
 
     def __init__(self, assignment: Assignment, max_moves: int) -> None:
-        self._numpy = require("numpy")
         self._assignment = assignment
         self._problem = assignment.problem
         self._max_moves = max_moves
@@ -102,7 +100,7 @@ class _Neighbourhood:
     def _departures(self, number: int) -> Floats:
         """What each node costs more (G, N) with so many pods fewer; infinite without as many."""
         there = self._assignment.counts >= number
-        return t.cast("Floats", self._numpy.where(there, self._changes(-number), self._numpy.inf))
+        return numpy.where(there, self._changes(-number), numpy.inf)
 
     def _arrivals(self, number: int) -> Floats:
         """What each node costs more with so many pods more; infinite without room for them."""
@@ -111,11 +109,11 @@ class _Neighbourhood:
         for resource in range(problem.request.shape[1]):
             asked = number * problem.request[:, resource, None]
             room &= (assignment.free[:, resource] >= asked) | (asked == 0)
-        return t.cast("Floats", self._numpy.where(room, self._changes(number), self._numpy.inf))
+        return numpy.where(room, self._changes(number), numpy.inf)
 
     def _changes(self, number: int) -> Floats:
         problem, assignment = self._problem, self._assignment
-        workload = problem.is_workload.astype(self._numpy.int64)[:, None]
+        workload = problem.is_workload.astype(numpy.int64)[:, None]
         change = assignment.change(
             assignment.all_nodes, number * problem.use[:, None], number, number * workload
         )
@@ -139,7 +137,6 @@ class _Neighbourhood:
         self, departure: Floats, arrival: Floats, number: int
     ) -> t.Iterator[tuple[float, int, Move]]:
         """Of each group the cheapest departures with the cheapest arrivals."""
-        numpy = self._numpy
         rows = numpy.arange(len(departure))[:, None]
         first, last = self._cheapest(departure), self._cheapest(arrival)
         for leaving, entering in itertools.product(range(first.shape[1]), repeat=2):
@@ -150,24 +147,24 @@ class _Neighbourhood:
                 yield float(costs[group]), number, move
 
     def _cheapest(self, table: Floats) -> Integers:
-        order = self._numpy.argsort(table, axis=1, kind="stable")
-        return t.cast("Integers", order[:, :_ENDS_OF_A_GROUP])
+        order = numpy.argsort(table, axis=1, kind="stable")
+        return order[:, :_ENDS_OF_A_GROUP]
 
     def _open_by_rules(self, arrival: Floats) -> Floats:
         """The arrivals to nodes that rules between pods leave open as it is."""
-        numpy, state = self._numpy, self._assignment.related
+        state = self._assignment.related
         table = numpy.full_like(arrival, numpy.inf)
         for group in range(len(arrival)):
             if state is not None and not state.is_free(group):
                 table[group] = numpy.where(state.room(group) > 0, arrival[group], numpy.inf)
-        return t.cast("Floats", table)
+        return table
 
     def _away(self) -> t.Iterator[Moves]:
         """All pods of one node, each to where it costs the fewest watts.
 
         Which nodes: those where most is saved for each pod, if each found the cheapest of places.
         """
-        numpy, assignment = self._numpy, self._assignment
+        assignment = self._assignment
         cheapest = self._arrival.min(axis=1)[:, None]
         spent = numpy.zeros(assignment.counts.shape)
         there = assignment.counts > 0
@@ -197,7 +194,7 @@ class _Neighbourhood:
 
     def _cheapest_move(self, group: int, source: int) -> Move | None:
         """Make the cheapest move of a pod from a node that resources and rules allow."""
-        numpy, assignment = self._numpy, self._assignment
+        assignment = self._assignment
         is_open = assignment.fits(group, assignment.all_nodes)
         is_open[source] = False
         targets = is_open.nonzero()[0]
@@ -213,7 +210,7 @@ class _Neighbourhood:
 
         Where there are few nodes, the others as well.
         """
-        numpy, costs = self._numpy, self._problem.costs
+        costs = self._problem.costs
         asleep = costs.sleeper & (self._assignment.workload == 0)
         per_core = costs.heights[:, -1] / numpy.maximum(costs.knots[:, -1], 1.0)
         order = numpy.lexsort((per_core, ~asleep))
@@ -223,7 +220,7 @@ class _Neighbourhood:
 
     def _poured(self, target: int) -> t.Iterator[Moves]:
         """All pods of one node, of two, of three … to one that may sleep until then."""
-        numpy, assignment, problem = self._numpy, self._assignment, self._problem
+        assignment, problem = self._assignment, self._problem
         requests = assignment.counts.T @ problem.request
         at = assignment.all_nodes[target : target + 1]
         free = assignment.free[target].copy()
@@ -253,7 +250,7 @@ class _Neighbourhood:
 
     def _gathered(self, target: int) -> t.Iterator[Moves]:
         """Two, three … single pods of any nodes to one that may sleep until then."""
-        numpy, assignment, problem = self._numpy, self._assignment, self._problem
+        assignment, problem = self._assignment, self._problem
         trial = Assignment(problem, assignment.counts)
         departure = self._departure.copy()
         departure[:, target] = numpy.inf
@@ -290,7 +287,7 @@ class _Neighbourhood:
 
     def _exchanged(self) -> t.Iterator[Moves]:
         """One pod of a node for one or two of another."""
-        numpy, assignment = self._numpy, self._assignment
+        assignment = self._assignment
         groups = assignment.counts.sum(axis=1).nonzero()[0]
         most = max(2, int((_EXCHANGE_TABLE / len(assignment.all_nodes)) ** 0.5))
         largest = numpy.argsort(-self._problem.use[groups], kind="stable")[:most]

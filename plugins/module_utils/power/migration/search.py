@@ -27,10 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.move
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 # From so many states at once the search goes on, in fleets of at most so many groups times nodes.
 _WIDTHS = ((400, 5), (4000, 3))

@@ -22,10 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.move
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 # How many sets of nodes are tried as a step, and how many moves in search of an order.
 _MOST_SETS = 128

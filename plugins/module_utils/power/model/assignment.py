@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
     RelationState,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # (placed by priority, highest first; minus pods on unpriced nodes; minus watts with what unmet
 # preferences are worth): more is better.
@@ -36,7 +36,6 @@ class Assignment:
     """Counts of pods, group by node; never more than fits."""
 
     def __init__(self, problem: Problem, counts: Integers | None = None) -> None:
-        self._numpy = numpy = require("numpy")
         self.problem = problem
         groups, nodes = problem.limit.shape
         self.all_nodes: Integers = numpy.arange(nodes)
@@ -50,7 +49,7 @@ class Assignment:
         self.free: Integers = problem.free - counts.T @ problem.request
         self.use: Integers = counts.T @ problem.use
         self.pods: Integers = counts.sum(axis=0)
-        self.workload: Integers = counts.T @ problem.is_workload.astype(self._numpy.int64)
+        self.workload: Integers = counts.T @ problem.is_workload.astype(numpy.int64)
         self.cost: Floats = problem.costs.of(self.all_nodes, self.use, self.pods, self.workload)
         self.related: RelationState | None = (
             None if problem.relations is None else RelationState(problem.relations, counts)
@@ -77,7 +76,7 @@ class Assignment:
 
     def room(self, group: int) -> Integers:
         """How many more pods of the group each node can take now, if no other node took any."""
-        numpy, problem = self._numpy, self.problem
+        problem = self.problem
         request = problem.request[group]
         asked = request > 0
         left = int(problem.count[group] - self.counts[group].sum())
@@ -87,7 +86,7 @@ class Assignment:
             room = numpy.minimum(room, numpy.maximum(fitting, 0))
         if self.related is not None and not self.related.is_free(group):
             room = numpy.minimum(room, self.related.room(group))
-        return t.cast("Integers", room)
+        return room
 
     def fits(self, group: int, nodes: Integers, *, moving: bool = False) -> Booleans:
         """Whether one more pod of the group fits on each of these nodes.
@@ -235,11 +234,11 @@ class Assignment:
 
     def device_watts(self) -> Floats:
         """What devices in new use draw on each node, but for those that several nodes can use."""
-        watts = self._numpy.zeros(len(self.all_nodes))
+        watts = numpy.zeros(len(self.all_nodes))
         if self.related is not None:
             for rule in self.related.relations.contents:
                 watts = watts + rule.watts(self.related.counted)
-        return t.cast("Floats", watts)
+        return watts
 
     def preference_watts(self) -> float:
         """What all unmet preferences are worth."""
@@ -266,7 +265,7 @@ class Assignment:
     def is_feasible(self) -> bool:
         """Whether everything fits and holds and nothing is placed twice, counted anew."""
         problem = self.problem
-        asked = (problem.request > 0).astype(self._numpy.int64)
+        asked = (problem.request > 0).astype(numpy.int64)
         taken = self.counts.T @ asked > 0
         free = problem.free - self.counts.T @ problem.request
         return bool(

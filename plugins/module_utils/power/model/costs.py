@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     MICROCORES_PER_CORE,
     Node,
@@ -15,12 +15,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # More than any fleet draws: one pod fewer on an unpriced node is worth any number of watts.
 UNPRICED_POD_WATTS = 1e9
@@ -33,7 +33,6 @@ class NodeCosts:
     """
 
     def __init__(self, nodes: t.Sequence[Node], rules: Rules) -> None:
-        self._numpy = numpy = require("numpy")
         self.base: Integers = numpy.array([n.use_microcores for n in nodes], dtype=numpy.int64)
         self.priced: Booleans = numpy.array([n.curve is not None for n in nodes], dtype=bool)
         self.sleeper: Booleans = self.priced & numpy.array(
@@ -43,7 +42,6 @@ class NodeCosts:
         self._read_curves(nodes)
 
     def _read_curves(self, nodes: t.Sequence[Node]) -> None:
-        numpy = self._numpy
         flat = ((0.0, 1.0), (0.0, 0.0))
         curves = [(n.curve.cores, n.curve.watts) if n.curve else flat for n in nodes]
         points = max((len(cores) for cores, _watts in curves), default=2)
@@ -66,7 +64,6 @@ class NodeCosts:
 
     def watts(self, nodes: Integers, use: t.Any) -> Floats:
         """Watts of ``nodes`` at ``use`` microcores by their curves, clamped; shapes broadcast."""
-        numpy = self._numpy
         use = numpy.clip(use, self._first[nodes], self._last[nodes])
         position = numpy.searchsorted(self._starts, use + self._span * nodes, side="right") - 1
         segment = position - self._segments * nodes
@@ -79,7 +76,6 @@ class NodeCosts:
 
     def of(self, nodes: Integers, added_use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
         """Cost of ``nodes`` with so many added microcores, pods, and workload pods among them."""
-        numpy = self._numpy
         watts = self.watts(nodes, self.base[nodes] + added_use)
         watts = numpy.where(self.sleeper[nodes] & (workload == 0), self.standby_watts, watts)
-        return t.cast("Floats", numpy.where(self.priced[nodes], watts, pods * UNPRICED_POD_WATTS))
+        return numpy.where(self.priced[nodes], watts, pods * UNPRICED_POD_WATTS)

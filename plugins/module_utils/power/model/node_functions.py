@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
@@ -17,11 +17,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Booleans = NDArray[numpy.bool_]
 
 # (added cores, watts), by ascending cores
 Points = list[tuple[float, float]]
@@ -53,7 +53,6 @@ class NodeFunctions:
 
 def node_functions(problem: Problem) -> NodeFunctions:
     """The functions of all nodes, unpriced ones (flat) included."""
-    numpy = require("numpy")
     costs = problem.costs
     nodes = numpy.arange(len(problem.instance.nodes))
     step = max(1, math.gcd(*problem.use.tolist()))
@@ -70,7 +69,6 @@ def node_functions(problem: Problem) -> NodeFunctions:
 
 def _bends_up(costs: NodeCosts) -> Booleans:
     """Which knots are convex: cut short, only these make a function that is higher in between."""
-    numpy = require("numpy")
     lengths = numpy.diff(costs.knots, axis=1)
     slopes = numpy.diff(costs.heights, axis=1) / numpy.where(lengths > 0, lengths, 1.0)
     flat = numpy.zeros((len(slopes), 1))
@@ -82,7 +80,6 @@ def _bends_up(costs: NodeCosts) -> Booleans:
 
 def _most_added_use(problem: Problem) -> Floats:
     """Microcores that placing could add to each node at the most."""
-    numpy = require("numpy")
     together = (problem.limit * problem.use[:, None]).sum(axis=0).astype(float)
     if "cpu" not in problem.resources:
         return t.cast("Floats", together)
@@ -129,7 +126,6 @@ def nearly_convex_runs(points: Points, tolerance: float) -> list[Points]:
 
 def _bulge(points: Points) -> float:
     """The most watts by which the function is above its lower hull."""
-    numpy = require("numpy")
     cores, watts = zip(*points)
     hull_cores, hull_watts = zip(*lower_hull(points))
     return float((watts - numpy.interp(cores, hull_cores, hull_watts)).max())

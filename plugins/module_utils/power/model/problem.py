@@ -18,7 +18,7 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
     ContentRule,
     Sum,
@@ -45,12 +45,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
 
 _BITS_OF_SUMS = 62
@@ -102,7 +101,6 @@ def build_problem(instance: Instance) -> Problem:
 
     Raises MissingLibrary.
     """
-    numpy = require("numpy")
     groups = _groups(instance)
     names = sorted({name for group in groups for name, _amount in group.shape.requests})
     most = _most_counted(instance)
@@ -201,10 +199,10 @@ def _with_floors(
     """Unmet preferences, and the watts that the pods' devices draw at the least."""
     if relations is None or not relations.drawing:
         return preferred
-    total = require("numpy").zeros(limit.shape) if preferred is None else preferred.copy()
+    total = numpy.zeros(limit.shape) if preferred is None else preferred.copy()
     for rule in relations.drawing:
         total[list(rule.check.groups)] += rule.floor
-    return t.cast("Floats", total)
+    return total
 
 
 def _related_limits(

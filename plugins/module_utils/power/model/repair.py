@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
     Part,
     Reach,
@@ -25,10 +25,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignme
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 # Group, node and number of pods.
 Step = tuple[int, int, int]
@@ -83,7 +81,7 @@ def order_of(
 
     Pods of other groups are not looked at. It stays unknown where there are too many orders.
     """
-    alone = require("numpy").zeros_like(counts)
+    alone = numpy.zeros_like(counts)
     alone[list(part.groups)] = counts[list(part.groups)]
     counted = relations.count(alone)
     if any(rule.holds(counted) is False for rule in part.rules):
@@ -98,7 +96,6 @@ class _Binding:
     """One placement of related groups, bound step by step."""
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
-        numpy = require("numpy")
         self._state = RelationState(relations, numpy.zeros_like(counts))
         self._left = counts.copy()
         self.steps: list[Step] = []
@@ -194,7 +191,7 @@ def settled(problem: Problem, counts: Integers) -> Assignment:
 
 def _bound(problem: Problem, counts: Integers) -> Integers:
     """What of a placement could be bound, pod by pod."""
-    bound = require("numpy").zeros_like(counts)
+    bound = numpy.zeros_like(counts)
     for group, node, number in binding_order(problem, counts):
         bound[group, node] += number
-    return t.cast("Integers", bound)
+    return bound

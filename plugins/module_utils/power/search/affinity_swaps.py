@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
     LEAST_GAIN_WATTS,
@@ -23,11 +23,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.prefere
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 # So many groups are looked at as partners of one, those of the most similar use.
 _PARTNERS = 24
@@ -41,7 +41,6 @@ class AffinitySwaps:
     """One pod of a group with unmet preferred terms for one pod of another group."""
 
     def __init__(self, assignment: Assignment, seed: int) -> None:
-        self._numpy = numpy = require("numpy")
         self._assignment = assignment
         self._random = numpy.random.default_rng(seed)
         relations, groups = assignment.problem.relations, range(len(assignment.counts))
@@ -71,14 +70,14 @@ class AffinitySwaps:
         partners = self._partners(group, targets)
         if not len(partners):
             return
-        alike = self._numpy.full(len(partners), group)
+        alike = numpy.full(len(partners), group)
         leave = self._costs(partners, alike, sources)
         enter = self._costs(alike, partners, targets)
         total = leave.min(axis=1) + enter.min(axis=1)
-        for index in self._numpy.argsort(total, kind="stable")[:_STEPS].tolist():
+        for index in numpy.argsort(total, kind="stable")[:_STEPS].tolist():
             if total[index] < -LEAST_GAIN_WATTS:
                 order = [
-                    nodes[self._numpy.argsort(costs[index], kind="stable")[:_STEPS]].tolist()
+                    nodes[numpy.argsort(costs[index], kind="stable")[:_STEPS]].tolist()
                     for nodes, costs in ((sources, leave), (targets, enter))
                 ]
                 for source, target in zip(*order):
@@ -90,7 +89,7 @@ class AffinitySwaps:
         if len(nodes) <= _NODES:
             return nodes
         drawn = self._random.choice(nodes, size=_NODES, replace=False)
-        return t.cast("Integers", self._numpy.sort(drawn))
+        return numpy.sort(drawn)
 
     def _partners(self, group: int, targets: Integers) -> Integers:
         """Other groups with pods on the targets."""
@@ -98,12 +97,12 @@ class AffinitySwaps:
         there: Integers = self._assignment.counts[:, targets].sum(axis=1)
         there[group] = 0
         others = there.nonzero()[0]
-        order = self._numpy.argsort(abs(use[others] - use[group]), kind="stable")
-        return t.cast("Integers", others[order[:_PARTNERS]])
+        order = numpy.argsort(abs(use[others] - use[group]), kind="stable")
+        return others[order[:_PARTNERS]]
 
     def _costs(self, entering: Integers, leaving: Integers, nodes: Integers) -> Floats:
         """By pair of groups and node; infinite where one cannot take the place of the other."""
-        numpy, assignment = self._numpy, self._assignment
+        assignment = self._assignment
         problem = assignment.problem
         enters, leaves = numpy.ix_(entering, nodes), numpy.ix_(leaving, nodes)
         possible = (assignment.counts[leaves] > 0) & (
@@ -124,10 +123,10 @@ class AffinitySwaps:
             costs += problem.preference[enters] - problem.preference[leaves]
         costs += self._of_preferred(self._preferred.arrival, entering, nodes)
         costs += self._of_preferred(self._preferred.departure, leaving, nodes)
-        return t.cast("Floats", numpy.where(possible, costs, numpy.inf))
+        return numpy.where(possible, costs, numpy.inf)
 
     def _of_preferred(self, table: Floats, groups: Integers, nodes: Integers) -> Floats:
         """Rows of a table of preferred terms; zero for groups that have none."""
         rows = self._row[groups]
-        found = table[self._numpy.ix_(rows, nodes)]
-        return t.cast("Floats", self._numpy.where((rows >= 0)[:, None], found, 0.0))
+        found = table[numpy.ix_(rows, nodes)]
+        return numpy.where((rows >= 0)[:, None], found, 0.0)

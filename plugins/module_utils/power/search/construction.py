@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
     Relaxation,
     Share,
@@ -20,11 +20,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignme
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
 
 _ROUNDING = 1e-6
 # Of the share of the resource that is asked for most.
@@ -33,7 +32,6 @@ _RELEVANT = 0.5
 
 def construct(problem: Problem, relaxation: Relaxation) -> Assignment:
     """Place the pods of every share on its nodes, the largest first and evenly."""
-    numpy = require("numpy")
     counts = numpy.zeros_like(problem.limit)
     left = problem.count.copy()
     by_class: dict[int, list[Share]] = {}
@@ -52,9 +50,9 @@ def construct(problem: Problem, relaxation: Relaxation) -> Assignment:
 
 
 def _cheapest_first(problem: Problem, nodes: Integers) -> Integers:
-    numpy, costs = require("numpy"), problem.costs
+    costs = problem.costs
     rise = costs.heights[nodes, -1] - costs.heights[nodes, 0]
-    return t.cast("Integers", nodes[numpy.argsort(rise, kind="stable")])
+    return nodes[numpy.argsort(rise, kind="stable")]
 
 
 def _whole_nodes(shares: t.Sequence[Share], nodes: Integers) -> list[Integers]:
@@ -74,7 +72,6 @@ class _Spreading:
     """Pods of many groups on a few nodes, all of which are to be filled alike."""
 
     def __init__(self, problem: Problem, nodes: Integers, wanted: Integers) -> None:
-        self._numpy = numpy = require("numpy")
         self._request = problem.request
         self._limit = problem.limit[:, nodes]
         self._wanted = wanted
@@ -88,7 +85,6 @@ class _Spreading:
 
     def counts(self) -> Integers:
         """How many pods of each group go to each of the nodes."""
-        numpy = self._numpy
         counts = numpy.zeros_like(self._limit)
         fullness = numpy.zeros(self._free.shape)
         for group in numpy.argsort(-self._sizes, kind="stable").tolist():
@@ -105,4 +101,4 @@ class _Spreading:
                 counts[group, node] += 1
                 self._free[node] -= request
                 fullness[node] += step[node]
-        return t.cast("Integers", counts)
+        return counts

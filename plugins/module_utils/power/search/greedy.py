@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import settled
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
 def filled(problem: Problem, start: Integers | None = None) -> Assignment:
@@ -24,7 +21,6 @@ def filled(problem: Problem, start: Integers | None = None) -> Assignment:
 
     A gang that does not find nodes for all of its pods makes room for the others.
     """
-    numpy = require("numpy")
     counts = numpy.zeros_like(problem.limit) if start is None else start
     assignment = settled(problem, counts)
     barred: set[int] = set()
@@ -61,7 +57,6 @@ def placing_order(problem: Problem) -> list[int]:
 
     Equal ones keep the order of the groups, which is canonical.
     """
-    numpy = require("numpy")
     total = numpy.maximum(problem.free, 0).sum(axis=0)
     shares = (problem.request / numpy.maximum(total, 1)).max(axis=1, initial=0.0)
     return sorted(
@@ -74,7 +69,6 @@ def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
     state = assignment.related
     if state is not None and (state.has_caps(group) or not state.is_free(group)):
         return _place_cheapest_related(assignment, group, number)
-    numpy = require("numpy")
     nodes = assignment.all_nodes
     cost = numpy.where(
         assignment.fits(group, nodes), assignment.added_cost(group, nodes), numpy.inf
@@ -92,7 +86,7 @@ def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
 
 def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> int:
     """As _place_cheapest, where a pod on one node changes what other nodes may take."""
-    numpy, nodes = require("numpy"), assignment.all_nodes
+    nodes = assignment.all_nodes
     state = assignment.related
     alone = state is None or not state.has_caps(group)
     cost = assignment.added_cost(group, nodes)
@@ -125,7 +119,6 @@ def _best_move_aside(
     assignment: Assignment, group: int, other: int
 ) -> tuple[float, int, int, int] | None:
     """(cost, other, source, target) of the cheapest move of one pod of ``other``."""
-    numpy = require("numpy")
     problem, nodes = assignment.problem, assignment.all_nodes
     sources = assignment.fits_instead(group, other).nonzero()[0]
     targets = assignment.fits(other, nodes, moving=True).nonzero()[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
     Assignment,
     Change,
@@ -23,12 +23,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_ga
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # Of more nodes a random part is looked at in each step.
 _MOST_NODES = 60
@@ -61,7 +61,6 @@ class InfeasibleSpaceTabuSearch:
     """
 
     def __init__(self, assignment: Assignment, gangs: t.Collection[int], seed: int) -> None:
-        self._numpy = numpy = require("numpy")
         self._assignment = assignment
         self._random = random.Random(seed)
         problem = assignment.problem
@@ -139,7 +138,6 @@ class InfeasibleSpaceTabuSearch:
         Returns nothing where no change is open, or none that keeps the rules between pods.
         """
         self._step += 1
-        numpy = self._numpy
         nodes = self._some_nodes(node)
         enter, leave = self._open(numpy.append(nodes, node))
         leaving = leave[:, -1].nonzero()[0]
@@ -167,7 +165,7 @@ class InfeasibleSpaceTabuSearch:
 
     def _make_heavier(self) -> None:
         nodes = self.overfull()
-        self._weight[nodes] = self._numpy.where(
+        self._weight[nodes] = numpy.where(
             self._room(nodes) < 0, self._weight[nodes] * _HEAVIER, self._weight[nodes]
         )
         self._heavier |= self._overfull
@@ -178,7 +176,7 @@ class InfeasibleSpaceTabuSearch:
         return state is None or state.hold(groups, self._assignment.counts)
 
     def _some_nodes(self, node: int) -> Integers:
-        numpy, every = self._numpy, self._assignment.all_nodes
+        every = self._assignment.all_nodes
         if len(every) > _MOST_NODES:
             every = numpy.array(self._random.sample(range(len(every)), _MOST_NODES))
         return t.cast("Integers", every[every != node])
@@ -200,7 +198,6 @@ class InfeasibleSpaceTabuSearch:
 
     def _partners(self, nodes: Integers, enter: Booleans, leave: Booleans) -> _Partners:
         """``enter`` tells which groups may come; ``leave`` which may leave the nodes."""
-        numpy = self._numpy
         there = numpy.column_stack([leave, (self._left > 0) & self._may_wait])
         entering, at = (there & enter[:, None]).nonzero()
         alone = numpy.full(len(nodes), self._nothing)
@@ -212,7 +209,6 @@ class InfeasibleSpaceTabuSearch:
 
     def _possible(self, leaving: Integers, enter: Booleans, partners: _Partners) -> Booleans:
         """Whether a pod of each group that leaves may go where each partner is."""
-        numpy = self._numpy
         is_open = numpy.column_stack([enter[leaving], self._may_wait[leaving]])
         possible = is_open[:, partners.at] & (leaving[:, None] != partners.entering)
         # It waits only for one that is as important.
@@ -236,7 +232,7 @@ class InfeasibleSpaceTabuSearch:
         return t.cast("Integers", self._assignment.free[nodes] + self._overdrawn[nodes])
 
     def _lack(self, room: Integers, weight: Floats) -> Floats:
-        return t.cast("Floats", (self._numpy.maximum(-room, 0) * weight).sum(axis=-1))
+        return t.cast("Floats", (numpy.maximum(-room, 0) * weight).sum(axis=-1))
 
     def _changes(self, node: int, group: int, partners: _Partners, column: int) -> list[Change]:
         other, at = int(partners.entering[column]), int(partners.at[column])

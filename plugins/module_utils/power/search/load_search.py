@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     PROOF_TOLERANCE_WATTS,
     cost_of,
     unpriced_pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.dynamic_programming_bound import (
-    load_bound,
+    dynamic_programming_bound,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import (
     Loads,
@@ -32,10 +32,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.two_nod
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 _ROUNDS_PER_SECOND = 1.0
 _STEPS = 1000
@@ -79,7 +77,7 @@ def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[i
     if unpriced_pods(best):
         return known, ()
     preferred = _least_preference_watts(best, placed)
-    found = load_bound(loads, placed, cost_of(best) - preferred)
+    found = dynamic_programming_bound(loads, placed, cost_of(best) - preferred)
     if found is None:
         return known, ()
     return max(known, found.watts + preferred), found.loads
@@ -87,7 +85,7 @@ def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[i
 
 def _least_preference_watts(best: Assignment, placed: Integers) -> float:
     """What unmet preferences cost if each pod stands where most of its own are met."""
-    numpy, problem = require("numpy"), best.problem
+    problem = best.problem
     if problem.preference is None:
         return 0.0
     possible = numpy.where(problem.limit > 0, problem.preference, numpy.inf).min(axis=1)

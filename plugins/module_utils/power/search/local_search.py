@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
     Assignment,
     Change,
@@ -29,11 +29,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_ga
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Integers,
+    )
 
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # So many pods are exchanged for one.
 _NUMBERS = (1, 2, 3)
@@ -81,7 +80,6 @@ class _Search:
         return False
 
     def _exchangeable(self) -> Integers:
-        numpy = require("numpy")
         groups = self._assignment.counts.sum(axis=1).nonzero()[0]
         most = max(2, int((_EXCHANGE_TABLE / max(len(self._assignment.all_nodes), 1)) ** 0.5))
         if len(groups) > most:

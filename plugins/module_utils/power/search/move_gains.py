@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
     PreferredTermGains,
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 LEAST_GAIN_WATTS = 1e-6
 # Exchanges are told apart less finely, since their tables are large.
@@ -47,14 +47,14 @@ class Step(t.NamedTuple):
 
 def related_groups(assignment: Assignment) -> Booleans:
     """Groups whose places matter to other pods: of those no table is true for long."""
-    numpy, relations = require("numpy"), assignment.problem.relations
+    relations = assignment.problem.relations
     related = numpy.zeros(len(assignment.problem.groups), dtype=bool)
     if relations is not None:
         for topology_count in relations.topology_counts:
             related |= topology_count.members
         for rule in relations.rules:
             related[list(rule.groups)] = True
-    return t.cast("Booleans", related)
+    return related
 
 
 class Moves:
@@ -64,7 +64,6 @@ class Moves:
     """
 
     def __init__(self, assignment: Assignment) -> None:
-        self._numpy = numpy = require("numpy")
         self._assignment = assignment
         related: list[int] = related_groups(assignment).nonzero()[0].tolist()
         state = assignment.related
@@ -112,7 +111,6 @@ class Moves:
         ]
 
     def _cheapest(self, table: Floats) -> tuple[Integers, Floats]:
-        numpy = self._numpy
         number = min(_MOVES_OF_A_GROUP, table.shape[1])
         nodes = numpy.argpartition(table, number - 1, axis=1)[:, :number]
         costs = numpy.take_along_axis(table, nodes, axis=1)
@@ -124,7 +122,7 @@ class Moves:
         )
 
     def _refresh(self) -> None:
-        numpy, assignment = self._numpy, self._assignment
+        assignment = self._assignment
         problem = assignment.problem
         nodes = numpy.array(sorted(self._stale), dtype=numpy.int64)
         self._stale.clear()
@@ -147,7 +145,8 @@ class Moves:
 
     def _add_preferred(self, nodes: Integers) -> None:
         """Put the preferred terms on top of what these nodes now cost by themselves."""
-        preferred, at = self._preferred, self._numpy.ix_(self._preferring, nodes)
+        preferred = self._preferred
+        at = numpy.ix_(numpy.array(self._preferring, dtype=numpy.int64), nodes)
         self._plain_arrival[:, nodes] = self._arrival[at]
         self._plain_departure[:, nodes] = self._departure[at]
         preferred.refresh()
@@ -155,7 +154,7 @@ class Moves:
         self._departure[self._preferring] = self._plain_departure + preferred.departure
 
     def _refresh_nodes(self, nodes: Integers) -> None:
-        numpy, assignment = self._numpy, self._assignment
+        assignment = self._assignment
         problem = assignment.problem
         use, workload = problem.use[:, None], problem.is_workload.astype(numpy.int64)[:, None]
         fits = problem.limit[:, nodes] > assignment.counts[:, nodes]
@@ -181,7 +180,6 @@ class Exchanges:
     """
 
     def __init__(self, assignment: Assignment, groups: Integers, number: int) -> None:
-        self._numpy = numpy = require("numpy")
         self._assignment = assignment
         self._groups = groups
         self._number = number
@@ -197,7 +195,6 @@ class Exchanges:
 
     def steps(self) -> list[Step]:
         """The best exchanges of each pair of groups that has any."""
-        numpy = self._numpy
         self._refresh()
         if len(self._groups) < 2:
             return []
@@ -227,11 +224,10 @@ class Exchanges:
         if len(costs) == 1:
             return [first]
         others = costs.copy()
-        others[first] = self._numpy.inf
+        others[first] = numpy.inf
         return [first, int(others.argmin())]
 
     def _refresh(self) -> None:
-        numpy = self._numpy
         self._stale.update(self._preferred.refresh().tolist())
         stale = numpy.array(sorted(self._stale), dtype=numpy.int64)
         size = max(1, _CHUNK // max(1, len(self._groups) ** 2))
@@ -250,7 +246,7 @@ class Exchanges:
 
         By the group that leaves, the group that enters, and node.
         """
-        numpy, assignment, groups = self._numpy, self._assignment, self._groups
+        assignment, groups = self._assignment, self._groups
         problem = assignment.problem
         counts, limit = assignment.counts[groups][:, nodes], problem.limit[groups][:, nodes]
         # Few groups have pods on a node: one row for each that has.
@@ -276,4 +272,4 @@ class Exchanges:
             costs += leaving * self._preferred.departure[rows, at][:, None]
         table = numpy.full((len(groups), len(groups), len(nodes)), numpy.inf)
         table[rows, :, columns] = numpy.where(possible, costs, numpy.inf)
-        return t.cast("Floats", table)
+        return table

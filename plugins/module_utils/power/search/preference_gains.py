@@ -11,32 +11,30 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
-
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
 
 class PreferredTermGains:
     """``arrival[k, n]`` and ``departure[k, n]`` in watts, of one pod of ``groups[k]`` at a node."""
 
     def __init__(self, assignment: Assignment, groups: t.Sequence[int]) -> None:
-        self._numpy = numpy = require("numpy")
         self._assignment = assignment
         shape = (len(groups), len(assignment.all_nodes))
         self.arrival: Floats = numpy.zeros(shape)
         self.departure: Floats = numpy.zeros(shape)
         relations = assignment.problem.relations
-        self._tallies: dict[int, tuple[int, set[int]]] = {}
+        self._counted: dict[int, tuple[int, set[int]]] = {}
         for position, group in enumerate(groups):
             caps = relations.caps_of(group) if relations is not None else []
             if caps:
-                self._tallies[position] = (
+                self._counted[position] = (
                     group,
                     {each for cap in caps for each in cap.topology_counts},
                 )
@@ -45,36 +43,34 @@ class PreferredTermGains:
     @property
     def matter(self) -> bool:
         """Whether any of the groups has such preferred terms; else all is zero for good."""
-        return bool(self._tallies)
+        return bool(self._counted)
 
     def refresh(self) -> Integers:
         """The nodes where something has changed since the last time."""
-        numpy, changed = self._numpy, self._changed_tallies()
+        changed = self._changed_topology_counts()
         nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
-        for position, (group, topology_counts) in self._tallies.items():
+        for position, (group, topology_counts) in self._counted.items():
             if not topology_counts.isdisjoint(changed):
                 for table, number in ((self.arrival, 1), (self.departure, -1)):
                     added = self._assignment.added_by_caps(group, number)
                     nodes |= table[position] != added
                     table[position] = added
-        return t.cast("Integers", nodes.nonzero()[0])
+        return nodes.nonzero()[0]
 
-    def _changed_tallies(self) -> set[int]:
+    def _changed_topology_counts(self) -> set[int]:
         state = self._assignment.related
         if state is None:
             return set()
         used = {
             topology_count
-            for _group, topology_counts in self._tallies.values()
+            for _group, topology_counts in self._counted.values()
             for topology_count in topology_counts
         }
         changed = {
             topology_count
             for topology_count in used
             if topology_count not in self._seen
-            or not self._numpy.array_equal(
-                self._seen[topology_count], state.counted[topology_count]
-            )
+            or not numpy.array_equal(self._seen[topology_count], state.counted[topology_count])
         }
         self._seen.update(
             {topology_count: state.counted[topology_count].copy() for topology_count in changed}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import Loads
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_sums import (
     NOTHING,
@@ -24,12 +24,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+        Integers,
+    )
 
-    Floats = NDArray[numpy.float64]
-    Integers = NDArray[numpy.int64]
-    Booleans = NDArray[numpy.bool_]
 
 # Differences in watts below this come from rounding.
 _EQUAL_WATTS = 1e-9
@@ -43,7 +43,7 @@ class TwoNodeReoptimization:
     """
 
     def __init__(self, loads: Loads, assignment: Assignment, limits: Limits) -> None:
-        numpy, problem = require("numpy"), loads.problem
+        problem = loads.problem
         self._loads = loads
         self._limits = limits
         self._random = random.Random(limits.seed)
@@ -60,7 +60,6 @@ class TwoNodeReoptimization:
 
     def _movable_pods(self, counts: Integers) -> list[list[int]]:
         """The group of each movable pod, by node."""
-        numpy = require("numpy")
         groups = numpy.arange(len(counts))
         return [numpy.repeat(groups, column).tolist() for column in counts.T]
 
@@ -80,7 +79,7 @@ class TwoNodeReoptimization:
         for node, pods in enumerate(self._pods):
             for group in pods:
                 counts[group, node] += 1
-        return t.cast("Integers", counts)
+        return counts
 
     def save(self, steps: int, watts: float) -> None:
         """Walk towards fewer watts until ``watts`` of them are saved."""
@@ -88,9 +87,10 @@ class TwoNodeReoptimization:
 
     def approach(self, wanted: t.Sequence[int], steps: int) -> None:
         """Walk towards these whole loads in steps, whatever the watts."""
-        numpy = require("numpy")
         distance = {
-            node: abs(numpy.arange(len(table)) + int(self._present[node]) - wanted[node]) * 1.0
+            node: abs(
+                numpy.arange(len(table), dtype=float) + int(self._present[node]) - wanted[node]
+            )
             for node, table in self._watts.items()
         }
         at = sum(float(distance[node][self._load(node)]) for node in self._nodes)
@@ -172,7 +172,7 @@ class TwoNodeReoptimization:
 
 def _movable(loads: Loads) -> Booleans:
     """Groups of which a pod costs nothing but the watts of its use, wherever it may be."""
-    numpy, problem = require("numpy"), loads.problem
+    problem = loads.problem
     movable = loads.units > 0
     if problem.costs.sleeper.any():
         movable &= problem.is_workload

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
@@ -21,10 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair i
 )
 
 if t.TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
-    Integers = NDArray[numpy.int64]
 
 # Plans that are this near cost the same: sums of many watts differ by as much.
 SAME_WATTS = 1e-6
@@ -36,7 +34,6 @@ def previous_counts(problem: Problem) -> Integers | None:
 
     Of nodes that cannot take all that was planned for them, it is the first groups' that they can.
     """
-    numpy = require("numpy")
     instance = problem.instance
     index_of = {node.name: index for index, node in enumerate(instance.nodes)}
     counts: Integers = numpy.zeros_like(problem.limit)
@@ -81,7 +78,7 @@ def _bring_near(assignment: Assignment, counts: Integers) -> None:
 
 def _goes_back(assignment: Assignment, counts: Integers, group: int, node: int) -> bool:
     """Move one pod of the group to the node from one where there are more than planned."""
-    numpy, at = require("numpy"), assignment.all_nodes[node : node + 1]
+    at = assignment.all_nodes[node : node + 1]
     spare = (assignment.counts[group] > counts[group]).nonzero()[0]
     if not len(spare) or not assignment.fits(group, at, moving=True)[0]:
         return False

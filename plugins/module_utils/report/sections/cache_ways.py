@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who holds which ways of the last-level caches, and in how long a run the others are free."""
+"""Holders of the ways of last-level caches, and lengths of free runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _cache(cache: Data) -> dict[str, t.Any]:
 
 
 def _kinds(nodes: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """One node for all whose caches have equal pools, with how many more there are of it."""
+    """One node for each group with equal pools, with the number of further nodes."""
     kinds: dict[str, dict[str, t.Any]] = {}
     for node in nodes:
         key = repr([(cache["ways"], cache["shares"]) for cache in node["caches"]])
@@ -96,7 +96,7 @@ def _is_split(node: Data) -> bool:
 
 
 def _order(node: Data) -> tuple[bool, int]:
-    """Those whose free ways do not lie together first, then those with the shortest run."""
+    """Nodes with fragmented free ways first, then those with the shortest run."""
     return not _is_split(node), min((cache["longest_run"] for cache in node["caches"]), default=0)
 
 
@@ -106,12 +106,12 @@ def _render(data: Data, detail: Detail) -> Markup:
     parts.append(element("div", map(_card, drawn), class_="cards"))
     if data["nodes"]:
         parts.append(_table(data["nodes"], detail))
-    told = f"As the daemons said at {moment(data['time'])}."
+    told = f"State of the daemons at {moment(data['time'])}."
     if data["nodes"]:
         told += (
-            " RMD tells which ways are free and how many a workload has, not which ones: these are "
-            "concluded from how it gives them, and workloads with equally many ways may stand in "
-            "each other's place."
+            " RMD reports the free ways and the number of ways of each workload. The ways of a "
+            "workload are derived from the order in which RMD assigns them, so workloads with "
+            "equal numbers of ways may be swapped."
         )
     return join([*parts, note(told)])
 
@@ -124,7 +124,7 @@ def _words(data: Data) -> str:
         words = [f"No workload holds cache ways on {daemons} with RMD."]
     split = [node["node"] for node in nodes if _is_split(node)]
     if split:
-        words.append(f"What is free does not lie in one run on {listed(split)}.")
+        words.append(f"Free ways are not contiguous on {listed(split)}.")
     if used > _MOST_DRAWN:
         words.append(f"{number(_MOST_DRAWN)} are drawn, the table has them all.")
     if data["silent"]:
@@ -178,7 +178,7 @@ def _part(share: Data, letters: t.Mapping[str, str]) -> Part:
 
 
 def _marks(shares: t.Sequence[Data]) -> list[Mark]:
-    """One line below the ways of each pool."""
+    """A line below the ways of each pool."""
     marks: list[Mark] = []
     for share in shares:
         sign = _LETTERS.get(share.get("pool") or "", "")
@@ -212,7 +212,7 @@ def _free(cache: Data) -> str:
 
 def _name(item: Data) -> str:
     given = item.get("pod") or item.get("workload") or item["uuid"]
-    return str(given) if given else f"workload {item['id']} of somebody else"
+    return str(given) if given else f"workload {item['id']} from another source"
 
 
 def _asked(item: Data) -> str:

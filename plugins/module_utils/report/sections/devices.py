@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which node has which devices, who holds them, and how partitions share what they are made of."""
+"""Devices of each node, their holders, and the shared resources of partitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
 
 _MOST_DRAWN = 24
 _MOST_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25
-# How wide a thing is drawn that is divided, in units.
+# Width of a divided device, in units.
 _WIDTH = 16.0
 _SEVERAL_NODES = "devices that several nodes reach"
 
@@ -70,7 +70,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 
 def _node(name: str, devices: NodeDevices, found: Inventory) -> dict[str, t.Any]:
-    """One node, with the holders that it has, by position in the inventory."""
+    """One node with its holders, by position in the inventory."""
     ids = {one for whole in devices.whole for one in whole.holders}
     ids |= {part.holder for divided in devices.divided for part in divided.parts}
     return {
@@ -82,7 +82,7 @@ def _node(name: str, devices: NodeDevices, found: Inventory) -> dict[str, t.Any]
 
 
 def _drivers(nodes: t.Sequence[Data]) -> list[dict[str, t.Any]]:
-    """What there is of each driver; something that is divided is one device."""
+    """Numbers of devices by driver; a divided device counts once."""
     entries: dict[str, dict[str, t.Any]] = {}
     for node in nodes:
         for one in [*node["whole"], *node["divided"]]:
@@ -103,7 +103,7 @@ def _drivers(nodes: t.Sequence[Data]) -> list[dict[str, t.Any]]:
 
 
 def _is_less_telling(node: Data) -> tuple[bool, bool]:
-    """Those with something that is partly used first, then those with devices left."""
+    """Nodes with partly used devices first, then those with free devices."""
     divided = any(_is_partly_used(one) for one in node["divided"])
     return not divided, all(one["holders"] for one in node["whole"])
 
@@ -120,10 +120,10 @@ def _render(data: Data, detail: Detail) -> Markup:
     if drawn:
         parts += [_legend(drawn), element("div", map(_card, drawn), class_="cards")]
         parts.append(_node_table(nodes, detail))
-    said = f"As the cluster said at {moment(data['time'])}."
-    told = f"{said} Devices that draw on shared counters count as one."
+    said = f"State of the cluster at {moment(data['time'])}."
+    told = f"{said} Devices with shared counters count as one."
     if data["problems"]:
-        told += f" Left out, as it cannot be read: {listed(data['problems'], 3)}."
+        told += f" Left out as unreadable: {listed(data['problems'], 3)}."
     return join([*parts, note(told)])
 
 
@@ -166,7 +166,7 @@ def _legend(nodes: t.Sequence[Data]) -> Markup:
     items.append(element("li", picture(1, [Part(0, 1, "free")], ""), "free"))
     if any(one["unusable"] for node in nodes for one in node["whole"]):
         drawn = picture(1, [Part(0, 1, "unused")], "")
-        items.append(element("li", drawn, "not to be had: its pool is incomplete or invalid"))
+        items.append(element("li", drawn, "unavailable: its pool is incomplete or invalid"))
     return element("ul", items, class_="legend")
 
 
@@ -243,7 +243,7 @@ def _divided_figure(one: Data, letters: t.Mapping[int, str]) -> Markup:
 
 
 def _whose(holder: Data) -> str:
-    """The pods that a claim is for; without any, the claim."""
+    """Pods of a claim, else the claim."""
     return listed(list(holder["pods"])) or f"claim {holder['claim']}"
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Endpoints that gave no answer, why, and what to do about each."""
+"""Failing endpoints with reason and remedy."""
 
 from __future__ import annotations
 
@@ -21,30 +21,29 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
 )
 
 REMEDIES = {
-    "unreachable": "See that the address is right, that this network or the gateway reaches it, "
-    "and that the BMC has power.",
-    "timeout": "It connects and does not answer in time: restart the BMC, or raise "
+    "unreachable": "Check the address, the network path from this host or its gateway, and the "
+    "power of the BMC.",
+    "timeout": "The BMC accepts connections but answers too late: restart it, or raise "
     "observe_timeout.",
     "tls": "Compare the certificate with what playbook trust shows, and renew the pin or the "
     "authority in the inventory.",
-    "credential": "Make the Secret that the NodeConfig names, or add its missing key.",
-    "unauthorized": "Correct user name and password in the Secret. The account is left alone for "
-    "5 to 60 minutes so that it does not lock, and tried at once when the Secret changes.",
-    "forbidden": "Give the account the right to read sensors and power on this BMC. It is tried "
-    "again when its Secret changes.",
-    "not_found": "See that the endpoint names the BMC or model itself; update a firmware that "
+    "credential": "Create the Secret that the NodeConfig names, or add its missing key.",
+    "unauthorized": "Correct user name and password in the Secret. The next attempt is 5 to "
+    "60 minutes later, so that the BMC does not lock the account, or when the Secret changes.",
+    "forbidden": "Give the account the right to read sensors and power on this BMC. The next "
+    "attempt follows when its Secret changes.",
+    "not_found": "Check that the endpoint is that of the BMC or the model; update a firmware that "
     "lacks the resource.",
-    "throttled": "Something else asks this server too often; lower observe_concurrency, or ask "
-    "less.",
+    "throttled": "The server gets too many requests; find its other clients, or lower "
+    "observe_concurrency.",
     "server_error": "Restart the BMC or the server; its own log says why it failed.",
     "malformed": "Update the firmware. If it is current, report the answer as a defect.",
-    "no_sensor": "This machine has no such sensor, or it is off; annotate its NodeConfig with a "
-    "fallback.",
-    "refused": "The server understood and declined; its words in the detail say what to change.",
-    "conflict": "Something else changed or owns it; run again, and see who does.",
-    "implausible": "Check the sensor: the value cannot be true, and is not used.",
+    "no_sensor": "The machine lacks the sensor or is off; annotate its NodeConfig with a fallback.",
+    "refused": "The server refused the request; its message in the detail names the reason.",
+    "conflict": "Another client changed or owns the object; find this client, and run again.",
+    "implausible": "Check the sensor; the implausible value is not used.",
 }
-_NO_REMEDY = "Read the detail; run the playbook with -vv for more."
+_NO_REMEDY = "Read the detail; run the playbook with -vv for more information."
 
 
 def collect(fleet: Fleet) -> Data | None:

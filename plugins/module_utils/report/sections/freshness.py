@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How old each reading is, and where it comes from."""
+"""Age and source of each reading."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 
 def _value(node: Node, quantity_name: str, moment: t.Any) -> dict[str, t.Any] | None:
-    """Value, source, time and age in seconds at the last observation; None where there is none."""
+    """Value, source, time and age in seconds at the last observation; None if missing."""
     value = node.reading.get(quantity_name)
     if value is None:
         return None
@@ -83,20 +83,22 @@ def _is_fresh(entry: Data) -> bool:
 def _render(data: Data, detail: Detail) -> Markup:
     fresh = [entry for entry in data["nodes"] if _is_fresh(entry)]
     others = [entry for entry in data["nodes"] if not _is_fresh(entry)]
-    words = f"{number(len(fresh))} of {counted(len(data['nodes']), 'node')} were read whole at "
+    words = (
+        f"{number(len(fresh))} of {counted(len(data['nodes']), 'node')} were read completely at "
+    )
     parts: list[Child] = [element("p", words, moment(data["read_at"]), ".", class_="lead")]
     if others:
-        parts.append(element("h3", "Not read whole"))
-        parts.append(_table("Readings that lack something", others, detail))
+        parts.append(element("h3", "Not read completely"))
+        parts.append(_table("Incomplete readings", others, detail))
         parts.append(detail.rest(others, "nodes"))
     if fresh:
-        summary = element("summary", f"The {counted(len(fresh), 'node')} that were read whole")
-        body = _table("Readings of nodes that were read whole", fresh, detail)
+        summary = element("summary", f"The {counted(len(fresh), 'node')} that were read completely")
+        body = _table("Readings of nodes that were read completely", fresh, detail)
         parts.append(element("details", summary, body, detail.rest(fresh, "nodes")))
     parts.append(
         note(
-            "A value that was not read is the last one while that is young enough, then the "
-            "NodeConfig's fallback; else it is lacking."
+            "The last value replaces a missing one for a limited time, then the NodeConfig's "
+            "fallback does. Otherwise the value is missing."
         )
     )
     return join(parts)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many watts, how many were saved, and the fleet before, as predicted and as measured."""
+"""Watts of the fleet before, predicted and measured, and the saving."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _collect(fleet: Fleet) -> Data:
 
 
 def _others(fleet: Fleet) -> dict[str, t.Any]:
-    """What other sections say, as far as they can say anything."""
+    """Data of other sections, without failed ones."""
     result: dict[str, t.Any] = {}
     for name, collect, unknown in (
         ("waiting", waiting_pods.collect, 0),
@@ -91,7 +91,7 @@ def _others(fleet: Fleet) -> dict[str, t.Any]:
 
 
 def empty(fleet: Fleet) -> dict[str, t.Any]:
-    """The data of a fleet whose sums cannot be made, as far as the summary needs it."""
+    """Data for the summary of a fleet without sums."""
     return {
         "state": "observed",
         "nodes": len(fleet.nodes),
@@ -106,7 +106,7 @@ def empty(fleet: Fleet) -> dict[str, t.Any]:
 
 
 def _times(fleet: Fleet) -> dict[str, str | None]:
-    """When what is shown as measured was read, and when the plan was made."""
+    """Times of the measured readings and of the plan."""
     sources = fleet.sources
     before = sources.readings if fleet.bound_at is None else sources.bound_readings
     after = sources.readings if fleet.state == "measured" else None
@@ -120,7 +120,7 @@ def _times(fleet: Fleet) -> dict[str, str | None]:
 
 
 def _running(snapshot: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
-    """Node of every pod that has one."""
+    """Node of every bound pod."""
     return {
         (pod["metadata"].get("namespace", ""), pod["metadata"]["name"]): pod["spec"]["nodeName"]
         for pod in snapshot.get("pods") or []
@@ -129,7 +129,7 @@ def _running(snapshot: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
 
 
 def _moved(fleet: Fleet) -> tuple[int, int]:
-    """Pods of the plan that are no longer there, and pods that came since, once it is measured."""
+    """Numbers of ended pods of the plan and of new pods, after the measurement."""
     sources: Sources = fleet.sources
     if fleet.state != "measured" or sources.bindings is None:
         return 0, 0
@@ -195,7 +195,7 @@ def _title(data: Data) -> list[Child]:
 
 
 def _facts(data: Data) -> Markup:
-    """What else a person wants to know at once."""
+    """Further key facts."""
     hottest = data["hottest"]
     facts = [
         (data["waiting"], "waiting", data["waiting"] > 0),
@@ -236,7 +236,7 @@ def _sentence(data: Data) -> str:
 
 
 def _bars(data: Data) -> Markup:
-    """A bar a state, its part that the pods add in colour, all on one scale from 0."""
+    """One bar per state on a common scale from 0, with the added watts in colour."""
     values = data["watts"]
     before = "predicted_before" if values["measured_before"] is None else "measured_before"
     order = [before, "baseline", "predicted_after", "measured_after"]
@@ -274,7 +274,7 @@ def _bar(name: str, data: Data, most: float) -> Markup:
 
 
 def _moment(time: str | None, day_of: str | None) -> str:
-    """`` 12:05``, with the date where it is another day than the one of ``day_of``."""
+    """`` 12:05``, with the date if it differs from the day of ``day_of``."""
     if time is None:
         return ""
     day = "" if day_of is not None and time[:10] == day_of[:10] else f" {time[:10]}"
@@ -286,13 +286,13 @@ def _clock(time: str | None) -> str:
 
 
 def _remarks(data: Data) -> list[Child]:
-    """What a reader must know to trust the bars."""
+    """Remarks on the validity of the bars."""
     remarks = []
     if data["left_out"] and data["counted"]:
         left_out = counted(len(data["left_out"]), "node")
         remarks.append(
-            f"Over the {number(data['counted'])} nodes of which every value here is known; "
-            f"{left_out} left out: {listed(data['left_out'])}."
+            f"Sums over the {number(data['counted'])} nodes with all values; {left_out} left out: "
+            f"{listed(data['left_out'])}."
         )
     if data["skipped"]:
         remarks.append(
@@ -303,13 +303,13 @@ def _remarks(data: Data) -> list[Child]:
     if data["watts"]["baseline"] is not None and baseline and plan and _days(baseline, plan) >= 1:
         remarks.append(
             f"The default scheduler's watts were read {counted(_days(baseline, plan), 'day')} from "
-            "the plan: they hold only if its pods were the same."
+            "the plan. They are comparable only for the same pods."
         )
     if data["gone"] or data["came"]:
         remarks.append(
             f"Since the plan {counted(data['gone'], 'pod')} ended and "
-            f"{counted(data['came'], 'pod')} came, so measured and predicted watts are not of the "
-            "same load."
+            f"{counted(data['came'], 'pod')} came, so measured and predicted watts have different "
+            "loads."
         )
     return [note(remark) for remark in remarks]
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Running pods that had better be elsewhere, as the newest plan proposes: steps and their worth."""
+"""Moves of running pods that the newest plan proposes, with the gain of each step."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         Column("Saves"),
         Column("Pods that move"),
         Column("May sleep"),
-        Column("If cut short", True),
+        Column("If interrupted", True),
     ]
     told = (
         f"{counted(data['moves'], 'move')} of running pods would save {watts(data['gain_watts'])}."
@@ -84,8 +84,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("Moves of running pods, by step", columns, rows),
             detail.rest(steps, "steps"),
             note(
-                "As the plan proposes. Steps may end after any; the last column is what ending "
-                "within one would cost at the most, until its other moves are made."
+                "Proposed by the plan. A run may end after any step. The last column is the largest "
+                "cost of an end within the step, until its other moves are made."
             ),
         ]
     )

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every node's power curve with its operating point before and after."""
+"""Power curves of all nodes with operating points before and after."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _figure(node: Data, group: Data) -> Markup:
 
 
 class _Scale(t.NamedTuple):
-    """From cores and watts to units of the picture."""
+    """Conversion of cores and watts to units of the picture."""
 
     most_cores: float
     most_watts: float

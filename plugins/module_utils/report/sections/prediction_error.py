@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How far the predictions were from what the BMCs measured, by type of server."""
+"""Prediction error against BMC readings, by type of server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _pair(node: Node, is_after: bool) -> tuple[float | None, float | None]:
 
 
 def _errors(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
-    """``bias`` is of the sum, ``node_error`` the mean absolute error of a node; both in percent."""
+    """``bias`` of the sum and ``node_error``, the mean absolute error of a node, in percent."""
     predicted, measured = (sum(side) for side in zip(*pairs))
     errors = [abs(one / other - 1) for one, other in pairs]
     return {
@@ -93,8 +93,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("Prediction error by server type", columns, rows),
             detail.rest(types, "server types"),
             note(
-                "Off by: predicted less measured. A type that is off by much, and by more each "
-                "time, has a model that wants new training."
+                "Off by: predicted minus measured. Retrain the model of a type whose error is "
+                "large and grows."
             ),
         ]
     )

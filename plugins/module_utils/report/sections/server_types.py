@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why: what a core costs on each type of server, and which types got the load."""
+"""Reason for the placement: watts per core and load by type of server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 
 def _order(entry: Data) -> tuple[bool, float]:
-    """Those with load first; the cheapest core first; those without a price last."""
+    """Types with load first, then by watts per core, those without a price last."""
     price = entry["watts_per_core"]
     return entry["cores_added"] <= _LEAST_CORES, float("inf") if price is None else price
 
@@ -72,7 +72,7 @@ def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
 
 
 def _best_price(node: Node) -> float | None:
-    """The fewest watts a core that any load could be had for on top of the node's present one."""
+    """Fewest watts per core of any additional load on the node."""
     if len(node.cpu) < 2 or node.cpu_before is None:
         return None
     start = node.watts_at(node.cpu_before)
@@ -85,7 +85,7 @@ def _best_price(node: Node) -> float | None:
 
 
 def why(data: Data) -> str:
-    """The reason for the placement in one or two sentences; empty where no pod was placed."""
+    """Reason for the placement in one or two sentences; empty without placed pods."""
     used = [entry for entry in data["types"] if entry["cores_added"] > _LEAST_CORES]
     spared = [entry for entry in data["types"] if entry["cores_added"] <= _LEAST_CORES]
     if not used:
@@ -131,8 +131,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("What a core costs on each type of server", _COLUMNS, rows),
             detail.rest(entries, "server types"),
             note(
-                "Watts a core: where pods were placed, the predicted watts that they add for each "
-                "core that they use; where none were, the best price that any load could have had."
+                "Watts a core: the predicted watts that the placed pods add per core in use; for a "
+                "type without placed pods, the fewest watts per core of any additional load."
             ),
         ]
     )

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The same pods on the same snapshot by other strategies, as predicted."""
+"""Predicted results of other strategies for the same pods and snapshot."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
 
 
 def _compared(entries: list[Data]) -> str:
-    """The nearest and the farthest of those that placed the same pods; empty without any."""
+    """Comparable strategies with the least and the most watts; empty without any."""
     ours, *others = [entry for entry in entries if entry["comparable"]]
     if not others or ours["watts_added"] <= 0:
         return ""

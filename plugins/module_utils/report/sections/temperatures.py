@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Inlet temperatures, rack by rack, as the air is."""
+"""Inlet temperatures by rack."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
 _ENDS = (18, 20, 22, 24, 27, 32)
 
 
-# Of more nodes the map shows the temperatures alone; names are titles, and in the other sections.
+# From this number of nodes on, the map shows only temperatures; names are titles.
 _MOST_NAMED = 200
 
 
@@ -62,7 +62,7 @@ def collect(fleet: Fleet) -> Data | None:
 
 
 def _from_top(nodes: list[Node]) -> list[Node]:
-    """The highest rack unit first, where they are known; else by name."""
+    """Order by rack unit from the top, else by name."""
     if any(node.position is None for node in nodes):
         return nodes
     return sorted(nodes, key=lambda node: -(node.position or 0))

@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Parameters,
     ProgressCallback,
     Result,
+    difference,
     ignore_progress,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
@@ -147,7 +148,7 @@ def apply_workloads(parameters: Parameters, context: Context = Context()) -> Res
         options,
         len(targets),
         errors,
-        {"results": results, "diff": difference(visits)},
+        {"results": results, "diff": workload_changes(visits)},
         changed=any(result["changed"] for result in results),
     )
 
@@ -200,27 +201,20 @@ def _done(outcome: Outcome) -> str:
     return words.get(outcome.step.action, outcome.step.action)
 
 
-def difference(visits: t.Sequence[Visit]) -> dict[str, t.Any]:
-    """What changed, or would, by target and workload; in Ansible's form of a diff."""
-    before: dict[str, t.Any] = {}
-    after: dict[str, t.Any] = {}
-    for item in visits:
-        for outcome in item.outcomes:
-            if outcome.changed:
-                key = f"{item.target.name}: {outcome.step.uuid}"
-                before[key] = _shown(outcome.step.stored)
-                desired = outcome.step.desired
-                after[key] = "" if desired is None else _settings_of(desired)
-    return {"before": before, "after": after}
+def workload_changes(visits: t.Sequence[Visit]) -> list[dict[str, t.Any]]:
+    """The ``diff`` of a result: what changed, or would, by target and workload."""
+    changes = (
+        (
+            f"{item.target.name}: {outcome.step.uuid}",
+            _shown(outcome.step.stored),
+            _shown(outcome.step.desired),
+        )
+        for item in visits
+        for outcome in item.outcomes
+        if outcome.changed
+    )
+    return difference("workloads", changes)
 
 
-def _shown(stored: Stored | None) -> t.Any:
-    return "" if stored is None else _as_dict(stored.core_ids, stored)
-
-
-def _settings_of(desired: Desired) -> dict[str, t.Any]:
-    return _as_dict(desired.core_ids, desired)
-
-
-def _as_dict(core_ids: t.Sequence[str], item: Desired | Stored) -> dict[str, t.Any]:
-    return {"core_ids": list(core_ids), **item.settings.as_dict()}
+def _shown(item: Desired | Stored | None) -> t.Any:
+    return "" if item is None else {"core_ids": list(item.core_ids), **item.settings.as_dict()}

@@ -35,7 +35,7 @@ def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> froz
         first, last = _range(token, where)
         named += last - first + 1
         if named > _MOST_CPUS_NAMED:
-            raise InvalidField(where, f"{shown(core_ids)} names CPUs far more often than once each")
+            raise InvalidField(where, f"{shown(core_ids)} repeats CPUs too often")
         if token.startswith("^"):
             cpus.difference_update(range(first, last + 1))
         else:

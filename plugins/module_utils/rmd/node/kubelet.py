@@ -16,8 +16,8 @@ from pathlib import Path
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
-    require,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import grpc
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
@@ -87,14 +87,12 @@ class PodResources:
         return cpus
 
     def _list(self) -> bytes:
-        grpc = require("grpc", "grpcio")
         if not self._socket.exists():
             raise TargetFailure("not_found", f"there is no socket {self._socket}")
         with grpc.insecure_channel(f"unix:{self._socket}") as channel:
+            call: t.Any = channel.unary_unary(_LIST_METHOD)
             try:
-                return t.cast(
-                    "bytes", channel.unary_unary(_LIST_METHOD)(b"", timeout=self._timeout)
-                )
+                return t.cast("bytes", call(b"", timeout=self._timeout))
             except grpc.RpcError as error:
                 raise TargetFailure(
                     "server_error",

@@ -289,11 +289,11 @@ def test_a_record_that_is_odd_is_a_warning_and_hinders_no_run(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": []}, "no step is to be made"),
+        ({"steps": []}, "the list is empty"),
         ({"steps": ["place"]}, "place needs the result of snapshot"),
         ({"steps": ["statuses"]}, "add merge"),
-        ({"steps": ["merge"], "run_dir": "x"}, "merge needs what was read"),
-        ({"thermal": []}, "stand for step read"),
+        ({"steps": ["merge"], "run_dir": "x"}, "merge needs readings"),
+        ({"thermal": []}, "replace step read"),
         ({"place": {"pod_usage_assumption": 80}}, "from 0 to 1"),
         ({"place": {"strategie": "greedy"}}, "unknown option strategie"),
     ],

@@ -124,7 +124,7 @@ def test_a_gang_gets_places_for_all_or_none(cores: int, expected: dict[str, int]
 
 
 def test_pods_with_rules_move_aside_where_the_rules_allow_it() -> None:
-    """One of each two that repel each other has to go to the third node, not to the other."""
+    """One of each two with anti-affinity to each other has to go to the third node, not to the other."""
     apart = {
         "labels": {"app": "apart"},
         "affinity": {

@@ -133,7 +133,7 @@ def node(**known: t.Any) -> Node:
             "node(s) didn't match Pod's node affinity/selector",
         ),
         (
-            Constraints(repelled_by=frozenset({"n1"})),
+            Constraints(anti_affinity_nodes=frozenset({"n1"})),
             {},
             "node(s) didn't satisfy existing pods anti-affinity rules",
         ),

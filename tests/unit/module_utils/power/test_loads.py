@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
     unpriced_pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.dynamic_programming_bound import (
-    load_bound,
+    dynamic_programming_bound,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import loads_of
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_sums import (
@@ -78,7 +78,7 @@ def test_the_bound_by_loads_is_never_above_the_optimum() -> None:
         ]
         optimum = -float(optimum_of_the_same_pods(parameters, {"placements": listed})[2])
         for upper in (optimum, cost_of(assignment), 1e6):
-            found = load_bound(loads, placed, upper)
+            found = dynamic_programming_bound(loads, placed, upper)
             assert found is not None
             assert found.watts <= optimum + 1e-6, seed
             assert int(sum(found.loads)) == int(loads.units @ placed), seed

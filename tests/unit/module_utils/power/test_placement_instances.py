@@ -39,7 +39,7 @@ KINDS: dict[str, frozenset[Feature]] = {
     "node rules": frozenset({"node rules", "running"}),
     "preferences": frozenset({"node rules", "preferences", "running"}),
     "peer preferences": frozenset({"peer preferences", "running"}),
-    "wished spread": frozenset({"node rules", "running", "wished spread"}),
+    "soft spread": frozenset({"node rules", "running", "soft spread"}),
     "podspread": frozenset({"node rules", "podspread", "running"}),
     "ports": frozenset({"ports", "running"}),
     "caches": frozenset({"caches", "running"}),
@@ -103,7 +103,7 @@ def test_answers_are_feasible_true_and_as_good_as_any(kind: str) -> None:
 
 
 # A node more can be one more domain that pods have to be spread over.
-LAWFUL = KINDS["everything"] - {"podspread", "spread", "wished spread"}
+LAWFUL = KINDS["everything"] - {"podspread", "spread", "soft spread"}
 
 
 def cost_added(given_parameters: Json, result: Json) -> Value:

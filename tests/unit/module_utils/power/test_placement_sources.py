@@ -12,11 +12,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
+from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
 
 Json = dict[str, t.Any]
 CURVE = {"cpu": [0, 10], "watts": [100, 200]}
@@ -169,13 +171,6 @@ NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "give snapshot"),
-        ({"nodes": [], "snapshot": "x"}, "give snapshot"),
-        ({"snapshot": "s.json"}, "curves: give the file that power_prediction_info wrote"),
-        ({"snapshot": "x", "curves": "x", "pods": [NODE]}, "pods stands in snapshot"),
-        ({"nodes": [], "strategy": "best"}, "strategy: 'best' is not one of optimal, greedy"),
-        ({"nodes": [], "compare": ["spread", "best"]}, "compare: 'best' is not one of optimal"),
-        ({"nodes": [], "usage_source": "guess"}, "usage_source: 'guess' is not one of auto"),
         ({"nodes": [], "time_limit": 0}, "time_limit: 0 is not allowed; it must be greater than 0"),
         ({"nodes": [], "time_limit": -1.0}, r"time_limit: -1\.0 is not allowed"),
         ({"nodes": [], "time_limit": math.nan}, "time_limit: nan is not allowed"),
@@ -183,13 +178,31 @@ NODE = {"name": "n1", "allocatable": {"cpu": "1"}}
         ({"nodes": [], "standby_watts": -1}, "standby_watts: -1 is not allowed"),
         ({"nodes": [], "seed": -1}, "seed: -1 is not allowed"),
         ({"nodes": [], "preference_watts": -2}, "preference_watts: -2 is not allowed"),
-        ({"nodes": [], "wishes": 2}, "unknown option wishes"),
-        ({"nodes": "all"}, "nodes: it must be a list"),
+        ({"nodes": [], "preferences": 2}, "unknown option preferences"),
+        ({"nodes": "all"}, "nodes: 'all' is not a list"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(parameters: Json, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         place(parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "one of the following is required: snapshot, nodes, src"),
+        ({"nodes": [], "snapshot": "x", "curves": "x"}, "mutually exclusive: snapshot|nodes"),
+        ({"src": ["x"], "snapshot": "x", "curves": "x"}, "mutually exclusive: snapshot|src"),
+        ({"snapshot": "x"}, "missing parameter(s) required by 'snapshot': curves"),
+        ({"snapshot": "x", "curves": "x", "pods": []}, "mutually exclusive: snapshot|pods"),
+        ({"nodes": [], "strategy": "best"}, "value of strategy must be one of: optimal, greedy"),
+        ({"nodes": [], "compare": ["best"]}, "value of compare must be one or more of: optimal"),
+        ({"nodes": [], "usage_source": "guess"}, "value of usage_source must be one of: auto"),
+    ],
+)
+def test_ansible_refuses_options_that_contradict(parameters: Json, message: str) -> None:
+    validator = ModuleArgumentSpecValidator(**SPEC.to_keywords(env_fallback))
+    assert message in "; ".join(validator.validate(parameters).error_messages)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +263,7 @@ def test_files_and_lists_are_one_input(tmp_path: Path) -> None:
         ("fleet.json", "{", r"fleet\.json is not JSON"),
         ("fleet.yml", "a: [", r"fleet\.yml: not YAML"),
         ("fleet.yml", "", r"src .*fleet\.yml is empty; write curves, device_objects, namespaces"),
-        ("fleet.yml", "- a", r"src .*fleet\.yml: it must be a mapping"),
+        ("fleet.yml", "- a", r"src .*fleet\.yml: \['a'\] is not a mapping"),
         ("fleet.yml", "node: []", r"src .*fleet\.yml: 'node' is not known here"),
         ("fleet.yml", None, r"src: cannot read .*fleet\.yml"),
     ],

@@ -273,8 +273,8 @@ def test_only_pods_that_wait_for_our_scheduler_are_pending(pod: Json, pending: b
         ({"name": "a", "count": -1}, "count: -1 is not a whole number from 0 to 100000"),
         ({"name": "a", "count": "2"}, "count: '2' is not a whole number from 0 to 100000"),
         ({"name": "a", "count": 10**9}, "count: 1000000000 is not a whole number from 0 to 100000"),
-        ({"name": "a/b"}, "metadata.name: 'a/b' is no name of an object"),
-        ({"name": "a" * 254}, "metadata.name: 'aaa.*' is no name of an object"),
+        ({"name": "a/b"}, "metadata.name: 'a/b' cannot be the name of an object"),
+        ({"name": "a" * 254}, "metadata.name: 'aaa.*' cannot be the name of an object"),
         (
             {"name": "a", "requests": {"cpu": "-1"}},
             r"spec\.containers\[0\]\.resources\.requests\.cpu: '-1' is negative",
@@ -285,10 +285,13 @@ def test_only_pods_that_wait_for_our_scheduler_are_pending(pod: Json, pending: b
         ),
         ({"name": "a", "priority": "high"}, r"spec\.priority: 'high' is not a whole number"),
         ({"name": "a", "priority": 2**31}, r"spec\.priority: 2147483648 is not a whole number"),
-        ({"name": "a", "uid": 5}, r"metadata\.uid: 5 is no text"),
-        ({"name": "a", "tolerations": "all"}, r"spec\.tolerations: it must be a list"),
-        ({"name": "a", "tolerations": ["all"]}, r"spec\.tolerations\[0\]: it must be a mapping"),
-        ({"name": "a", "node_selector": ["ssd"]}, r"spec\.nodeSelector: it must be a mapping"),
+        ({"name": "a", "uid": 5}, r"metadata\.uid: 5 is not a text"),
+        ({"name": "a", "tolerations": "all"}, r"spec\.tolerations: 'all' is not a list"),
+        ({"name": "a", "tolerations": ["all"]}, r"spec\.tolerations\[0\]: 'all' is not a mapping"),
+        (
+            {"name": "a", "node_selector": ["ssd"]},
+            r"spec\.nodeSelector: \['ssd'\] is not a mapping",
+        ),
     ],
 )
 def test_bad_pods_are_refused_in_one_sentence(short: Json, message: str) -> None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wishes to be near pods or away from them that are placed at the same time.
+"""Preferred affinity and anti-affinity between pods that are placed at the same time.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 """

@@ -235,10 +235,10 @@ def test_a_wish_can_only_speak_against_a_move() -> None:
             ]
         }
     }
-    wishing = running("web", "dear", affinity=preferred_term)
-    assert moves(wishing, preference_watts=2) == [("web", "dear", "cheap", 8.0)]
-    assert moves(wishing, preference_watts=4) == []
-    assert moves({**wishing, "node_name": "cheap"}, preference_watts=100) == []
+    preferring = running("web", "dear", affinity=preferred_term)
+    assert moves(preferring, preference_watts=2) == [("web", "dear", "cheap", 8.0)]
+    assert moves(preferring, preference_watts=4) == []
+    assert moves({**preferring, "node_name": "cheap"}, preference_watts=100) == []
 
 
 def test_a_pod_on_a_node_without_a_curve_stays() -> None:

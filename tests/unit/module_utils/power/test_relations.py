@@ -90,7 +90,7 @@ def holds_for_all_but_seeds(cluster: Cluster, pods: list[Placed]) -> bool:
     """
 
     def bare(shape: Shape) -> Shape:
-        return replace(shape, relations=replace(shape.relations, attraction=None))
+        return replace(shape, relations=replace(shape.relations, affinity=None))
 
     return all(
         cluster.accepts(bare(shape), node, pods[:index] + pods[index + 1 :])

@@ -141,7 +141,7 @@ def values(of: Json, path: tuple[str, ...] = ()) -> t.Iterator[tuple[tuple[str, 
 
 def another(member: Json) -> t.Any:
     """A value that is not the default."""
-    default = member.get("default")
+    default: t.Any = member.get("default")
     if member["type"] == "boolean":
         return not default
     if member["type"] in ("integer", "number"):

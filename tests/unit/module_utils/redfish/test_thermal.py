@@ -273,7 +273,7 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("parameters", "message"),
         [
-            ({"targets": [{"name": "a", "endpoint": "x"}] * 2}, r"'a' stands in targets\[0\]"),
+            ({"targets": [{"name": "a", "endpoint": "x"}] * 2}, r"'a' is used in targets\[0\]"),
             ({"targets": [], "timeout": 0}, "timeout"),
             ({"targets": [], "concurrency": 0}, "concurrency"),
             ({"targets": [], "min_success": 1.5}, "min_success"),
@@ -281,7 +281,6 @@ class TestFailures:
             ({"targets": [], "tls_fingerprint": ["abc"]}, "fingerprint"),
             ({"targets": [], "ca_path": "/no/such/ca.pem"}, "/no/such/ca.pem"),
             ({"targets": [], "credentials": "admin"}, "credentials"),
-            ({}, "targets or snapshot"),
         ],
     )
     def test_input_that_cannot_be_meant(self, parameters: Result, message: str) -> None:

@@ -46,7 +46,7 @@ def test_nodes_whose_free_ways_lie_apart_come_first(tmp_path: Path) -> None:
 
 def test_ways_are_drawn_to_scale_and_told_in_words(tmp_path: Path) -> None:
     drawn = section_of(html_of(tmp_path, Case(daemons=6)), "cache_ways")
-    assert "What is free does not lie in one run on r3-n01" in drawn
+    assert "Free ways are not contiguous on r3-n01" in drawn
     assert "No answer from r2-n02" in drawn
     [words, *_others] = re.findall('aria-label="(way.*?)"', drawn)
     assert words == (
@@ -56,7 +56,7 @@ def test_ways_are_drawn_to_scale_and_told_in_words(tmp_path: Path) -> None:
     )
     widths = [float(width) for width in re.findall(r'width="([\d.]+)"', drawn.split("</svg>")[4])]
     assert [(width + 1) / 16 for width in widths] == [1, 3, 2, 3, 2, 3, 4, 2]
-    assert "workload 4 of somebody else" in drawn
+    assert "workload 4 from another source" in drawn
     assert drawn.count('class="unknown"') == 2  # in the legend and on the node that lost one
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod whose wish for cache ways cannot be read changes nothing for the other pods of its node."""
+"""A pod whose annotation for cache ways cannot be read changes nothing for the other pods of its node."""
 
 from __future__ import annotations
 

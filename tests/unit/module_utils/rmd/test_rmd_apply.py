@@ -120,7 +120,10 @@ def test_check_mode_tells_and_writes_nothing(daemons: RmdDaemons) -> None:
     )
     assert [item["action"] for item in shown["results"]] == ["created", "changed"]
     assert shown["changed"] is True
-    assert shown["diff"] == {
+    [diff] = shown["diff"]
+    assert diff == {
+        "before_header": "workloads (before)",
+        "after_header": "workloads (after)",
         "before": {"old: a": "", "old: b": {"core_ids": ["5"], "cache": CACHE}},
         "after": {
             "old: a": {"core_ids": ["1", "2"], "cache": CACHE},

@@ -108,7 +108,7 @@ def test_check_mode_writes_nothing(cluster: RmdCluster) -> None:
     cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n1"])
     before = cluster.daemons.writes()
     shown = cluster.run(check=True)
-    assert (shown["changed"], shown["diff"]["before"]) == (True, {"n1: a": ""})
+    assert (shown["changed"], shown["diff"][0]["before"]) == (True, {"n1: a": ""})
     assert cluster.daemons.writes() == before
 
 

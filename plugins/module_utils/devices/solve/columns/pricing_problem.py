@@ -15,7 +15,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import require
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Alternative,
     Chosen,
@@ -141,7 +141,6 @@ class PricingProblem:
 
         An empty component is worth 0. There are so many units of each group.
         """
-        library = require("ortools.sat.python.cp_model", "ortools")
         worth = sum(
             weight * level for weight, level in zip(prices.weights, self._levels) if weight
         ) - sum(prices.rewards[group] * count for group, count in self._counts.items())
@@ -151,7 +150,7 @@ class PricingProblem:
         for group, ceiling in self._ceilings.items():
             most = min(units[group], self._builder.most[group])
             ceiling.proto.domain[1] = most
-        solver = library.CpSolver()
+        solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 2
         solver.parameters.random_seed = work.limits.seed
@@ -160,7 +159,7 @@ class PricingProblem:
         status = solver.solve(self._fleet.model)
         work.left = max(0.0, work.left - solver.response_proto.deterministic_time)
         bound = solver.best_objective_bound
-        if status not in (library.OPTIMAL, library.FEASIBLE):
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return self._least(prices), ()
         content = self._builder.content(self._fleet, lambda variable: int(solver.value(variable)))
         return min(0, math.ceil(bound - 1e-6)), content

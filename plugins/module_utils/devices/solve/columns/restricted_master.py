@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Patterns of components and how many components hold them, as a linear program; see packing.py."""
+"""Patterns of components and how many components hold them, as a linear program; see column_generation.py."""
 
 from __future__ import annotations
 

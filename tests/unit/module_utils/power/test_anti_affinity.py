@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    Repulsion,
+    RunningAntiAffinity,
 )
 
 Json = dict[str, t.Any]
@@ -32,7 +32,7 @@ def running(term: Json, namespace: str = "shop", phase: str = "Running") -> Json
 
 def closed(term: Json, namespace: str = "shop", app: str = "web", **old: str) -> set[str]:
     new = {"metadata": {"name": "new", "namespace": namespace, "labels": {"app": app}}}
-    return set(Repulsion([running(term, **old)], LABELS).nodes_closed_to(new))
+    return set(RunningAntiAffinity([running(term, **old)], LABELS).nodes_closed_to(new))
 
 
 def test_a_pod_that_is_not_wanted_is_kept_from_the_whole_domain() -> None:

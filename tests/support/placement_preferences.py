@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wishes of pods to be near other pods or away from them, judged pod by pod in the final state."""
+"""Preferred pod affinity and anti-affinity, judged pod by pod in the final state."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.placement_rules import Json, Placed, Pod, Term, same_domain, select
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A term with its weight; of one pod equal terms are one wish, and their weights add up.
+class PreferredTerm:
+    """A term with its weight; of one pod equal terms are one, and their weights add up.
 
     ``text`` is the same for terms that mean the same.
     """
@@ -23,40 +23,42 @@ class Wish:
     text: str
     term: Term
 
-    def is_same(self, other: Wish) -> bool:
+    def is_same(self, other: PreferredTerm) -> bool:
         return (self.near, self.weight, self.text) == (other.near, other.weight, other.text)
 
 
 def unmet_weight(
     placed: Sequence[Placed], running: Sequence[Placed], namespaces: Mapping[str, Json]
 ) -> int:
-    """The weights of all unmet wishes of the placed pods; ``namespaces`` are labels by name."""
-    wishes = [wishes_of(pod, namespaces) for pod, _node in placed]
+    """The weights of all unmet terms of the placed pods; ``namespaces`` are labels by name."""
+    preferred_terms = [preferred_terms_of(pod, namespaces) for pod, _node in placed]
     total = 0
     for index, (pod, node) in enumerate(placed):
-        for wish in wishes[index]:
+        for preferred in preferred_terms[index]:
             others = [*running, *placed[:index]]
-            for later, held in zip(placed[index + 1 :], wishes[index + 1 :], strict=True):
-                # Of pods that wish to be away from each other, the first is not disturbed.
-                mutual = not wish.near and wish.term.selects(pod)
-                if not (mutual and any(map(wish.is_same, held))):
+            for later, held in zip(placed[index + 1 :], preferred_terms[index + 1 :], strict=True):
+                # Of pods with anti-affinity to each other, the first is not disturbed.
+                mutual = not preferred.near and preferred.term.selects(pod)
+                if not (mutual and any(map(preferred.is_same, held))):
                     others.append(later)
             company = any(
-                wish.term.selects(other) and same_domain(node, where, wish.term.key)
+                preferred.term.selects(other) and same_domain(node, where, preferred.term.key)
                 for other, where in others
             )
-            total += wish.weight if company != wish.near else 0
+            total += preferred.weight if company != preferred.near else 0
     return total
 
 
-def wishes_of(pod: Pod, namespaces: Mapping[str, Json]) -> list[Wish]:
-    """The wishes of one pod about other pods."""
-    found: dict[tuple[bool, str], Wish] = {}
+def preferred_terms_of(pod: Pod, namespaces: Mapping[str, Json]) -> list[PreferredTerm]:
+    """The preferred terms of one pod about other pods."""
+    found: dict[tuple[bool, str], PreferredTerm] = {}
     for near, kind in ((True, "podAffinity"), (False, "podAntiAffinity")):
-        for weight, term in pod.wishes(kind):
+        for weight, term in pod.preferred_terms(kind):
             text = _text(term, namespaces)
             known = found.get((near, text))
-            found[near, text] = Wish(near, weight + (known.weight if known else 0), text, term)
+            found[near, text] = PreferredTerm(
+                near, weight + (known.weight if known else 0), text, term
+            )
     return list(found.values())
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
 
 
 def test_a_file_that_cannot_be_written_is_named_and_nothing_stays_behind(tmp_path: Path) -> None:
@@ -16,5 +16,5 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_stays_behind(tmp_pat
     folder.mkdir()
     for path in (folder, tmp_path / "none" / "lab.prom"):
         with pytest.raises(InvalidInput, match=str(path)):
-            textfile.write(str(path), "a 1\n")
+            metrics.write(str(path), "a 1\n")
     assert list(tmp_path.iterdir()) == [folder]

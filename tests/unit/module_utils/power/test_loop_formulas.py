@@ -27,9 +27,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Attraction,
     Constraints,
     Instance,
+    PodAffinity,
     Shape,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
@@ -91,11 +91,11 @@ def sociable_instance(seed: int) -> Instance:
     for pod in instance.pods:
         if pod.shape not in known:
             keys = tuple(source.sample(KEYS, source.choice([1, 1, 1, 2])))
-            attraction = Attraction(source.randrange(2), keys)
+            affinity = PodAffinity(source.randrange(2), keys)
             rules = replace(
                 pod.shape.relations,
-                exclusions=(),
-                attraction=attraction if source.random() < 0.8 else None,
+                anti_affinity=(),
+                affinity=affinity if source.random() < 0.8 else None,
                 member_of=frozenset(source.sample(range(2), source.randint(0, 2)))
                 | pod.shape.relations.member_of,
                 spreadings=pod.shape.relations.spreadings if source.random() < 0.4 else (),

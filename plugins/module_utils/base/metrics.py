@@ -1,0 +1,65 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Metrics in the Prometheus text format, for node_exporter's textfile collector.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+
+Labels = t.Mapping[str, str]
+Samples = t.Iterable[tuple[Labels, float]]
+
+# Of all metrics of the collection, so that one set of labels serves every file.
+_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache"})
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def family(name: str, text: str, samples: Samples, labels: Labels) -> str:
+    """The samples of a gauge; each bears ``labels`` beside those of its own."""
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+    for own, value in samples:
+        if not math.isfinite(value):
+            continue
+        pairs = ",".join(f'{key}="{_escaped(val)}"' for key, val in {**own, **labels}.items())
+        lines.append(f"{name}{{{pairs}}} {value:.14g}" if pairs else f"{name} {value:.14g}")
+    return "\n".join(lines) + "\n"
+
+
+def check_labels(labels: Labels) -> None:
+    """Raise InvalidInput for labels that Prometheus does not take."""
+    for name, value in labels.items():
+        if name in _OWN_LABELS or not _LABEL_NAME.fullmatch(name):
+            raise InvalidInput(
+                f"textfile_labels: {name!r} cannot be a label; write letters, digits and "
+                f"underscores, and none of {', '.join(sorted(_OWN_LABELS))}"
+            )
+        if not isinstance(value, str):
+            raise InvalidInput(f"textfile_labels: the value of {name} must be a text")
+
+
+def _escaped(text: str) -> str:
+    readable = text.encode("utf-8", "replace").decode("utf-8")
+    return readable.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def write(path: str, content: str) -> None:
+    """Replace the file atomically, readable by all because the exporter has its own user."""
+    destination = Path(path).absolute()
+    try:
+        whole_files.sweep(destination.parent)
+        whole_files.replace(destination, content.encode(), mode=0o644)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot write the metrics to {path}: {error.strerror}; is the folder there, may this "
+            "user write in it, and is no folder of that name in it?"
+        ) from error
