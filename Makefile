@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points for people; noxfile.py says what each one runs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep bench lint docs architecture clean setup pytest mypy lock
+.PHONY: help demo test test-deep bench lint docs architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -55,8 +55,11 @@ pytest: setup ## run pytest on the collection: make pytest ARGS="tests/unit -k u
 mypy: setup
 	@$(NOX) -s mypy
 
+image: $(UV) ## build the container image of operator/: make image ARGS="--image NAME:TAG"
+	@.venvs/uv/bin/python -m scripts.build_image $(ARGS)
+
 lock: $(UV) ## renew the locked requirements from the .in files
-	@for name in controller development docs galaxy-importer predictor; do \
+	@for name in controller development docs galaxy-importer operator predictor; do \
 	  echo "locking requirements/$$name.txt"; \
 	  $(RUN_UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-annotate --no-header requirements/$$name.in -o requirements/$$name.txt || exit 1; \

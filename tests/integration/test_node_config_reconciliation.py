@@ -18,7 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.node_configs import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.node_configs import (
+    follow_templates,
+    reconcile,
+)
 from support.wao import DEFINITIONS, Object, fake, template
 
 NAMESPACE = "reconciled"
@@ -87,6 +90,36 @@ def _for_one(given: Object, node: str) -> Object:
     [only] = json.loads(json.dumps(given["templates"]))
     only["spec"]["nodeSelector"]["matchExpressions"][0]["values"] = [node]
     return {"templates": [only]}
+
+
+def test_following_the_templates_leaves_what_an_inventory_applied(
+    kube: Kube, kubeconfig: str, tmp_path: Path
+) -> None:
+    nodes = sorted(each["metadata"]["name"] for each in kube.list("/api/v1/nodes"))[:3]
+    pins = dict.fromkeys(nodes, "ab" * 32)
+    given = {**parameters(kubeconfig, tmp_path, nodes[:2]), "tls_fingerprints": pins}
+    apply({"kubeconfig": kubeconfig, "src": FILES, "wait": True})
+    reconcile(given)
+    [secret] = kube.list(f"/api/v1/namespaces/{NAMESPACE}/secrets")
+    nothing = follow_templates(kube)
+    assert not nothing["changed"] and actions(nothing) == {"unchanged"} and nothing["pruned"] == []
+
+    by_hand = {**template("by-hand", fake("x"), namespace=NAMESPACE), "apiVersion": API_VERSIONS[0]}
+    by_hand["spec"]["nodeSelector"] = {"matchLabels": {"kubernetes.io/hostname": nodes[2]}}
+    apply({"kubeconfig": kubeconfig, "manifests": [by_hand]})
+    assert follow_templates(kube, Context(check_mode=True))["changed"]
+    assert follow_templates(kube)["changed"]
+    configs = {each["metadata"]["name"]: each for each in kube.list(f"{PATH}/nodeconfigs")}
+    assert sorted(configs) == [f"by-hand-{nodes[2]}", *(f"t-{name}" for name in nodes[:2])]
+    pinned = {name for name, each in configs.items() if each["metadata"].get("annotations")}
+    assert pinned == {f"t-{name}" for name in nodes[:2]}
+    kube.request("DELETE", f"{PATH}/nodeconfigtemplates/by-hand")
+    follow_templates(kube)
+    left = [each["metadata"]["name"] for each in kube.list(f"{PATH}/nodeconfigs")]
+    assert sorted(left) == [f"t-{name}" for name in nodes[:2]]
+    [kept] = kube.list(f"/api/v1/namespaces/{NAMESPACE}/secrets")
+    assert kept["metadata"]["resourceVersion"] == secret["metadata"]["resourceVersion"]
+    reconcile({**given, "templates": [], "secrets": [], "prune_max": 1.0})
 
 
 @pytest.fixture

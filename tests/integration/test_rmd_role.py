@@ -340,11 +340,24 @@ def test_the_agent_sees_no_more_than_it_reads_and_ends_pods_only_where_that_is_w
             daemon["nodeSelector"],
         )
         [container] = agent["containers"]
-        [mount] = container["volumeMounts"]
-        [volume] = agent["volumes"]
+        [tmp, mount] = container["volumeMounts"]
+        [_tmp, volume] = agent["volumes"]
+        assert tmp["mountPath"] == "/tmp"
         assert volume["hostPath"]["path"] == folder
         assert (mount["mountPath"], mount["readOnly"]) == (f"/host{folder}", True)
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        # The socket belongs to root, control groups are for everybody to read.
+        assert container["securityContext"].get("runAsUser") == (
+            0 if source == "pod_resources" else None
+        )
+        name, interval, *options = container["args"]
+        assert (ROOT / "operator" / "entrypoints" / name).is_file()
+        assert interval == "60"
+        assert options == [
+            *("-e", f"rmd_cpuset_source={source}"),
+            *("-e", f"rmd_terminate_refused_pods={str(ends_pods).lower()}"),
+        ]
 
 
 NOT_QUALIFIED = [

@@ -294,6 +294,7 @@ PROGRAMS: dict[str, t.Callable[[list[str]], None]] = {
     "mlserver": check_nothing_more,
     "nox": check_nothing_more,
     "pip": check_pip,
+    "podman": check_nothing_more,
     "python": check_python,
 }
 

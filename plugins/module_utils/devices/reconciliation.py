@@ -59,6 +59,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.alloca
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
 
@@ -109,12 +110,21 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     return give_devices(Kube.connect(options), plan, options, context)
 
 
-def give_devices(kube: Kube, plan: Object, options: Parameters, context: Context) -> Result:
-    """As ``reconcile``, with the plan as a value; an empty one leaves all nodes open."""
+def give_devices(
+    kube: Kube,
+    plan: Object,
+    options: Parameters,
+    context: Context,
+    scope: Scope | None = None,
+) -> Result:
+    """As ``reconcile``, with the plan as a value; an empty one leaves all nodes open.
+
+    Pods and nodes outside of ``scope`` are left as they are.
+    """
     Limits.of(options)
 
     def work(guard: Guard | None) -> Result:
-        return _Reconciliation(kube.guarded(guard), plan, options, context).run()
+        return _Reconciliation(kube.guarded(guard), plan, options, context, scope).run()
 
     return alone(kube, options, context, work)
 
@@ -138,6 +148,7 @@ class _Reconciliation:
     plan: Object
     options: Parameters
     context: Context
+    scope: Scope | None = None
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
@@ -233,7 +244,8 @@ class _Reconciliation:
         query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
         found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
-        return Pods(by_key, self.options["scheduler_name"], self.options["gate"])
+        options = self.options
+        return Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
 
     def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event, tell_once
 
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-# Limit of the API for notes.
-_LONGEST_NOTE = 1024
-_LONGEST_NAME = 253 - len(".") - 16
 
 
 @dataclass(frozen=True)
@@ -27,16 +24,6 @@ class Condition:
     status: str
     reason: str
     message: str
-
-
-@dataclass(frozen=True)
-class Event:
-    """Event about a condition; ``type`` is Normal or Warning."""
-
-    type: str
-    reason: str
-    action: str
-    reporter: str
 
 
 def stored_condition(pod: Object, condition_type: str) -> Object:
@@ -61,17 +48,8 @@ def tell(
     if "status" in changed:
         wanted["lastTransitionTime"] = format_time(context.now())
     # The event is first, because the condition keeps the next run from repeating it.
-    _create_event(kube, _event(pod, condition.message, event, context))
+    tell_once(kube, context, pod, condition.message, event)
     return changed if _write(kube, pod, wanted) else frozenset()
-
-
-def _create_event(kube: Kube, event: Object) -> None:
-    path = f"/apis/events.k8s.io/v1/namespaces/{event['metadata']['namespace']}/events"
-    try:
-        kube.request("POST", path, event)
-    except ApiError as error:
-        if error.status != 409:  # an interrupted earlier run wrote it
-            raise
 
 
 def _write(kube: Kube, pod: Object, condition: Object) -> bool:
@@ -86,31 +64,3 @@ def _write(kube: Kube, pod: Object, condition: Object) -> bool:
             return False
         raise
     return True
-
-
-def _event(pod: Object, message: str, event: Event, context: Context) -> Object:
-    metadata = pod["metadata"]
-    digest = hashlib.sha256(f"{metadata['uid']} {message}".encode()).hexdigest()[:16]
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{metadata['name'][:_LONGEST_NAME]}.{digest}",
-            "namespace": metadata["namespace"],
-        },
-        "eventTime": context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "type": event.type,
-        "reason": event.reason,
-        "action": event.action,
-        "note": message[:_LONGEST_NOTE],
-        "reportingController": event.reporter,
-        "reportingInstance": event.reporter,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": metadata["namespace"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-        },
-    }

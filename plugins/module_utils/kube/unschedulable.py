@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
     Condition,
-    Event,
     stored_condition,
     tell,
 )

@@ -109,6 +109,14 @@ class NodeTarget:
             "metadata": {key: value for key, value in metadata.items() if value},
         }
 
+    def holding_at_least(self, seconds: float) -> NodeTarget:
+        """The same node; every reading of it holds for so long, or for its fetchInterval."""
+        endpoints = {
+            kind: replace(one, fetch_interval_seconds=max(one.fetch_interval_seconds, seconds))
+            for kind, one in self.endpoints.items()
+        }
+        return replace(self, endpoints=endpoints)
+
     @property
     def subject(self) -> Subject:
         """The NodeConfig as the subject of findings."""
@@ -165,6 +173,12 @@ class Targets:
         return replace(
             self, nodes=tuple(node for node in nodes if selector.matches(node.labels or {}))
         )
+
+    def holding_at_least(self, seconds: float) -> Targets:
+        """The same targets; every reading of them holds for so long, or for its fetchInterval."""
+        if not seconds:
+            return self
+        return replace(self, nodes=tuple(node.holding_at_least(seconds) for node in self.nodes))
 
     def as_dict(self) -> dict[str, t.Any]:
         """The part ``targets`` of the snapshot document."""

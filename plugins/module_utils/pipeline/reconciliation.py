@@ -55,10 +55,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps impor
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import given_of
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import bmc, thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 
 Object = t.Mapping[str, t.Any]
 Diffs = list[t.Mapping[str, t.Any]]
+# From a snapshot to the part of the cluster that is the run's.
+ScopeOf = t.Callable[[Object], Scope]
 
 _FIELD_MANAGER = "wattwise-observe"
 
@@ -69,8 +72,7 @@ def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Res
     Raises WattwiseError, with the results so far in its fields, if a step fails. Statuses and
     readings are written even if a later step fails.
     """
-    options = complete(parameters)
-    run = _Run(options, context, RunFolder(options["run_dir"]), StepLog(context))
+    run = FleetRun.of(parameters, context)
     try:
         run.make()
     except WattwiseError as error:
@@ -80,13 +82,19 @@ def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Res
 
 
 @dataclass
-class _Run:
-    """Values of the run so far; None for a step that did not run in this process."""
+class FleetRun:
+    """Values of the run so far; None for a step that did not run in this process.
+
+    ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
+    younger than ``valid_seconds`` are not asked, even if their fetchInterval is shorter.
+    """
 
     options: Parameters
     context: Context
     folder: RunFolder
     log: StepLog
+    scope_of: ScopeOf | None = None
+    valid_seconds: float = 0.0
     snapshot: Object | None = None
     answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
     observation: observation.Observation | None = None
@@ -99,7 +107,21 @@ class _Run:
     # First failure of the observation, which ends the run after all readings are written.
     failure: WattwiseError | None = None
 
+    @classmethod
+    def of(
+        cls,
+        parameters: Parameters,
+        context: Context = Context(),
+        scope_of: ScopeOf | None = None,
+        valid_seconds: float = 0.0,
+    ) -> FleetRun:
+        """A run that has not begun. Raises InvalidInput."""
+        options = complete(parameters)
+        folder = RunFolder(options["run_dir"])
+        return cls(options, context, folder, StepLog(context), scope_of, valid_seconds)
+
     def make(self) -> None:
+        """Make the steps in their order. Raises WattwiseError where one fails."""
         steps: t.Mapping[str, t.Callable[[], None]] = {
             "snapshot": self._read_cluster,
             "read": self._read_machines,
@@ -134,8 +156,19 @@ class _Run:
         return Kube.connect(self.options)
 
     @functools.cached_property
+    def scope(self) -> Scope | None:
+        """The part of the cluster that is the run's; None: all of it."""
+        return None if self.scope_of is None else self.scope_of(self._snapshot())
+
+    @functools.cached_property
     def targets(self) -> Targets:
-        return of_snapshot(self._snapshot())
+        targets = of_snapshot(self._snapshot())
+        scope = self.scope
+        if scope is None:
+            return targets
+        return replace(
+            targets, nodes=tuple(one for one in targets.nodes if one.name in scope.nodes)
+        )
 
     def result(self) -> Result:
         return {
@@ -184,7 +217,7 @@ class _Run:
 
     def _read_machines(self) -> None:
         with self.log.step("read") as (step, context):
-            asked = self.targets
+            asked = self.targets.holding_at_least(self.valid_seconds)
             readings = self._last_readings
             models = (self.folder.last("models") or {}).get("models") or ()
             of_bmcs, of_servers = shares(context, 2)
@@ -324,7 +357,7 @@ class _Run:
             if self.curves is None:
                 self.curves = self.folder.this("curves")["curves"]
             previous = (self.folder.last("plan") or {}).get("placements") or ()
-            given = given_of(self._snapshot(), self.curves, previous, options)
+            given = given_of(self._snapshot(), self.curves, previous, options, self.scope)
             plan = placement.place_pods(given, options, context)
             self.plan = {"time": format_time(context.now()), **plan}
             step.counts = {
@@ -388,7 +421,7 @@ class _Run:
         with self.log.step("devices") as (step, context):
             options = of_module(devices.SPEC, self.options, "devices")
             plan = self._plan_for_devices(options["plan"])
-            result = devices.give_devices(self.kube, dict(plan), options, context)
+            result = devices.give_devices(self.kube, dict(plan), options, context, self.scope)
             self.devices = {
                 name: result[name] for name in ("outcome", "changes", "pods", "errors", "conflict")
             }

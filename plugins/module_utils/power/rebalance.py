@@ -131,6 +131,7 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
         identity(pod): pod
         for pod in source.running
         if surely_movable(pod, parameters["scheduler_name"])
+        and (source.scope is None or source.scope.has_pod(pod))
         and pod["spec"]["nodeName"] in priced
         and budgets.refusal([pod_facts(pod)]) is None
     }

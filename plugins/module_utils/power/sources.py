@@ -62,6 +62,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     read_namespace,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 
 Parameters = t.Mapping[str, t.Any]
 
@@ -76,7 +77,8 @@ _FILE_KEYS = ("curves", *_LISTS)
 class Given:
     """What was given of the cluster, in the words in which it was given; all of it may be odd.
 
-    ``namespaces`` None: their labels are not known.
+    ``namespaces`` None: their labels are not known. ``scope`` None: every node may be used, and
+    every pod sent.
     """
 
     nodes: t.Sequence[t.Any]
@@ -90,6 +92,7 @@ class Given:
     rmd_node_states: t.Sequence[t.Any] = ()
     device_objects: t.Sequence[t.Any] = ()
     previous: t.Sequence[t.Any] = ()
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ class Source:
     caches: t.Sequence[NodeCaches] = ()
     device_objects: t.Sequence[Object] = ()
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
+    scope: Scope | None = None
     findings: tuple[Finding, ...] = ()
 
 
@@ -131,6 +135,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
                 source.curves.get(name),
             ),
             cache_pools=pools.get(name),
+            eligible=source.scope is None or name in source.scope.nodes,
         )
         for name in sorted(source.nodes)
     )
@@ -195,6 +200,7 @@ def source_of(given: Given) -> Source:
         caches=[state for state in states if state is not None],
         device_objects=given.device_objects,
         previous=dict(previous),
+        scope=given.scope,
         findings=(*intake.findings, *budgets.findings),
     )
 
@@ -231,7 +237,11 @@ def read_given(parameters: Parameters) -> Given:
 
 
 def given_of(
-    snapshot: Object, curves: Object, previous: t.Sequence[t.Any], parameters: Parameters
+    snapshot: Object,
+    curves: Object,
+    previous: t.Sequence[t.Any],
+    parameters: Parameters,
+    scope: Scope | None = None,
 ) -> Given:
     """The cluster of a snapshot, with the curves by node and the placements of the last plan.
 
@@ -252,6 +262,7 @@ def given_of(
             pod
             for pod in pods
             if not has_node(pod)
+            and (scope is None or scope.has_pod(pod))
             and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
         ],
         running=running,
@@ -263,6 +274,7 @@ def given_of(
         rmd_node_states=snapshot.get("rmd_node_states", []),
         device_objects=snapshot.get("device_objects", []),
         previous=previous,
+        scope=scope,
     )
 
 

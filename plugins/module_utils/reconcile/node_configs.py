@@ -20,9 +20,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Result,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    TLS_FINGERPRINT_ANNOTATION,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
     APPLY_SET,
 )
@@ -89,14 +93,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
-    parts = ["controllers", "node_configs", "node_config_templates"]
-    taken = take({"include": parts}, context, kube)
-    rivals = running(taken["controllers"], "wao-controller")
-    if rivals and not options["force"]:
-        raise InvalidInput(
-            f"wao-core runs in this cluster ({rivals}) and writes the same NodeConfigs; scale it "
-            "to zero, or set node_configs_force to true."
-        )
+    taken = _taken(kube, context, options["force"])
     namespace = _namespace(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
     applying.apply({"manifests": namespace})
@@ -104,6 +101,48 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         source = SOURCES["node_config_templates"]
         taken["snapshot"]["node_config_templates"], _findings = read_part(kube, source, None)
     rendered = _render(options, taken["snapshot"], context)
+    return _applied(applying, options, rendered)
+
+
+def follow_templates(kube: Kube, context: Context = Context()) -> Result:
+    """Of all templates of the cluster apply a NodeConfig for each node that they select.
+
+    Nothing that an inventory applied is touched: its Secrets and templates stay as they are, and so
+    do the certificates that it pinned. Raises as ``reconcile`` does.
+    """
+    options = SPEC.complete({})
+    snapshot = _taken(kube, context, force=False)["snapshot"]
+    rendered = _render(options, snapshot, context)
+    pinned = {
+        (config["apiVersion"], config["metadata"].get("namespace"), config["metadata"]["name"]): pin
+        for config in snapshot["node_configs"]
+        for pin in [member(config, "metadata", "annotations", TLS_FINGERPRINT_ANNOTATION)]
+        if isinstance(pin, str)
+    }
+    for config in rendered["node_configs"]:
+        metadata = config["metadata"]
+        pin = pinned.get((config["apiVersion"], metadata.get("namespace"), metadata["name"]))
+        if pin is not None:
+            annotations = {TLS_FINGERPRINT_ANNOTATION: pin, **(metadata.get("annotations") or {})}
+            metadata["annotations"] = annotations
+    return _applied(Applying(kube, context, ()), options, rendered)
+
+
+def _taken(kube: Kube, context: Context, force: bool) -> Result:
+    """What of the cluster the templates are rendered for. Raises InvalidInput beside wao-core."""
+    parts = ["controllers", "node_configs", "node_config_templates"]
+    taken = take({"include": parts}, context, kube)
+    rivals = running(taken["controllers"], "wao-controller")
+    if rivals and not force:
+        raise InvalidInput(
+            f"wao-core runs in this cluster ({rivals}) and writes the same NodeConfigs; scale it "
+            "to zero, or set node_configs_force to true."
+        )
+    return taken
+
+
+def _applied(applying: Applying, options: Parameters, rendered: Result) -> Result:
+    """NodeConfigs and statuses in the cluster."""
     applying.apply(_of_templates(options, rendered["node_configs"]))
     applying.apply(
         {

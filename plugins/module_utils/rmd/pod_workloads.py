@@ -44,9 +44,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Object,
     delete_object,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
     Condition,
-    Event,
     stored_condition,
     tell,
 )

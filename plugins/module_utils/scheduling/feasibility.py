@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 UNSCHEDULABLE = "node(s) were unschedulable"
 NOT_READY = "node(s) were not ready"
+NOT_ELIGIBLE = "node(s) didn't belong to the pod's fleet"
 NO_CURVE = "node(s) had no power curve"
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 CLAIM_ELSEWHERE = "resourceclaim not available on the node"
@@ -40,6 +41,8 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
 
     PreferNoSchedule is a preference and keeps nothing away.
     """
+    if not node.eligible:
+        return NOT_ELIGIBLE
     if node.unschedulable and not _tolerated(UNSCHEDULABLE_TAINT, constraints.tolerations):
         return UNSCHEDULABLE
     if constraints.node_name not in ("", node.name):

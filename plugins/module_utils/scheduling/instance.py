@@ -235,7 +235,7 @@ class Node:
 
     ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
     is none. Without a curve the node is *unpriced*: its watts are not known. ``cache_pools`` is
-    None where nothing is known of its caches.
+    None where nothing is known of its caches. A node that is not ``eligible`` takes no pod of the run.
     """
 
     name: str
@@ -251,6 +251,7 @@ class Node:
     ports: frozenset[HostPort] = frozenset()
     allocatable: Quantities = field(default_factory=dict)
     cache_pools: CachePools | None = None
+    eligible: bool = True
 
 
 @dataclass(frozen=True)

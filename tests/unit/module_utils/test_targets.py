@@ -187,3 +187,13 @@ def test_a_selector_takes_nodes_by_their_labels() -> None:
 def test_node_configs_without_terms_give_no_endpoints(kind: t.Any, spec: Object) -> None:
     config = {**node_config("a", "n"), "spec": {**spec, "nodeName": "n"}}
     assert poll_targets(of(config), kind) == []
+
+
+def test_readings_hold_for_their_fetch_interval_or_longer_where_that_is_asked_for() -> None:
+    targets = resolve([node("n1")], [full()])
+    [unchanged], [longer] = (
+        poll_targets(targets.holding_at_least(seconds), "delta_p") for seconds in (0.0, 300.0)
+    )
+    assert (unchanged.interval, longer.interval) == (60.0, 300.0)
+    [short] = poll_targets(targets.holding_at_least(30.0), "delta_p")
+    assert short.interval == 60.0

@@ -39,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findin
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 
 # Namespace and name.
 Key = tuple[str, str]
@@ -151,17 +152,24 @@ class Grant:
 class Pods:
     """Every pod that has not finished, trimmed, by namespace and name.
 
-    ``scheduler_name`` and ``gate`` say which pods wait for us; see pod_nodes.py.
+    ``scheduler_name`` and ``gate`` say which pods wait for us; see pod_nodes.py. ``scope`` says
+    which of them, and which nodes, another run leaves to this one; None: all.
     """
 
     by_key: t.Mapping[Key, Object]
     scheduler_name: str
     gate: str
+    scope: Scope | None = None
 
     @cached_property
     def uids(self) -> frozenset[Key]:
         """Namespace and uid of each."""
         return frozenset((key[0], pod["metadata"]["uid"]) for key, pod in self.by_key.items())
+
+    def is_left_to_others(self, pod: Object) -> bool:
+        """Whether the pod waits for a node or devices that another run gives."""
+        is_bound = bool((pod.get("spec") or {}).get("nodeName"))
+        return self.scope is not None and not is_bound and not self.scope.has_pod(pod)
 
     def is_alive(self, namespace: str, uid: str) -> bool:
         """Whether the very pod with this uid is still there."""

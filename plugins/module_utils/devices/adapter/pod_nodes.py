@@ -144,7 +144,10 @@ class Room:
         self.findings = [Finding(one.subject, one.field, one.problem) for one in intake.findings]
         self._pods = pods
         self._nodes = [
-            read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None)
+            replace(
+                read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None),
+                eligible=pods.scope is None or name in pods.scope.nodes,
+            )
             for name, node in sound.items()
         ]
         self._by_shape: dict[Shape, dict[str, str]] = {}

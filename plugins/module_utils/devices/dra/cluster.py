@@ -107,7 +107,8 @@ class DraView:
         """Whether it waits for us, and can be read."""
 
         def read() -> bool:
-            return is_pending(pod.manifest, pods.scheduler_name) and names_claims(pod)
+            waits = is_pending(pod.manifest, pods.scheduler_name)
+            return waits and not pods.is_left_to_others(pod.manifest) and names_claims(pod)
 
         return self._read(pod, read) or False
 

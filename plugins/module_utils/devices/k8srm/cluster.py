@@ -97,6 +97,8 @@ class PrototypeView:
         """
         if not asks(pod) or pod["metadata"].get("deletionTimestamp"):
             return None
+        if self._pods.is_left_to_others(pod):
+            return None
         return hindrance(pod, self._pods) or read_items(pod)
 
     def _read_pod(self, key: Key, pod: Object, items: list[Object] | str) -> None:

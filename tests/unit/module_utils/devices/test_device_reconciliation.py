@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
     narrowed,
@@ -24,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger
     state_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.device_objects import device_claim, device_pool, manifest
 from support.examples import examples
 from support.stored_objects import StoredObjects
@@ -72,6 +74,32 @@ def run(store: StoredObjects, gate: str) -> Json:
         return reconciliation.reconcile(
             {"strategy": "first_fit", "gate": gate, "api_group": "devmgmtproto.k8s.io"}
         )
+
+
+def test_pods_and_nodes_outside_of_the_scope_get_nothing() -> None:
+    store = contested(pods=3, count=1)
+    options = {"strategy": "first_fit", "gate": GATES[0], "api_group": "devmgmtproto.k8s.io"}
+    scope = Scope(frozenset({"n2"}), frozenset({("default", "p2")}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
+        result = reconciliation.give_devices(
+            t.cast("Kube", store),
+            {},
+            reconciliation.SPEC.complete(options),
+            Context(),
+            scope,
+        )
+    [pinned] = [change for change in result["changes"] if change["kind"] == "Pod"]
+    assert pinned["name"] == "p2"
+    [entry] = [pod for pod in result["pods"] if pod["name"] == "p2"]
+    assert entry["node"] == "n2"
+    assert result["errors"] == []
+    waiting = {obj["metadata"]["name"] for obj in of_kind(store, "Pod") if gates_of(obj)}
+    assert waiting == {"p0", "p1"}
+
+
+def gates_of(obj: Json) -> list[Json]:
+    return t.cast("list[Json]", obj["spec"].get("schedulingGates") or [])
 
 
 def of_kind(store: StoredObjects, kind: str) -> list[Json]:

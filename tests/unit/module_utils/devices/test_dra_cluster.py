@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.device_objects import (
     dra_class,
     dra_device,
@@ -88,12 +89,12 @@ def consumers(*names: str) -> list[Json]:
     return [{"resource": "pods", "name": name, "uid": f"uid-of-{name}"} for name in names]
 
 
-def settled(api: DraApi, server: ScriptedApi, *pods: Json) -> DraView:
+def settled(api: DraApi, server: ScriptedApi, *pods: Json, scope: Scope | None = None) -> DraView:
     """A View of these pods, which are among the objects of the API as well."""
     api.add(*pods)
     by_key = {("default", one["metadata"]["name"]): one for one in pods}
     view = DraView(Kube.connect({"host": server.url}), Context(now=lambda: NOON))
-    view.settle(Pods(by_key, "ours", "gate"))
+    view.settle(Pods(by_key, "ours", "gate", scope))
     return view
 
 
@@ -110,6 +111,19 @@ def grant(pods: str, **devices: t.Any) -> Grant:
 
 def details(view: DraView) -> list[str]:
     return [problem.detail for problem in view.report.problems]
+
+
+def test_pods_and_nodes_of_other_runs_are_left_alone(api: DraApi, server: ScriptedApi) -> None:
+    for name in ("one", "two"):
+        held = claim(name)
+        held["status"] = {"allocation": allocation("d0" if name == "one" else "d1")}
+        api.add(held)
+    pods = [pod("a", "one"), pod("b", "two")]
+    mine = Scope(frozenset({"n1"}), frozenset({("default", "a")}))
+    view = settled(api, server, *pods, scope=mine)
+    assert view.placed() == {("default", "a"): "n1"} and details(view) == []
+    elsewhere = Scope(frozenset({"n2"}), frozenset({("default", "b")}))
+    assert settled(api, server, *pods, scope=elsewhere).placed() == {}
 
 
 def test_a_pod_is_bound_only_when_its_device_is_ready(api: DraApi, server: ScriptedApi) -> None:

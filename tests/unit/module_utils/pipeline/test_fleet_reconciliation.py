@@ -24,9 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import pressure
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import STEPS
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    FleetRun,
     reconcile_fleet,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.binding_api import Cluster, Json, found, node, pod
 from support.scripted_api import Asked, Reply, status_reply
 from support.wao import fake, node_config
@@ -317,3 +319,17 @@ def test_progress_is_told_by_step() -> None:
     run(Fleet(), Context(progress_of=progress_of))
     assert {step for step, _done, _total in told} <= {*STEPS}
     assert ("snapshot", 10, 10) in told
+
+
+def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> None:
+    fleet = Fleet()
+    fleet.cluster.add(pod("a"), pod("other"))
+    scope = Scope(frozenset({"n2"}), frozenset({("shop", "a")}))
+    with fleet.cluster.serve() as api:
+        made = FleetRun.of({"host": api.url}, scope_of=lambda _snapshot: scope)
+        made.make()
+    result = made.result()
+    assert (fleet.cluster.place_of("a"), fleet.cluster.place_of("other")) == ("n2", None)
+    assert result["summary"]["configured"] == 1
+    assert "status" in fleet.configs["n2"] and "status" not in fleet.configs["n1"]
+    assert "conditions" not in fleet.cluster.pods["shop", "other"]["status"]

@@ -1,0 +1,157 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Events of objects, for the people who look at them.
+
+``tell_once`` needs the right to create alone, and writes one Event for each text: it suits objects
+of tenants. ``tell_again`` keeps one Event for each object and reason, whose text and count move.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+    Object,
+)
+
+# The API refuses longer notes.
+_LONGEST_NOTE = 1024
+_LONGEST_NAME = 253 - len(".") - 16
+# An Event that moved a moment ago says enough.
+QUIET_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """What tells something to people: ``type`` is Normal or Warning."""
+
+    type: str
+    reason: str
+    action: str
+    reporter: str
+
+
+def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> None:
+    """Write an Event about an object, unless there is one of this text. Raises ApiError."""
+    if context.check_mode:
+        return
+    metadata = obj["metadata"]
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "name": _name(metadata, note),
+            "namespace": metadata["namespace"],
+        },
+        "eventTime": context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "type": event.type,
+        "reason": event.reason,
+        "action": event.action,
+        "note": note[:_LONGEST_NOTE],
+        "reportingController": event.reporter,
+        "reportingInstance": event.reporter,
+        "regarding": _reference(obj),
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{metadata['namespace']}/events"
+    try:
+        kube.request("POST", path, body)
+    except ApiError as error:
+        if error.status != 409:  # an earlier run told it and was then interrupted
+            raise
+
+
+def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> bool:
+    """Write an Event about an object, or count the one of its reason; whether anything was written.
+
+    One that moved less than QUIET_SECONDS ago stays as it is. Raises ApiError.
+    """
+    metadata, now = obj["metadata"], context.now()
+    # Events of the group events.k8s.io keep their first text for ever.
+    collection = f"/api/v1/namespaces/{metadata['namespace']}/events"
+    path = f"{collection}/{_name(metadata, event.reason)}"
+    found = kube.find(path)
+    if context.check_mode or (found is not None and _is_young(found, now)):
+        return False
+    moving = {
+        "message": note[:_LONGEST_NOTE],
+        "lastTimestamp": format_time(now),
+        "count": 1 + _count(found),
+        "type": event.type,
+    }
+    if found is not None:
+        version = {"resourceVersion": found["metadata"].get("resourceVersion")}
+        with _written_meanwhile():
+            kube.request("PATCH", path, {"metadata": version, **moving}, MERGE_CONTENT_TYPE)
+        return True
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": _name(metadata, event.reason), "namespace": metadata["namespace"]},
+        "involvedObject": _reference(obj),
+        "reason": event.reason,
+        "action": event.action,
+        "source": {"component": event.reporter},
+        "reportingComponent": event.reporter,
+        "reportingInstance": event.reporter,
+        "firstTimestamp": format_time(now),
+        **moving,
+    }
+    with _written_meanwhile():
+        kube.request("POST", collection, body)
+    return True
+
+
+@contextlib.contextmanager
+def _written_meanwhile() -> t.Iterator[None]:
+    """Somebody else told the same, or the Event was forgotten, since it was looked at."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+def _name(metadata: Object, key: str) -> str:
+    digest = hashlib.sha256(f"{metadata['uid']} {key}".encode()).hexdigest()[:16]
+    return f"{metadata['name'][:_LONGEST_NAME]}.{digest}"
+
+
+def _reference(obj: Object) -> Object:
+    metadata = obj["metadata"]
+    return {
+        "apiVersion": obj.get("apiVersion", "v1"),
+        "kind": obj.get("kind", "Pod"),
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
+    }
+
+
+def _count(found: Object | None) -> int:
+    count = (found or {}).get("count")
+    return count if isinstance(count, int) and count >= 0 else 0
+
+
+def _is_young(found: Object, now: datetime.datetime) -> bool:
+    try:
+        moment = parse_time(found.get("lastTimestamp") or "")
+    except InvalidInput:
+        return False
+    return 0 <= (now - moment).total_seconds() < QUIET_SECONDS

@@ -1,0 +1,161 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which fleet a node and a waiting pod belong to, where several fleets share a cluster.
+
+A node belongs to the oldest fleet that selects it. A pod belongs to the fleet that its annotation
+names, and to none if there is no such fleet. Without the annotation it belongs to the oldest fleet
+that places pods of its scheduler and has a node on which it may run. A suspended fleet keeps what
+is its own. So of all fleets at most one sends a pod, and all that see the same cluster agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    FLEET_ANNOTATION,
+    PowerFleet,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import obstacle
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Constraints,
+    Node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import Intake
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+    Loads,
+    Occupancy,
+    read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    identity,
+    is_finished,
+    read_pod,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+
+Key = tuple[str, str]
+
+_NO_LOADS = Loads("requests", Decimal(1), {})
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Fleets by node and by pod. ``selected_by`` are all fleets that select a node, oldest first."""
+
+    selected_by: t.Mapping[str, tuple[str, ...]]
+    fleet_of_pod: t.Mapping[Key, str]
+
+    @property
+    def fleet_of_node(self) -> dict[str, str]:
+        """The fleet of each node that has one."""
+        return {node: fleets[0] for node, fleets in self.selected_by.items() if fleets}
+
+    def scope_of(self, fleet: str) -> Scope:
+        """The nodes and pods of a fleet."""
+        return Scope(
+            nodes=frozenset(node for node, owner in self.fleet_of_node.items() if owner == fleet),
+            pods=frozenset(pod for pod, owner in self.fleet_of_pod.items() if owner == fleet),
+        )
+
+    def lost_to_older(self, fleet: str) -> int:
+        """How many nodes the fleet selects that belong to an older one."""
+        return sum(fleet in fleets[1:] for fleets in self.selected_by.values())
+
+    def kept_from_younger(self, fleet: str) -> int:
+        """How many nodes of the fleet a younger one selects too."""
+        return sum(len(fleets) > 1 and fleets[0] == fleet for fleets in self.selected_by.values())
+
+
+def divide(
+    fleets: t.Sequence[PowerFleet], nodes: t.Sequence[t.Any], pods: t.Sequence[t.Any]
+) -> Ownership:
+    """The fleet of each node and each pod; ``fleets`` are in the order of their age.
+
+    Nodes and pods may be anything. One that cannot be read belongs to nobody, except that a pod
+    that can be named belongs to the fleet that tells it what is wrong.
+    """
+    sound = Intake().nodes(nodes)
+    selected_by = {
+        name: tuple(fleet.key for fleet in fleets if fleet.selector.matches(node.labels))
+        for name, node in sound.items()
+    }
+    division = _Division(fleets, selected_by)
+    for name, node in sound.items():
+        for key in selected_by[name][:1]:
+            division.nodes[key].append(read_node(node.given, Occupancy(), _NO_LOADS, None))
+    owners: dict[Key, str] = {}
+    for pod in pods:
+        found = guarded(subject_of(pod, "Pod"), functools.partial(division.fleet_of, pod))
+        if not isinstance(found, Finding) and found is not None:
+            owners.setdefault(*found)
+    return Ownership(selected_by, owners)
+
+
+@dataclass
+class _Division:
+    fleets: t.Sequence[PowerFleet]
+    selected_by: t.Mapping[str, tuple[str, ...]]
+    nodes: dict[str, list[Node]] = field(init=False)
+    known: dict[tuple[Constraints, tuple[str, ...]], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.nodes = {fleet.key: [] for fleet in self.fleets}
+
+    def fleet_of(self, pod: t.Any) -> tuple[Key, str] | None:
+        """A pod and its fleet; None where it has none. Raises for one that cannot be named."""
+        key = identity(pod)
+        if is_finished(pod):
+            return None
+        annotations = pod["metadata"].get("annotations") or {}
+        named = annotations.get(FLEET_ANNOTATION)
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node:
+            owner = next(iter(self.selected_by.get(node, ())), None)
+            return (key, owner) if owner and named in (None, owner) else None
+        if named is not None:
+            return (key, named) if isinstance(named, str) and named in self.nodes else None
+        found = self._oldest_with_node(pod, [one for one in self.fleets if serves(one, pod)])
+        return (key, found) if found else None
+
+    def _oldest_with_node(self, pod: t.Any, fleets: t.Sequence[PowerFleet]) -> str | None:
+        """The oldest fleet with a node for the pod; the oldest one where none has any."""
+        if len(fleets) < 2:
+            return fleets[0].key if fleets else None
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_constraints, pod))
+        if isinstance(read, Finding):
+            return fleets[0].key
+        keys = tuple(fleet.key for fleet in fleets)
+        if (read, keys) not in self.known:
+            open_to = (
+                key for key in keys if any(obstacle(read, node) is None for node in self.nodes[key])
+            )
+            self.known[read, keys] = next(open_to, keys[0])
+        return self.known[read, keys]
+
+
+def serves(fleet: PowerFleet, pod: t.Mapping[str, t.Any]) -> bool:
+    """Whether a waiting pod is of the kind that the fleet sends to nodes."""
+    placement, devices = fleet.spec["placement"], fleet.spec["devices"]
+    spec = pod.get("spec") or {}
+    is_ours = (spec.get("schedulerName") or "default-scheduler") == placement["schedulerName"]
+    gates = [gate.get("name") for gate in spec.get("schedulingGates") or []]
+    is_gated = devices["gate"] in gates
+    return (is_ours and (placement["enabled"] or devices["enabled"])) or (
+        is_gated and devices["enabled"]
+    )
+
+
+def _constraints(pod: t.Any) -> Constraints:
+    """What the pod demands of nodes, apart from other pods and devices. Raises InvalidField."""
+    constraints = read_pod(pod, Decimal(1), frozenset()).shape.constraints
+    return replace(constraints, ports=(), anti_affinity_nodes=frozenset(), device_nodes=None)

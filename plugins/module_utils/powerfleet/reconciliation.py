@@ -1,0 +1,264 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One run for a PowerFleet: the work of power_fleet_reconciliation.
+
+The resource is read here, and its values reach the steps without passing through Ansible, which
+therefore renders none of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    LEASE,
+    PROGRESS,
+    RMD,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import FleetRun
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import StepLog
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
+    metrics,
+    ownership,
+    settings,
+    telling,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    ALL,
+    PowerFleet,
+    fleets_of,
+    is_ending,
+    parse,
+    path_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
+    Failure,
+    Outcome,
+    status_of,
+    suspended_status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import (
+    Memory,
+    Trigger,
+    trigger_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import node_configs, rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+
+Object = t.Mapping[str, t.Any]
+
+_CLIENT = ("ca_path", "client_cert", "client_key", "username", "password")
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    LEASE,
+    ArgumentSpec(
+        {
+            "namespace": {"type": "str", "required": True},
+            "name": {"type": "str", "required": True},
+            "run_dir": {"type": "path", "required": True},
+            "run_process": {"type": "str"},
+            "heartbeat_seconds": {"type": "float", "default": 300.0},
+            "default_credential_namespaces": {"type": "list", "elements": "str", "default": []},
+            "rmd_client": {
+                "type": "dict",
+                "default": {},
+                "options": {name: RMD.options[name] for name in _CLIENT},
+                "required_by": dict(RMD.required_by),
+            },
+            "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
+        }
+    ),
+)
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Make one run for a fleet, and tell what came of it in its status.
+
+    A step that fails is told there, and raised with ``on_error: fail``. Raises WattwiseError where
+    the fleet cannot be read or its status cannot be written.
+    """
+    options = SPEC.complete(parameters)
+    kube = Kube.connect(options)
+    namespace, name = options["namespace"], options["name"]
+    manifest = kube.find(path_of(namespace, name))
+    if manifest is None or is_ending(manifest):
+        return {"changed": False, "found": False, "diff": []}
+    fleet = parse(manifest)
+    if isinstance(fleet, Finding):
+        raise InvalidInput(f"{fleet}; install the current definition with role wattwise.kube.crds")
+    run = _Run(options, context, kube, fleet)
+    return run.suspended() if fleet.is_suspended else run.made()
+
+
+@dataclass
+class _Run:
+    """One run, and what is known so far."""
+
+    options: Parameters
+    context: Context
+    kube: Kube
+    fleet: PowerFleet
+    result: Result = field(default_factory=dict)
+    failure: Failure | None = None
+    ownership: ownership.Ownership | None = None
+
+    def suspended(self) -> Result:
+        """Nothing but the status."""
+        period = telling.keep_period(self.kube, self.fleet, self.context)
+        status = suspended_status(self.fleet)
+        return self._told(status, {"suspended": True, "changed": period, "diff": []}, None)
+
+    def made(self) -> Result:
+        """All steps, then the status, whatever came of them."""
+        began, clock = self.context.now(), time.monotonic()
+        folder = Path(self.options["run_dir"])
+        whole_files.make_folder(folder)
+        whole_files.make_folder(settings.metrics_folder(self.options["run_dir"]))
+        memory = Memory.read(folder)
+        trigger = trigger_of(self.fleet, memory, began)
+        period = telling.keep_period(self.kube, self.fleet, self.context)
+        log = StepLog(self.context)
+        fleets = fleets_of(self.kube.list(ALL))
+        run = FleetRun.of(
+            settings.fleet_options(self.fleet, trigger, self.options),
+            self.context,
+            functools.partial(self._scope_of, fleets),
+            0.0 if trigger.is_whole else float(self.fleet.spec["observe"]["maxAgeSeconds"]),
+        )
+        # Before anything is written: another run in this folder is refused.
+        run.folder.open(self.options["run_process"], began)
+        made = self._steps(log, run, trigger)
+        outcome = self._outcome(run, trigger, made, began, time.monotonic() - clock)
+        if not self.context.check_mode:
+            memory.after(self.fleet, trigger, began).write(folder)
+            metrics.write(self.options["run_dir"], self.fleet, outcome)
+        self._tell_slow(outcome)
+        found = self._told(
+            status_of(self.fleet, outcome),
+            self._result(run, made, trigger, period),
+            self.options["heartbeat_seconds"],
+        )
+        if self.failure is not None and self.options["on_error"] == "fail":
+            raise WattwiseError(self.failure.sentence, **found)
+        return found
+
+    def _steps(self, log: StepLog, run: FleetRun, trigger: Trigger) -> list[Result]:
+        """Make the steps; those before the snapshot change what it shows."""
+        spec = self.fleet.spec
+        self.result = {"changed": False, "diff": []}
+        if spec["nodeConfigs"]["enabled"] and trigger.renders:
+            follow = functools.partial(node_configs.follow_templates, self.kube)
+            self._attempt(log, "node_configs", follow)
+        if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
+            given = settings.rmd_options(self.fleet, self.options)
+            self._attempt(log, "rmd", functools.partial(rmd.reconcile, given))
+        try:
+            run.make()
+        except WattwiseError as error:
+            failed = [step["name"] for step in run.log.as_list() if step["failure"]]
+            self._fail(failed[0] if failed else "snapshot", error)
+        return [*log.as_list(), *run.log.as_list()]
+
+    def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> None:
+        """A step before the others, which are made even where it fails."""
+        try:
+            with log.step(name) as (step, context):
+                found = work(context)
+                step.changed = bool(found["changed"])
+                step.errors += found.get("errors") or []
+                step.warnings += found.get("warnings") or []
+        except WattwiseError as error:
+            self._fail(name, error)
+            found = error.fields
+        self.result["changed"] = self.result["changed"] or bool(found.get("changed"))
+        self.result["diff"] += found.get("diff") or []
+
+    def _fail(self, step: str, error: WattwiseError) -> None:
+        """The first failure counts."""
+        self.failure = self.failure or Failure(step, str(error))
+
+    def _scope_of(self, fleets: t.Sequence[PowerFleet], snapshot: Object) -> Scope:
+        self.ownership = ownership.divide(fleets, snapshot["nodes"], snapshot.get("pods") or ())
+        return self.ownership.scope_of(self.fleet.key)
+
+    def _outcome(
+        self,
+        run: FleetRun,
+        trigger: Trigger,
+        steps: t.Sequence[Result],
+        began: t.Any,
+        seconds: float,
+    ) -> Outcome:
+        plan = run.plan
+        return Outcome(
+            trigger=trigger.name,
+            began=began,
+            seconds=seconds,
+            steps=steps,
+            ownership=self.ownership,
+            summary=run.summary,
+            errors=None if run.observation is None else run.observation.errors,
+            unplaced=None if plan is None else plan["unplaced"],
+            waiting=0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
+            failure=self.failure,
+        )
+
+    def _tell_slow(self, outcome: Outcome) -> None:
+        interval = self.fleet.interval_seconds
+        if outcome.seconds > interval:
+            note = (
+                f"The run took {outcome.seconds:.0f} s, longer than the interval of "
+                f"{interval:g} s, so the next one begins late; raise spec.interval"
+            )
+            self.context.warn(note)
+            telling.tell(self.kube, self.fleet, "RunSlow", note, self.context)
+
+    def _result(
+        self, run: FleetRun, steps: t.Sequence[Result], trigger: Trigger, period: bool
+    ) -> Result:
+        found = run.result()
+        return {
+            **found,
+            "changed": period or self.result["changed"] or found["changed"],
+            "diff": [*self.result["diff"], *found["diff"]],
+            "steps": list(steps),
+            "trigger": trigger.name,
+            "suspended": False,
+            "report": self.fleet.spec["report"]["enabled"]
+            and trigger.is_whole
+            and self.failure is None,
+        }
+
+    def _told(self, status: Object, found: Result, heartbeat_seconds: float | None) -> Result:
+        """The result of the run, once its status is written where that is due."""
+        told = telling.write_status(self.kube, self.fleet, status, heartbeat_seconds, self.context)
+        ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+        return {
+            **found,
+            "found": True,
+            "changed": found["changed"] or told["changed"],
+            "diff": [*found["diff"], *told["diff"]],
+            "ready": ready["status"] == "True",
+            "status": dict(status),
+            "status_written": told["written"],
+        }

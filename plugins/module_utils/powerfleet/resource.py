@@ -1,0 +1,137 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The PowerFleet as the API server stores it: names, annotations and what its spec asks for.
+
+The API server fills in every default of the definition, so all keys with a default are there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
+    LabelSelector,
+    parse_label_selector,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    parse_duration,
+    parse_time,
+)
+
+Object = t.Mapping[str, t.Any]
+
+API_VERSION = "wattwise.github.io/v1alpha1"
+KIND = "PowerFleet"
+ROOT = f"/apis/{API_VERSION}"
+ALL = f"{ROOT}/powerfleets"
+
+# A pod names its fleet with it, as namespace/name.
+FLEET_ANNOTATION = "wattwise.github.io/power-fleet"
+# Written by the watcher: when a run was asked for, and for what.
+REQUESTED_AT = "wattwise.github.io/requested-at"
+REQUESTED_FOR = "wattwise.github.io/requested-for"
+# Read by ansible-operator: how often it begins a run by itself.
+RECONCILE_PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+
+# Of the status.
+_LISTS = ("conditions", "failing", "unplaced")
+_MAPPINGS = ("nodes", "watts", "hottestInlet", "pods", "lastRun")
+
+
+@dataclass(frozen=True)
+class PowerFleet:
+    """A fleet whose spec can be read. ``manifest`` is the whole object."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: datetime.datetime
+    selector: LabelSelector
+    interval_seconds: float
+    is_suspended: bool
+    spec: Object
+    manifest: Object = field(compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        """How pods and people name it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def seniority(self) -> tuple[datetime.datetime, str, str]:
+        """By which fleets are ordered, the oldest first."""
+        return self.created, self.namespace, self.name
+
+    @property
+    def generation(self) -> int:
+        return int(self.manifest["metadata"].get("generation") or 0)
+
+    @property
+    def status(self) -> Object:
+        """The stored status, without the parts that cannot be read."""
+        given = self.manifest.get("status")
+        status: dict[str, t.Any] = {}
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if name in _LISTS:
+                status[name] = objects(value)
+            elif name not in _MAPPINGS or isinstance(value, dict):
+                status[name] = value
+        return status
+
+    def annotation(self, name: str) -> str:
+        """The text of an annotation; empty where there is none."""
+        text = member(self.manifest["metadata"].get("annotations"), name)
+        return text if isinstance(text, str) else ""
+
+
+def path_of(namespace: str, name: str) -> str:
+    """The path of one PowerFleet."""
+    return f"{ROOT}/namespaces/{namespace}/powerfleets/{name}"
+
+
+def parse(manifest: Object) -> PowerFleet | Finding:
+    """The fleet, or what of it cannot be read."""
+    return guarded(subject_of(manifest, KIND), functools.partial(_parse, manifest))
+
+
+def fleets_of(manifests: t.Iterable[Object]) -> list[PowerFleet]:
+    """The fleets that count, the oldest first.
+
+    One that is being deleted has let go of its nodes, and one that cannot be read has none.
+    """
+    alive = (each for each in manifests if not is_ending(each))
+    found = [fleet for fleet in map(parse, alive) if isinstance(fleet, PowerFleet)]
+    return sorted(found, key=lambda fleet: fleet.seniority)
+
+
+def is_ending(manifest: Object) -> bool:
+    """Whether somebody has deleted it, and only a finalizer keeps it."""
+    return bool(member(manifest.get("metadata"), "deletionTimestamp"))
+
+
+def _parse(manifest: Object) -> PowerFleet:
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    return PowerFleet(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created=parse_time(metadata["creationTimestamp"], "metadata.creationTimestamp"),
+        selector=parse_label_selector(spec["nodeSelector"]),
+        interval_seconds=parse_duration(spec["interval"], "spec.interval"),
+        is_suspended=spec["suspend"],
+        spec=spec,
+        manifest=manifest,
+    )

@@ -1,0 +1,158 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From a fleet's spec to the options of the steps: whose names they have, the spec camelCase ones."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
+
+Object = t.Mapping[str, t.Any]
+
+# Name of an option → name in the spec.
+_ASKING = {
+    "timeout": "timeoutSeconds",
+    "concurrency": "concurrency",
+    "allow_plain_http": "allowPlainHttp",
+    "validate_certs": "validateCerts",
+    "tls_fingerprint": "tlsFingerprints",
+}
+_READ = {**_ASKING, "ca_path": "caPath", "gather": "gather"}
+_MERGE = {"max_age": "maxAgeSeconds", "min_success": "minSuccess"}
+_PREDICT = {
+    **_ASKING,
+    "ca_path": "caPath",
+    "batch_rows": "batchRows",
+    "cpu_usage_format": "cpuUsageFormat",
+    "keep_seconds": "keepPredictionsSeconds",
+    "min_success": "minSuccess",
+    "model_origins": "modelOrigins",
+}
+_PLACE = {
+    "allow_power_off": "allowPowerOff",
+    "compare": "compare",
+    "max_moves": "maxMoves",
+    "min_gain_watts": "minGainWatts",
+    "pod_usage_assumption": "podUsageAssumption",
+    "preference_watts": "preferenceWatts",
+    "rebalance": "rebalance",
+    "scheduler_name": "schedulerName",
+    "seed": "seed",
+    "standby_watts": "standbyWatts",
+    "strategy": "strategy",
+    "time_limit": "timeLimitSeconds",
+    "unpriced": "unpriced",
+    "usage_source": "usageSource",
+}
+_DEVICES = {
+    "api_group": "apiGroup",
+    "gate": "gate",
+    "seed": "seed",
+    "strategy": "strategy",
+    "time_limit": "timeLimitSeconds",
+}
+_RMD = {
+    "namespace": "namespace",
+    "pod_selector": "podSelector",
+    "require_capacity": "requireCapacity",
+}
+_DAEMONS = {
+    **_ASKING,
+    "min_success": "minSuccess",
+    "tls_server_name": "serverName",
+    "wire": "wire",
+}
+# A request is for pods that wait: a machine without a valid reading gets no more than this.
+_PATIENCE_WITH_MACHINES = 3.0
+_METRICS = "metrics"
+
+
+def metrics_folder(run_dir: str) -> Path:
+    """Where the metrics of a fleet's runs are."""
+    return Path(run_dir) / _METRICS
+
+
+def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
+    """The steps of the run through the fleet, in the words of fleet_reconciliation."""
+    placement, steps = fleet.spec["placement"], ["snapshot", "read", "merge", "statuses"]
+    if placement["enabled"]:
+        steps += ["predict", "place"]
+        if placement["bind"]:
+            steps.append("bind")
+    if fleet.spec["devices"]["enabled"]:
+        steps.append("devices")
+    moves = placement["rebalance"] and placement["allowEvict"]
+    if "bind" in steps and moves and trigger.is_whole:
+        steps.append("evict")
+    return steps
+
+
+def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
+    """The options of fleet_reconciliation; ``options`` are those of the module."""
+    spec, metrics = fleet.spec, metrics_folder(options["run_dir"])
+    labels = {"power_fleet": fleet.key}
+    placement = _taken(spec["placement"], _PLACE)
+    if not trigger.is_whole:
+        placement["rebalance"] = False
+    power = spec["placement"]["devicePower"] or None
+    return {
+        **{name: options[name] for name in KUBERNETES.options},
+        **{name: options[name] for name in ("lease_namespace", "lease_timeout")},
+        "steps": steps_of(fleet, trigger),
+        "run_dir": options["run_dir"],
+        "run_process": options["run_process"],
+        "read": _read_options(spec["observe"], trigger, options),
+        "merge": {
+            **_taken(spec["observe"], _MERGE),
+            "textfile": str(metrics / "readings.prom"),
+            "textfile_labels": labels,
+        },
+        "predict": _taken(spec["placement"], _PREDICT),
+        "place": {
+            **placement,
+            "device_power": power,
+            "textfile": str(metrics / "predicted.prom"),
+            "textfile_labels": labels,
+        },
+        "bind": {"mark_unplaced": spec["placement"]["markUnplaced"]},
+        "devices": {
+            **_taken(spec["devices"], _DEVICES),
+            "device_power": power,
+            "scheduler_name": spec["placement"]["schedulerName"],
+        },
+        "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
+    }
+
+
+def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
+    """The options of rmd_cluster_reconciliation."""
+    given = fleet.spec["rmd"]
+    return {
+        **{name: options[name] for name in KUBERNETES.options},
+        **_taken(given, _RMD),
+        "daemons": {
+            **_taken(given, _DAEMONS),
+            **{name: value for name, value in options["rmd_client"].items() if value is not None},
+        },
+        "run_dir": str(Path(options["run_dir"]) / "rmd"),
+    }
+
+
+def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
+    taken = _taken(observe, _READ)
+    if not trigger.is_whole:
+        taken["timeout"] = min(taken["timeout"], _PATIENCE_WITH_MACHINES)
+        # A model holds as long as the readings; who registers another one waits for a whole run.
+        taken["model_max_age"] = max(600.0, float(observe["maxAgeSeconds"]))
+    return {**taken, "default_credential_namespaces": options["default_credential_namespaces"]}
+
+
+def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """Options by name; what has no default in the definition may be missing."""
+    return {name: given[key] for name, key in names.items() if key in given}

@@ -1,0 +1,311 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a PowerFleet: what came of a run, and whether that is worth a write.
+
+A status that says the same as the stored one is written only as a heartbeat. Measured values move
+all the time, so they count as the same until they have moved notably.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    told_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import Ownership
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+
+Object = t.Mapping[str, t.Any]
+Status = dict[str, t.Any]
+
+MOST_LISTED = 20
+# By how much a value must move to count as another one: a share of the stored one, or so many units.
+_NOTABLE_SHARE, _NOTABLE_WATTS, _NOTABLE_CELSIUS = 0.02, 1.0, 0.5
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The step that ended a run, and its sentence."""
+
+    step: str
+    sentence: str
+
+    @property
+    def reason(self) -> str:
+        """As a reason of a condition: NodeConfigsFailed, ReadFailed."""
+        return "".join(part.capitalize() for part in self.step.split("_")) + "Failed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did. ``summary`` is that of the fleet's run; None: it did not come so far."""
+
+    trigger: str
+    began: datetime.datetime
+    seconds: float
+    steps: t.Sequence[Object] = ()
+    ownership: Ownership | None = None
+    summary: Object = field(default_factory=dict)
+    errors: t.Sequence[Object] | None = None
+    unplaced: t.Sequence[Object] | None = None
+    waiting: int = 0
+    failure: Failure | None = None
+
+
+def suspended_status(fleet: PowerFleet) -> Status:
+    """The stored status of a fleet that is suspended, which says so."""
+    sentence = "The fleet is suspended: nothing is read, placed or written until suspend is false."
+    return {
+        **_kept(fleet),
+        "observedGeneration": fleet.generation,
+        "conditions": [
+            *(one for one in _conditions(fleet.status) if one["type"] != "Ready"),
+            _condition(fleet, "Ready", "False", "Suspended", sentence),
+        ],
+    }
+
+
+def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
+    """The status after a run; parts that it did not reach are as they were."""
+    parts = {
+        "nodes": _nodes(fleet, outcome),
+        "watts": _watts(fleet, outcome),
+        "hottestInlet": _hottest(fleet, outcome),
+        "pods": _pods(fleet, outcome),
+        "failing": _failing(fleet, outcome),
+        "unplaced": _unplaced(fleet, outcome),
+    }
+    return {
+        **{name: part for name, part in parts.items() if part},
+        "observedGeneration": fleet.generation,
+        "conditions": [
+            _observed(fleet, outcome),
+            _placed(fleet, outcome),
+            _ready(fleet, outcome),
+        ],
+        "lastRun": {
+            "time": format_time(outcome.began + datetime.timedelta(seconds=outcome.seconds)),
+            "trigger": outcome.trigger,
+            "seconds": round(outcome.seconds, 1),
+            "steps": [
+                {"name": step["name"], "seconds": round(step["seconds"], 1)}
+                for step in outcome.steps
+            ],
+        },
+    }
+
+
+def is_due(
+    status: Object, stored: Object, heartbeat_seconds: float | None, now: datetime.datetime
+) -> bool:
+    """Whether a status is to be written: it tells something new, or the heartbeat is due.
+
+    ``heartbeat_seconds`` is None where there was no run whose heart could beat.
+    """
+    if _essence(status, stored) != _essence(stored, stored):
+        return True
+    if heartbeat_seconds is None:
+        return False
+    try:
+        last = parse_time(member(stored, "lastRun", "time") or "")
+    except InvalidInput:
+        return True
+    return (now - last).total_seconds() >= heartbeat_seconds
+
+
+def _essence(status: Object, stored: Object) -> Status:
+    """What of a status is new if it changes."""
+    essence = {
+        name: status.get(name) or None
+        for name in ("observedGeneration", "nodes", "failing", "unplaced")
+    }
+    told = {"pods": dict(status.get("pods") or {})}
+    if not told["pods"].get("bound"):
+        # That a run found nothing to bind is no news.
+        told["pods"]["bound"] = member(stored, "pods", "bound") or 0
+    watts = status.get("watts") or {}
+    told["watts"] = {
+        name: _settled(value, member(stored, "watts", name), _NOTABLE_WATTS, _NOTABLE_SHARE)
+        for name, value in watts.items()
+    }
+    celsius = member(status, "hottestInlet", "celsius")
+    told["hottest"] = {
+        "celsius": _settled(celsius, member(stored, "hottestInlet", "celsius"), _NOTABLE_CELSIUS)
+    }
+    told["conditions"] = {
+        one["type"]: (one["status"], one["reason"], one["message"]) for one in _conditions(status)
+    }
+    return {**essence, **told}
+
+
+def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> float | None:
+    """The stored value where the new one is not notably another."""
+    new, old = number(value), number(stored)
+    if new is None or old is None:
+        return new
+    return old if abs(new - old) < max(units, share * abs(old)) else new
+
+
+def _conditions(status: Object) -> list[dict[str, t.Any]]:
+    """Our conditions of a stored status, without what cannot be read; others have theirs beside."""
+    names = ("type", "status", "reason", "message")
+    return [
+        dict(one)
+        for one in status.get("conditions") or ()
+        if all(isinstance(one.get(name), str) for name in names)
+        and one["type"] in ("Observed", "Placed", "Ready")
+    ]
+
+
+def _kept(fleet: PowerFleet) -> Status:
+    """The stored parts, which are all of ours but the conditions."""
+    names = ("nodes", "watts", "hottestInlet", "pods", "failing", "unplaced", "lastRun")
+    return {name: fleet.status[name] for name in names if fleet.status.get(name)}
+
+
+def _condition(
+    fleet: PowerFleet, name: str, status: str, reason: str, message: str
+) -> dict[str, t.Any]:
+    return {
+        "type": name,
+        "status": status,
+        "reason": reason,
+        "message": told_text(message),
+        "observedGeneration": fleet.generation,
+    }
+
+
+def _nodes(fleet: PowerFleet, outcome: Outcome) -> Status:
+    if outcome.ownership is None:
+        return dict(member(fleet.status, "nodes") or {})
+    scope = outcome.ownership.scope_of(fleet.key)
+    found = {
+        "selected": len(scope.nodes),
+        "claimedByOlder": outcome.ownership.lost_to_older(fleet.key),
+        "claimedFromYounger": outcome.ownership.kept_from_younger(fleet.key),
+    }
+    if "fresh" not in outcome.summary:
+        return found
+    return {**found, "read": outcome.summary["fresh"], "failing": outcome.summary["failed"]}
+
+
+def _watts(fleet: PowerFleet, outcome: Outcome) -> Status:
+    summary, stored = outcome.summary, dict(member(fleet.status, "watts") or {})
+    if "measured_watts" in summary:
+        stored.pop("measured", None)
+        if summary["measured_nodes"]:
+            stored["measured"] = summary["measured_watts"]
+    if "watts" in summary:
+        stored["predicted"] = round(summary["watts"]["after"], 1)
+        stored["lowerBound"] = round(summary["watts"]["lower_bound"], 1)
+    return stored
+
+
+def _hottest(fleet: PowerFleet, outcome: Outcome) -> Status:
+    summary = outcome.summary
+    if "hottest_node" not in summary:
+        return dict(member(fleet.status, "hottestInlet") or {})
+    if summary["hottest_node"] is None:
+        return {}
+    return {"node": summary["hottest_node"], "celsius": round(summary["hottest_inlet_celsius"], 1)}
+
+
+def _pods(fleet: PowerFleet, outcome: Outcome) -> Status:
+    if outcome.unplaced is None:
+        return dict(member(fleet.status, "pods") or {})
+    bound = outcome.summary.get("bound", 0)
+    return {
+        "waiting": max(0, outcome.waiting - bound),
+        "bound": bound,
+        "unplaced": len(outcome.unplaced),
+    }
+
+
+def _failing(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
+    """One sentence for each node of which something failed, in the order of names."""
+    if outcome.errors is None:
+        return list(member(fleet.status, "failing") or [])
+    sentences: dict[str, str] = {}
+    for error in outcome.errors:
+        if error.get("name") and error.get("reason") and error.get("detail"):
+            sentences.setdefault(error["name"], f"{error['reason']}: {error['detail']}")
+    return [
+        {"node": node, "message": told_text(sentences[node])}
+        for node in sorted(sentences)[:MOST_LISTED]
+    ]
+
+
+def _unplaced(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
+    if outcome.unplaced is None:
+        return list(member(fleet.status, "unplaced") or [])
+    ordered = sorted(outcome.unplaced, key=lambda one: (one["namespace"], one["pod"]))
+    return [
+        {name: told_text(str(one[name])) for name in ("namespace", "pod", "message")}
+        for one in ordered[:MOST_LISTED]
+    ]
+
+
+def _observed(fleet: PowerFleet, outcome: Outcome) -> Status:
+    summary, failure = outcome.summary, outcome.failure
+    if failure is not None and failure.step in ("read", "merge", "statuses"):
+        return _condition(fleet, "Observed", "False", failure.reason, failure.sentence)
+    if "configured" not in summary:
+        return _not_reached(fleet, "Observed")
+    configured, fresh = summary["configured"], summary["fresh"]
+    if not configured:
+        sentence = "No node of the fleet has a NodeConfig, so no machine is known; make templates."
+        return _condition(fleet, "Observed", "False", "NoNodeConfigs", sentence)
+    sentence = f"{fresh} of {configured} machines were read."
+    if summary["failed"]:
+        return _condition(fleet, "Observed", "True", "SomeMachinesFailing", sentence)
+    return _condition(fleet, "Observed", "True", "MachinesRead", sentence)
+
+
+def _placed(fleet: PowerFleet, outcome: Outcome) -> Status:
+    failure = outcome.failure
+    if failure is not None and failure.step in ("predict", "place", "bind", "devices", "evict"):
+        return _condition(fleet, "Placed", "False", failure.reason, failure.sentence)
+    if not fleet.spec["placement"]["enabled"]:
+        return _condition(fleet, "Placed", "Unknown", "PlacementOff", "Placement is off.")
+    if outcome.unplaced is None:
+        return _not_reached(fleet, "Placed")
+    if outcome.unplaced:
+        sentence = f"For {len(outcome.unplaced)} waiting pods the fleet has no node."
+        return _condition(fleet, "Placed", "False", "PodsUnplaced", sentence)
+    if not fleet.spec["placement"]["bind"]:
+        return _condition(fleet, "Placed", "Unknown", "BindingOff", "Pods are not bound.")
+    return _condition(fleet, "Placed", "True", "NoPodLeft", "No pod waits without a node.")
+
+
+def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:
+    failure, ownership = outcome.failure, outcome.ownership
+    if failure is not None:
+        return _condition(fleet, "Ready", "False", failure.reason, failure.sentence)
+    if ownership is not None and not ownership.scope_of(fleet.key).nodes:
+        lost = ownership.lost_to_older(fleet.key)
+        sentence = (
+            f"All {lost} nodes that the selector names belong to older fleets."
+            if lost
+            else "The selector names no node of the cluster."
+        )
+        return _condition(fleet, "Ready", "False", "NoNodes", sentence)
+    return _condition(fleet, "Ready", "True", "Reconciled", "The last run did all its steps.")
+
+
+def _not_reached(fleet: PowerFleet, name: str) -> Status:
+    """As it was; a run that ended before it says nothing about it."""
+    for stored in _conditions(fleet.status):
+        if stored["type"] == name:
+            parts = (stored["status"], stored["reason"], stored["message"])
+            return _condition(fleet, name, *parts)
+    return _condition(fleet, name, "Unknown", "NotYet", "No run has come so far.")

@@ -1,0 +1,264 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module power_fleet_reconciliation."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: power_fleet_reconciliation
+short_description: Make one run for a PowerFleet, and tell it in its status
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Reads a PowerFleet (C(wattwise.github.io/v1alpha1)) and makes the steps that its spec asks for,
+    with the library functions of M(wattwise.kube.fleet_reconciliation),
+    M(wattwise.kube.node_config_reconciliation) and M(wattwise.kube.rmd_cluster_reconciliation).
+    Playbooks of the operator run it for each PowerFleet.
+  - The module reads the spec from the API server itself. No value of it passes through Ansible,
+    so text that looks like a template stays text.
+  - A node belongs to the oldest PowerFleet that selects it. A pod belongs to the PowerFleet that
+    its annotation C(wattwise.github.io/power-fleet) names as C(namespace/name), else to the oldest
+    one with a node on which it may run. Machines of other nodes are not asked, and other pods
+    are not placed, but rules between pods count them.
+  - A run reads every machine whose C(fetchInterval) is over. A run that the annotation
+    C(wattwise.github.io/requested-at) asked for takes readings that are younger than
+    C(spec.observe.maxAgeSeconds) as they are, moves no running pod, and renders templates or
+    refreshes RmdWorkloads only where C(wattwise.github.io/requested-for) names them (V(pods),
+    V(nodes), V(node-configs), V(rmd), or several with commas between them).
+  - The status holds what came of the run, with the conditions C(Ready), C(Observed) and C(Placed).
+    A run that finds everything as it was writes nothing until O(heartbeat_seconds) are over.
+    Events tell when a condition goes wrong or right again, and which machines were lost.
+  - C(spec.interval) becomes the annotation C(ansible.sdk.operatorframework.io/reconcile-period),
+    which ansible-operator reads.
+  - NodeConfigs are made of the templates that are in the cluster. Secrets, templates and pinned
+    certificates that an inventory applied stay as they are.
+options:
+  namespace:
+    description:
+      - Namespace of the PowerFleet.
+    type: str
+    required: true
+  name:
+    description:
+      - Name of the PowerFleet. One that is not there, or is being deleted, is no error.
+    type: str
+    required: true
+  run_dir:
+    description:
+      - Folder of the PowerFleet, made where it is missing. It holds the documents of
+        M(wattwise.kube.fleet_reconciliation), metrics for Prometheus in C(metrics/*.prom), and
+        C(power-fleet.json), which remembers the request that was served last.
+      - A folder that was lost makes the next run a whole one.
+    type: path
+    required: true
+  run_process:
+    description:
+      - Process of Ansible that the run belongs to; another run in O(run_dir) is
+        refused while it lives.
+      - The action plugin sets it.
+    type: str
+  heartbeat_seconds:
+    description:
+      - Seconds after which a status is written although it tells nothing new.
+    type: float
+    default: 300.0
+  default_credential_namespaces:
+    description:
+      - Namespaces whose NodeConfigs get what E(WATTWISE_REDFISH_USERNAME) and
+        E(WATTWISE_REDFISH_PASSWORD) say, where they name no Secret.
+    type: list
+    elements: str
+    default: []
+  rmd_client:
+    description:
+      - How the module proves to RMD daemons who it is, and which authority it trusts. No spec can
+        say this.
+    type: dict
+    default: {}
+    suboptions:
+      ca_path:
+        description:
+          - Path of the certificates, in PEM, that daemons are verified with, in
+            place of the system's.
+        type: path
+      client_cert:
+        description:
+          - Path of the client certificate, in PEM.
+        type: path
+      client_key:
+        description:
+          - Path of the client's private key, in PEM. Without it the key is read from
+            O(rmd_client.client_cert).
+        type: path
+      username:
+        description:
+          - User name for daemons that ask for a password.
+        type: str
+      password:
+        description:
+          - Password of O(rmd_client.username).
+        type: str
+  on_error:
+    description:
+      - What a step that fails does. V(report) tells it in the status and in the result, and the
+        task succeeds, so that ansible-operator tries again after the interval. V(fail) also fails
+        the task, once the status is written.
+      - The task fails in either case where the PowerFleet cannot be read, its status cannot be
+        written, or another run is at work in O(run_dir).
+    type: str
+    choices:
+      - report
+      - fail
+    default: report
+extends_documentation_fragment:
+  - wattwise.kube.kubernetes
+  - wattwise.kube.lease
+  - wattwise.kube.progress
+  - wattwise.kube.attributes
+  - wattwise.kube.attributes.changing_module
+requirements:
+  - aiohttp >= 3.9
+  - fastjsonschema >= 2.20
+  - numpy, and ortools >= 9.10, where C(spec.placement.enabled) is true
+seealso:
+  - module: wattwise.kube.fleet_reconciliation
+  - module: wattwise.kube.fleet_report
+"""
+
+EXAMPLES = r"""
+- name: Make one run for a fleet
+  wattwise.kube.power_fleet_reconciliation:
+    namespace: wattwise
+    name: hall-1
+    run_dir: /var/lib/wattwise/wattwise/hall-1
+  register: run
+
+- name: Make the page about it
+  wattwise.kube.fleet_report:
+    run_dir: /var/lib/wattwise/wattwise/hall-1
+    path: /var/lib/wattwise/wattwise/hall-1/report.html
+  when: run.report
+
+- name: Fail where a step failed
+  wattwise.kube.power_fleet_reconciliation:
+    namespace: wattwise
+    name: hall-1
+    run_dir: /var/lib/wattwise/wattwise/hall-1
+    on_error: fail
+"""
+
+RETURN = r"""
+found:
+  description: Whether there is such a PowerFleet that is not being deleted.
+  returned: success
+  type: bool
+  sample: true
+ready:
+  description: Whether the condition C(Ready) is true.
+  returned: when the PowerFleet was found
+  type: bool
+  sample: true
+suspended:
+  description: Whether C(spec.suspend) kept everything but the status from being done.
+  returned: when the PowerFleet was found
+  type: bool
+  sample: false
+trigger:
+  description:
+    - Why the run took place. V(start) in a new folder, V(spec) for another generation, V(interval),
+      or what a request was for.
+  returned: when the PowerFleet was found and is not suspended
+  type: str
+  sample: interval
+report:
+  description: Whether C(spec.report.enabled) asks for a report, and this run left its documents.
+  returned: when the PowerFleet was found and is not suspended
+  type: bool
+  sample: false
+status:
+  description: The status of the PowerFleet after the run, whether it was written or not.
+  returned: when the PowerFleet was found
+  type: dict
+  sample:
+    conditions:
+      - message: The last run did all its steps.
+        observedGeneration: 1
+        reason: Reconciled
+        status: "True"
+        type: Ready
+    nodes:
+      claimedByOlder: 0
+      claimedFromYounger: 0
+      failing: 0
+      read: 50
+      selected: 50
+    observedGeneration: 1
+status_written:
+  description: Whether the status told something new, or its heartbeat was due.
+  returned: when the PowerFleet was found
+  type: bool
+  sample: true
+steps:
+  description:
+    - The steps in their order, as in M(wattwise.kube.fleet_reconciliation), with C(node_configs)
+      and C(rmd) before them where they were made.
+  returned: when the PowerFleet was found and is not suspended
+  type: list
+  elements: dict
+  sample:
+    - changed: false
+      counts:
+        nodes: 50
+        pods: 312
+      errors: []
+      failure:
+      name: snapshot
+      seconds: 0.31
+      warnings: []
+summary:
+  description: The figures of the run, as in M(wattwise.kube.fleet_reconciliation).
+  returned: when the PowerFleet was found and is not suspended
+  type: dict
+  sample:
+    bound: 12
+    configured: 50
+    fresh: 50
+documents:
+  description: Paths of the documents that were written.
+  returned: when the PowerFleet was found and is not suspended
+  type: dict
+  sample:
+    plan: /var/lib/wattwise/wattwise/hall-1/plan.json
+devices:
+  description: What was done for devices, as in M(wattwise.kube.fleet_reconciliation).
+  returned: when C(spec.devices.enabled) is true
+  type: dict
+  sample:
+    changes: []
+    conflict: []
+    errors: []
+    outcome: allocated
+    pods: []
+evict:
+  description: Which running pods were moved, as in M(wattwise.kube.fleet_reconciliation).
+  returned: when there were moves to make
+  type: dict
+  sample:
+    gain_watts: 12.5
+    moves: []
+    stopped:
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import reconciliation
+
+
+def main() -> None:
+    run_module(reconciliation.SPEC, reconciliation.reconcile)
+
+
+if __name__ == "__main__":
+    main()

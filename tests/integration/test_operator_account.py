@@ -1,0 +1,227 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of PowerFleets with the rights of an overlay, on an API server with RBAC."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import typing as t
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
+    reconcile,
+)
+from lab import rmd, workload
+from lab.api import Api
+from lab.controlplane.programs import find_programs
+from lab.inventory import CLUSTER
+from lab.machines import build_machines
+from lab.process import wait_until
+from support.dockerfile import ROOT
+from support.lab import RunningLab
+from support.playbook import run_playbook
+from support.recording_proxy import Proxy, Right, recording_proxy
+
+Json = dict[str, t.Any]
+
+OVERLAYS = ROOT / "operator" / "config" / "overlays"
+NAMESPACE, ACCOUNT = "wattwise-system", "wattwise-operator"
+FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
+RMD_SAMPLE = ROOT / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
+# What the runs below have no occasion for: right → why it is given.
+UNUSED = {
+    Right("", "events", "patch"): "an Event moves after five minutes",
+    Right("", "nodes", "get"): "many nodes are listed, a few are got",
+    Right("", "pods", "get"): "many pods are listed, a few are got",
+    Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many are listed, a few are got",
+    Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
+}
+# test_rights.py shows that the roles use the rights on these.
+OPTIONAL = {"devmgmtproto.k8s.io", "resource.k8s.io", "intel.com"}
+# By ansible-operator and by the watcher, which are not started here.
+WATCHED = {
+    *(Right("wattwise.github.io", "powerfleets", verb) for verb in ("get", "list", "watch")),
+    *(Right("", "nodes", verb) for verb in ("list", "watch")),
+    *(Right("", "pods", verb) for verb in ("list", "watch")),
+    *(Right("wao.bitmedia.co.jp", "nodeconfigtemplates", verb) for verb in ("list", "watch")),
+}
+CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"
+TEMPLATES = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigtemplates"
+
+
+class Account:
+    """The operator's service account, and what it uses of its rights."""
+
+    def __init__(self, kubeconfig: str, proxy: Proxy, folder: Path) -> None:
+        self.kubeconfig, self.proxy, self.folder = kubeconfig, proxy, folder
+        self.own = folder / "kubeconfig"
+        self.given: list[Json] = []
+
+    def may(self, overlay: str) -> list[Json]:
+        """Give it the rights of an overlay, and none of the one before."""
+        apply({"kubeconfig": self.kubeconfig, "manifests": self.given, "state": "absent"})
+        self.given = [item for item in built(overlay) if "Role" in item["kind"]]
+        apply({"kubeconfig": self.kubeconfig, "manifests": self.given})
+        return self.given
+
+    def run(self, name: str) -> Json:
+        """One run of a fleet, which must be refused nothing and do all of its steps."""
+        given = {"kubeconfig": str(self.own), "namespace": NAMESPACE, "name": name}
+        found = reconcile({**given, "run_dir": str(self.folder / name)})
+        assert self.proxy.refused == []
+        assert found["ready"], found["status"]["conditions"]
+        return found
+
+
+def built(overlay: str) -> list[Json]:
+    command = [str(find_programs(print)["kubectl"]), "kustomize", str(OVERLAYS / overlay)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def path_of_config(config: Json) -> str:
+    metadata = config["metadata"]
+    parent = CONFIGS.replace("/nodeconfigs", f"/namespaces/{metadata['namespace']}/nodeconfigs")
+    return f"{parent}/{metadata['name']}"
+
+
+@contextlib.contextmanager
+def waiting_pods(lab: RunningLab) -> Iterator[None]:
+    """Two pods that can be placed, and one that fits nowhere."""
+    with Api(lab.state.kubeconfig) as api:
+        workload.make_namespace(api)
+        workload.delete_pods(api, lab.settings)
+        pods = workload.demo_pods(3, seed=1)
+        pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
+        workload.create_pods(api, pods, "wattwise")
+        yield
+        workload.delete_pods(api, lab.settings)
+
+
+def rmd_workload(lab: RunningLab) -> Json:
+    """Cache ways for two nodes."""
+    manifest: Json = yaml.safe_load(RMD_SAMPLE.read_text())
+    machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
+    manifest["metadata"]["namespace"] = "default"
+    manifest["spec"]["nodes"] = sorted(rmd.endpoints(machines, lab.settings))[:2]
+    return manifest
+
+
+def rights(items: list[Json]) -> set[tuple[Right, ...]]:
+    """The rights of roles; each is an alternative of the API groups of its rule."""
+    return {
+        tuple(Right(group, resource, verb) for group in rule["apiGroups"])
+        for item in items
+        for rule in item.get("rules", [])
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
+    """On a cluster with the lab's templates, the overlays' namespaces and no NodeConfigs."""
+    inventory = str(whole_lab.state.inventory)
+    given = ("-i", inventory, "-e", f"wattwise_run_dir={tmp_path}")
+    for playbook, *arguments in (
+        ("wattwise.kube.teardown", "-e", f"teardown_everything_of={CLUSTER}"),
+        ("wattwise.kube.site", "--tags", "crds,node_configs"),
+    ):
+        run = run_playbook(playbook, tmp_path, *given, *arguments)
+        assert run.returncode == 0, run.output
+    kubeconfig = whole_lab.kubeconfig
+    named = [item for item in built("minimal") if item["kind"] in ("Namespace", "ServiceAccount")]
+    definition = ROOT / "roles" / "crds" / "files" / "wattwise.github.io_powerfleets.yaml"
+    others = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rmd-system"}}
+    apply({"kubeconfig": kubeconfig, "manifests": [*named, others]})
+    apply({"kubeconfig": kubeconfig, "src": [str(definition)], "wait": True})
+    with Api(whole_lab.state.kubeconfig) as api:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
+        token = api.request("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+        server = api.server
+    with recording_proxy(server, str(whole_lab.state.ca_certificate)) as proxy:
+        found = Account(kubeconfig, proxy, tmp_path)
+        cluster = {"name": "c", "cluster": {"server": proxy.server}}
+        user = {"name": "u", "user": {"token": token}}
+        context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+        parts = {"clusters": [cluster], "users": [user], "contexts": [context]}
+        found.own.write_text(json.dumps({"current-context": "x", **parts}))
+        yield found
+        apply({"kubeconfig": kubeconfig, "manifests": found.given, "state": "absent"})
+    kube = Kube.connect({"kubeconfig": kubeconfig})
+    path = f"/api/v1/namespaces/{NAMESPACE}"
+    kube.request("DELETE", path)
+    wait_until(lambda: kube.find(path) is None, 120.0, f"the end of {NAMESPACE}")
+
+
+@pytest.fixture
+def fleet(account: Account) -> Callable[..., Json]:
+    """Makes a PowerFleet, or changes its spec."""
+    kube = Kube.connect({"kubeconfig": account.kubeconfig})
+
+    def make(**spec: t.Any) -> Json:
+        body: Json = {
+            "apiVersion": "wattwise.github.io/v1alpha1",
+            "kind": "PowerFleet",
+            "metadata": {"name": "all", "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        if kube.find(f"{FLEETS}/all") is None:
+            return kube.request("POST", FLEETS, body)
+        return kube.request("PATCH", f"{FLEETS}/all", {"spec": spec}, MERGE_CONTENT_TYPE)
+
+    return make
+
+
+def test_each_overlay_has_the_rights_that_its_runs_use(
+    account: Account, fleet: Callable[..., Json], whole_lab: RunningLab
+) -> None:
+    kube = Kube.connect({"kubeconfig": account.kubeconfig})
+    used = set(WATCHED)
+
+    def made(overlay: str, **spec: t.Any) -> set[tuple[Right, ...]]:
+        """One run with the rights of an overlay; what these are."""
+        given = rights(account.may(overlay))
+        covered = {right for alternatives in given for right in alternatives}
+        account.proxy.forget()
+        fleet(**spec)
+        account.run("all")
+        used.update(account.proxy.used)
+        assert account.proxy.used <= covered
+        return given
+
+    made("minimal", placement={"enabled": False})
+
+    with waiting_pods(whole_lab):
+        spec = {"placement": {"enabled": True}, "nodeConfigs": {"enabled": True}}
+        for config in kube.list(CONFIGS):
+            kube.request("DELETE", path_of_config(config))
+        made("default", **spec)
+        assert len(kube.list(CONFIGS)) == whole_lab.settings.nodes
+        # Nodes leave one template, and another renders differently.
+        [first, second, *_others] = kube.list(TEMPLATES)
+        path = TEMPLATES.replace("/nodeconfigt", "/namespaces/wao-system/nodeconfigt")
+        nowhere = {"spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/arch": "amd64"}}}}
+        kube.request("PATCH", f"{path}/{first['metadata']['name']}", nowhere, MERGE_CONTENT_TYPE)
+        later = {"metadata": {"annotations": {"wattwise.github.io/cpu-usage-format": "raw"}}}
+        kube.request("PATCH", f"{path}/{second['metadata']['name']}", later, MERGE_CONTENT_TYPE)
+        given = made("default", **spec)
+        ours = {each for each in given if not {right.group for right in each} & OPTIONAL}
+        vain = {each for each in ours if not used.intersection(each)}
+        assert {each[0] for each in vain} <= UNUSED.keys()
+
+    workloads = rmd_workload(whole_lab)
+    apply({"kubeconfig": account.kubeconfig, "manifests": [workloads]})
+    made("full", devices={"enabled": True}, rmd={"enabled": True, "minSuccess": 0})

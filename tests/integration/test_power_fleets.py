@@ -1,0 +1,436 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PowerFleets on a real API server, reconciled without an operator."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
+    reconcile,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    ALL,
+    FLEET_ANNOTATION,
+    RECONCILE_PERIOD,
+    REQUESTED_AT,
+    REQUESTED_FOR,
+    path_of,
+)
+from support.kubectl_table import row
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ROOT / "roles" / "crds" / "files"
+DEFINITION = FILES / "wattwise.github.io_powerfleets.yaml"
+NODES = ("pf-a", "pf-b", "pf-c")
+EVIL = "{{ lookup('pipe', 'id') }}"
+Json = dict[str, t.Any]
+
+
+@pytest.fixture(scope="module")
+def definitions(kubeconfig: str) -> None:
+    """The definitions, established; they belong to the whole lab and stay."""
+    files = [DEFINITION, FILES / "wao.bitmedia.co.jp_nodeconfigs.yaml"]
+    files.append(FILES / "wao.bitmedia.co.jp_nodeconfigtemplates.yaml")
+    apply({"kubeconfig": kubeconfig, "src": [str(path) for path in files], "wait": True})
+
+
+@pytest.fixture
+def nodes(kube: Kube, definitions: None) -> Iterator[tuple[str, ...]]:
+    """Three nodes that nobody but the test selects, without machines, and no other fleet."""
+    delete_fleets(kube)
+    for index, name in enumerate(NODES):
+        labels = {"pf": "yes", "pf-number": str(index), "kubernetes.io/hostname": name}
+        kube.request(
+            "POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": name, "labels": labels}}
+        )
+        status = {
+            "capacity": {"cpu": "8", "memory": "16Gi", "pods": "20"},
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "20"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        kube.request(
+            "PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, MERGE_CONTENT_TYPE
+        )
+    yield NODES
+    delete_fleets(kube)
+    for name in NODES:
+        kube.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def delete_fleets(kube: Kube) -> None:
+    for fleet in kube.list(ALL):
+        kube.request("DELETE", path_of(fleet["metadata"]["namespace"], fleet["metadata"]["name"]))
+
+
+def create(kube: Kube, namespace: str, name: str = "fleet", **spec: t.Any) -> Json:
+    """A PowerFleet, made as kubectl does."""
+    spec.setdefault("nodeSelector", {"matchLabels": {"pf": "yes"}})
+    spec.setdefault("placement", {}).setdefault("schedulerName", f"s-{namespace}")
+    body = {
+        "apiVersion": "wattwise.github.io/v1alpha1",
+        "kind": "PowerFleet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+    path = path_of(namespace, name).rpartition("/")[0]
+    return kube.request("POST", path, body, query={"fieldValidation": "Strict"})
+
+
+def create_pod(kube: Kube, namespace: str, name: str, fleet: str | None = None) -> None:
+    annotations = {} if fleet is None else {FLEET_ANNOTATION: fleet}
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    body = {
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "schedulerName": f"s-{namespace}",
+            "containers": [container],
+            # Nodes that no kubelet looks after are tainted by the node lifecycle controller.
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+    kube.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+
+def place_of(kube: Kube, namespace: str, name: str) -> str | None:
+    pod = kube.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    return t.cast("str | None", pod["spec"].get("nodeName"))
+
+
+class Runs:
+    """Reconciles fleets of one namespace, each in its folder."""
+
+    def __init__(self, kubeconfig: str, namespace: str, folder: Path) -> None:
+        self.kubeconfig, self.namespace, self.folder = kubeconfig, namespace, folder
+        self.warnings: list[str] = []
+
+    def __call__(self, name: str = "fleet", check_mode: bool = False, **options: t.Any) -> Json:
+        given = {
+            "kubeconfig": self.kubeconfig,
+            "namespace": self.namespace,
+            "name": name,
+            "run_dir": str(self.folder / name),
+            **options,
+        }
+        return reconcile(given, Context(check_mode=check_mode, warn=self.warnings.append))
+
+
+@pytest.fixture
+def runs(kubeconfig: str, namespace: str, tmp_path: Path) -> Runs:
+    return Runs(kubeconfig, namespace, tmp_path)
+
+
+def conditions(obj: Json) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in obj["status"]["conditions"]}
+
+
+def annotate(kube: Kube, namespace: str, name: str, **annotations: str) -> None:
+    body = {"metadata": {"annotations": annotations}}
+    kube.request("PATCH", path_of(namespace, name), body, MERGE_CONTENT_TYPE)
+
+
+@pytest.mark.usefixtures("definitions")
+def test_the_api_server_fills_in_every_default(kube: Kube, namespace: str) -> None:
+    spec = create(kube, namespace)["spec"]
+    assert spec["interval"] == "60s" and spec["suspend"] is False
+    assert spec["observe"]["gather"] == ["inlet", "power"]
+    assert spec["placement"]["strategy"] == "optimal"
+    assert spec["devices"] == {
+        "enabled": False,
+        "apiGroup": "resource.k8s.io",
+        "gate": "wattwise.github.io/devices",
+        "strategy": "optimal",
+        "timeLimitSeconds": 10,
+        "seed": 0,
+    }
+    assert spec["report"] == spec["nodeConfigs"] == {"enabled": False}
+
+
+REFUSED: dict[str, tuple[Json, str]] = {
+    "an unknown key": ({"intervall": "60s"}, "intervall"),
+    "an unknown key below": ({"placement": {"strategi": "greedy"}}, "strategi"),
+    "a password": ({"observe": {"password": "x"}}, "password"),
+    "an interval that is too short": ({"interval": "14s"}, "from 15s to 24h"),
+    "an interval that is none": ({"interval": "soon"}, "spec.interval"),
+    "a strategy that is none": ({"placement": {"strategy": "best"}}, "spec.placement.strategy"),
+    "a share above 1": ({"observe": {"minSuccess": 2}}, "spec.observe.minSuccess"),
+    "no value for In": (
+        {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+        "In and NotIn need values",
+    ),
+    "a relative path": ({"observe": {"caPath": "ca.pem"}}, "spec.observe.caPath"),
+}
+
+
+@pytest.mark.usefixtures("definitions")
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_run_could_take_is_refused(kube: Kube, namespace: str, case: str) -> None:
+    spec, words = REFUSED[case]
+    with pytest.raises(ApiError) as refusal:
+        create(kube, namespace, **spec)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_run_places_its_pods_and_the_next_one_writes_nothing(
+    kube: Kube, namespace: str, kubeconfig: str, runs: Runs
+) -> None:
+    create(kube, namespace)
+    create_pod(kube, namespace, "waits")
+    checked = runs(check_mode=True)
+    assert checked["changed"] and "status" not in kube.get(path_of(namespace, "fleet"))
+    first = runs()
+    assert (first["trigger"], first["found"], first["status_written"]) == ("start", True, True)
+    assert place_of(kube, namespace, "waits") in NODES, first["status"]
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert stored["metadata"]["annotations"] == {RECONCILE_PERIOD: "60s"}
+    assert conditions(stored) == {
+        "Observed": ("False", "NoNodeConfigs"),
+        "Placed": ("True", "NoPodLeft"),
+        "Ready": ("True", "Reconciled"),
+    }
+    assert stored["status"]["nodes"]["selected"] == 3
+    assert stored["status"]["pods"] == {"waiting": 0, "bound": 1, "unplaced": 0}
+    shown = row(kubeconfig, path_of(namespace, "fleet").rpartition("/")[0])
+    assert shown[:2] == ["True", 3] and shown[3] == 0
+    second = runs()
+    assert (second["changed"], second["status_written"]) == (False, False)
+    again = kube.get(path_of(namespace, "fleet"))
+    assert again["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
+    assert runs(heartbeat_seconds=0.0)["status_written"]
+    beaten = kube.get(path_of(namespace, "fleet"))
+    assert beaten["status"]["lastRun"]["trigger"] == "interval"
+    assert conditions(beaten) == conditions(stored)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_request_is_served_once_and_a_new_spec_makes_a_whole_run(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    create(kube, namespace)
+    runs()
+    asked = {REQUESTED_AT: "2026-01-01T00:00:00Z", REQUESTED_FOR: "pods"}
+    annotate(kube, namespace, "fleet", **asked)
+    create_pod(kube, namespace, "late")
+    assert runs()["trigger"] == "pods"
+    assert place_of(kube, namespace, "late") in NODES
+    assert runs()["trigger"] == "interval"
+    body = {"spec": {"interval": "2m"}}
+    kube.request("PATCH", path_of(namespace, "fleet"), body, MERGE_CONTENT_TYPE)
+    assert runs()["trigger"] == "spec"
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert stored["metadata"]["annotations"][RECONCILE_PERIOD] == "2m"
+    assert stored["status"]["observedGeneration"] == stored["metadata"]["generation"] == 2
+
+
+def test_of_two_fleets_the_older_has_the_nodes_that_both_select(
+    kube: Kube, namespace: str, runs: Runs, nodes: tuple[str, ...]
+) -> None:
+    only = {"matchLabels": {"pf-number": "2"}}
+    create(kube, namespace, "a-old", nodeSelector=only)
+    create(kube, namespace, "b-young")
+    create_pod(kube, namespace, "any")
+    create_pod(kube, namespace, "named", f"{namespace}/b-young")
+    create_pod(kube, namespace, "stray", "nowhere/nothing")
+    old, young = runs("a-old"), runs("b-young")
+    assert old["status"]["nodes"] == {
+        "selected": 1,
+        "claimedByOlder": 0,
+        "claimedFromYounger": 1,
+        "read": 0,
+        "failing": 0,
+    }
+    assert young["status"]["nodes"]["selected"] == 2
+    assert young["status"]["nodes"]["claimedByOlder"] == 1
+    assert place_of(kube, namespace, "any") == nodes[2]
+    assert place_of(kube, namespace, "named") in nodes[:2]
+    assert place_of(kube, namespace, "stray") is None
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_suspended_fleet_writes_its_status_and_nothing_else(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    create(kube, namespace, suspend=True)
+    create_pod(kube, namespace, "waits")
+    result = runs()
+    assert (result["suspended"], result["ready"], "steps" in result) == (True, False, False)
+    assert place_of(kube, namespace, "waits") is None
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert conditions(stored) == {"Ready": ("False", "Suspended")}
+    assert not runs()["status_written"]
+    body = {"spec": {"suspend": False}}
+    kube.request("PATCH", path_of(namespace, "fleet"), body, MERGE_CONTENT_TYPE)
+    assert runs()["ready"]
+    assert place_of(kube, namespace, "waits") in NODES
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_fleet_that_is_deleted_meanwhile_or_made_anew_gets_no_status(
+    kube: Kube, namespace: str, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs() == {"changed": False, "found": False, "diff": []}
+    create(kube, namespace)
+    list_all = Kube.list
+
+    def delete_first(kube: Kube, path: str, *arguments: t.Any, **options: t.Any) -> t.Any:
+        if path == ALL:
+            kube.request("DELETE", path_of(namespace, "fleet"))
+            create(kube, namespace)
+        return list_all(kube, path, *arguments, **options)
+
+    monkeypatch.setattr(Kube, "list", delete_first)
+    assert not runs()["status_written"]
+    monkeypatch.undo()
+    assert "status" not in kube.get(path_of(namespace, "fleet"))
+
+
+@pytest.mark.usefixtures("nodes")
+def test_what_another_writer_put_in_the_status_is_put_right(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    create(kube, namespace)
+    runs()
+    foreign = {
+        "type": "Billing",
+        "status": "True",
+        "reason": "Paid",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    stored = kube.get(path_of(namespace, "fleet"))
+    stored["status"]["nodes"]["selected"] = 99
+    stored["status"]["conditions"].append(foreign)
+    kube.request("PUT", f"{path_of(namespace, 'fleet')}/status", stored)
+    assert runs()["status_written"]
+    repaired = kube.get(path_of(namespace, "fleet"))
+    assert repaired["status"]["nodes"]["selected"] == 3
+    assert conditions(repaired)["Billing"] == ("True", "Paid")
+    assert not runs()["status_written"]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_machines_that_do_not_answer_are_told_in_status_and_event(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    create(kube, namespace, observe={"timeoutSeconds": 1})
+    endpoint = {"type": "Redfish", "endpoint": "http://127.0.0.1:9"}
+    config = {
+        "apiVersion": "wao.bitmedia.co.jp/v1beta1",
+        "kind": "NodeConfig",
+        "metadata": {"name": "pf-a", "namespace": namespace},
+        "spec": {
+            "nodeName": "pf-a",
+            "metricsCollector": {
+                "inletTemp": endpoint,
+                "deltaP": {"type": "Fake", "endpoint": ""},
+            },
+            "predictor": {},
+        },
+    }
+    apply({"kubeconfig": runs.kubeconfig, "manifests": [config]})
+    result = runs()
+    status = kube.get(path_of(namespace, "fleet"))["status"]
+    assert status["nodes"]["failing"] == 1 and status["nodes"]["read"] == 0
+    [failing] = status["failing"]
+    assert failing["node"] == "pf-a" and failing["message"].startswith("unreachable: ")
+    assert result["ready"]
+    assert conditions({"status": status})["Observed"] == ("True", "SomeMachinesFailing")
+    events = kube.list(f"/api/v1/namespaces/{namespace}/events")
+    told = {one["reason"]: one for one in events if one["involvedObject"]["name"] == "fleet"}
+    assert "pf-a" in told["MachineLost"]["message"]
+    assert not runs()["status_written"]
+    kube.request(
+        "PATCH",
+        path_of(namespace, "fleet"),
+        {"spec": {"observe": {"minSuccess": 1}}},
+        MERGE_CONTENT_TYPE,
+    )
+    strict = runs()
+    assert not strict["ready"] and strict["status"]["conditions"][0]["reason"] == "MergeFailed"
+
+
+def texts(schema: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every text in a schema; of an array or a map that of what is in it."""
+    if schema.get("type") == "string" and "enum" not in schema:
+        yield path
+    for name, member in schema.get("properties", {}).items():
+        yield from texts(member, (*path, name))
+    if "items" in schema:
+        yield from texts(schema["items"], (*path, "[]"))
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from texts(schema["additionalProperties"], (*path, "{}"))
+
+
+def spec_schema() -> Json:
+    definition = yaml.safe_load(DEFINITION.read_text(encoding="utf-8"))
+    [version] = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return t.cast("Json", schema)
+
+
+def with_text(path: tuple[str, ...]) -> t.Any:
+    """A spec with the text at this path."""
+    if not path:
+        return EVIL
+    name, rest = path[0], path[1:]
+    if name == "[]":
+        inner = with_text(rest)
+        return [{"key": "a", "operator": "In", "values": ["b"], **inner} if rest else inner]
+    return {EVIL if name == "{}" else name: with_text(rest)}
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_template_in_any_text_of_a_spec_is_refused_or_stays_text(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    refused, taken = [], []
+    for index, path in enumerate(texts(spec_schema())):
+        spec = with_text(path)
+        enabled = {"enabled": True}
+        for part in ("devices", "placement"):
+            if part in spec:
+                spec[part].update(enabled)
+        try:
+            fleet = create(kube, namespace, f"evil-{index}", suspend=False, **spec)
+        except ApiError:
+            refused.append(path)
+            continue
+        taken.append(path)
+        assert EVIL in str(fleet["spec"])
+        result = runs(f"evil-{index}")
+        assert "uid=" not in str(result), path
+        stored = kube.get(path_of(namespace, f"evil-{index}"))
+        assert stored["spec"] == fleet["spec"] and "uid=" not in str(stored["status"])
+        kube.request("DELETE", path_of(namespace, f"evil-{index}"))
+    assert ("placement", "modelOrigins", "[]") in taken
+    assert ("placement", "devicePower") in taken
+    assert ("interval",) in refused
+
+
+@pytest.mark.usefixtures("nodes")
+def test_templates_in_names_of_others_and_in_annotations_stay_text(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    create(kube, namespace)
+    asked = {REQUESTED_AT: EVIL, REQUESTED_FOR: EVIL, RECONCILE_PERIOD: EVIL}
+    annotate(kube, namespace, "fleet", **asked)
+    create_pod(kube, namespace, "evil", EVIL)
+    result = runs()
+    assert result["ready"] and "uid=" not in str(result)
+    assert place_of(kube, namespace, "evil") is None
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert stored["metadata"]["annotations"][RECONCILE_PERIOD] == "60s"

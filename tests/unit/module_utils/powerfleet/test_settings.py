@@ -1,0 +1,196 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet's spec offers what the roles offer, with the same defaults, and reaches every step."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
+    GROUPS,
+    complete,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import SPEC
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
+    fleet_options,
+    rmd_options,
+    steps_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import rmd
+from support.power_fleets import fleet, schema
+
+Json = dict[str, t.Any]
+
+ROOT = Path(__file__).resolve().parents[4]
+WHOLE, EVENT = Trigger("interval"), Trigger("pods", frozenset({"pods"}))
+# Part of the spec → role. What a role calls a number of seconds has its unit in the spec.
+PARTS = {
+    "observe": "observe",
+    "placement": "placement",
+    "devices": "devices",
+    "rmd": "rmd_workloads",
+}
+SECRETS = "a spec holds no secret; NodeConfigs name theirs, and the module has its own"
+FILES = "the run folder of the fleet has a place for it"
+SHARED = "all runs of a cluster share it, so it is an option of the module"
+INVENTORY = "it is about files that an inventory names"
+# Variables of roles that no spec has, and why.
+LEFT_OUT: dict[str, str] = {
+    "observe_credentials": SECRETS,
+    "observe_default_credential_namespaces": SECRETS,
+    "observe_refresh": "a fleet is looked at again and again",
+    "observe_textfile": FILES,
+    "observe_run_dir": FILES,
+    "placement_credentials": SECRETS,
+    "placement_textfile": FILES,
+    "placement_run_dir": FILES,
+    "placement_lease_namespace": SHARED,
+    "placement_lease_timeout": SHARED,
+    "placement_record_namespace": SHARED,
+    "devices_objects": INVENTORY,
+    "devices_src": INVENTORY,
+    "devices_node": INVENTORY,
+    "devices_on_error": INVENTORY,
+    "devices_verbose": INVENTORY,
+    "devices_device_power": "placement.devicePower is for both",
+    "devices_scheduler_name": "placement.schedulerName is for both",
+    "devices_run_dir": FILES,
+    "devices_reconcile": "devices.enabled stands for it",
+    "devices_plan": FILES,
+    "devices_lease_namespace": SHARED,
+    "devices_lease_timeout": SHARED,
+    "rmd_workloads_endpoints": "the daemons of the cluster are found by their pods",
+    "rmd_workloads_ca_path": SECRETS,
+    "rmd_workloads_client_cert": SECRETS,
+    "rmd_workloads_client_key": SECRETS,
+    "rmd_workloads_username": SECRETS,
+    "rmd_workloads_password": SECRETS,
+    "rmd_workloads_prune_max": "no run may remove most of what is there",
+    "rmd_workloads_force": "beside rmd-operator nothing is written",
+    "rmd_workloads_run_dir": FILES,
+}
+# Where the default differs: (that of the role, that of the spec), and the reason stands beside it.
+OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
+    # A machine that fails is told in the status; the others are to be placed on all the same.
+    "observe_min_success": (0.5, 0),
+}
+
+
+def defaults(role: str) -> Json:
+    text = (ROOT / "roles" / role / "defaults" / "main.yml").read_text(encoding="utf-8")
+    return t.cast("Json", yaml.safe_load(text))
+
+
+def in_spec(variable: str, role: str, names: t.Collection[str]) -> str:
+    """The name in the spec: camelCase, with the unit where the spec has one."""
+    first, *others = variable.removeprefix(f"{role}_").split("_")
+    name = first + "".join(part.capitalize() for part in others)
+    return f"{name}Seconds" if f"{name}Seconds" in names else name
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_spec_has_each_variable_of_the_role_with_its_default(part: str) -> None:
+    role, members = PARTS[part], schema()["properties"][part]["properties"]
+    seen = {"enabled"} & members.keys()
+    for variable, default in defaults(role).items():
+        if variable in LEFT_OUT:
+            continue
+        name = in_spec(variable, role, members)
+        assert name in members, f"{variable} is neither in the spec nor left out with a reason"
+        seen.add(name)
+        role_default, expected = OTHER_DEFAULTS.get(variable, (default, default))
+        assert default == role_default
+        if isinstance(default, str) and "{{" in default:
+            expected = {"rmd-system": "rmd-system"}.get(members[name]["default"], expected)
+        assert members[name].get("default", "") == expected, variable
+    assert seen == members.keys()
+
+
+def test_what_is_left_out_with_a_reason_exists() -> None:
+    assert LEFT_OUT.keys() <= {name for role in PARTS.values() for name in defaults(role)}
+
+
+def module(**given: t.Any) -> Json:
+    return SPEC.complete({"namespace": "power", "name": "fleet", "run_dir": "/run/f", **given})
+
+
+def test_every_option_of_the_steps_is_set() -> None:
+    options = fleet_options(
+        fleet(observe={"caPath": "/a"}, placement={"caPath": "/b"}), WHOLE, module()
+    )
+    own = {"read": {"credentials", "refresh", "model_max_age"}, "predict": {"credentials"}}
+    own["devices"] = {"plan"}
+    for group, known in GROUPS.items():
+        assert options[group].keys() == known.keys() - own.get(group, set()), group
+    complete(options)
+
+
+def values(of: Json, path: tuple[str, ...] = ()) -> t.Iterator[tuple[tuple[str, ...], Json]]:
+    for name, member in of["properties"].items():
+        if "properties" in member and name != "nodeSelector":
+            yield from values(member, (*path, name))
+        else:
+            yield (*path, name), member
+
+
+def another(member: Json) -> t.Any:
+    """A value that is not the default."""
+    default: t.Any = member.get("default")
+    if member["type"] == "boolean":
+        return not default
+    if member["type"] in ("integer", "number"):
+        return default + 1 if default < 1 else default / 2
+    if member["type"] == "array":
+        return ["power"]
+    return next((one for one in member.get("enum", ()) if one != default), "another")
+
+
+# What does not become an option of a step, but decides which are made.
+DECIDES = {("interval",), ("suspend",), ("nodeSelector",), ("report", "enabled")}
+DECIDES |= {("nodeConfigs", "enabled"), ("rmd", "enabled")}
+
+
+@pytest.mark.parametrize("path", [path for path, _member in values(schema())], ids=".".join)
+def test_every_value_of_the_spec_reaches_a_step(path: tuple[str, ...]) -> None:
+    given = another(dict(values(schema()))[path])
+    base: Json = {"placement": {"rebalance": True}}
+    spec: Json = {**base} if len(path) == 1 else {**base, path[0]: {**base.get(path[0], {})}}
+    if len(path) == 2:
+        spec[path[0]][path[1]] = given if path != ("placement", "rebalance") else False
+    options = [
+        (fleet_options(one, WHOLE, module()), rmd_options(one, module()))
+        for one in (fleet(**base), fleet(**spec))
+    ]
+    assert (options[0] != options[1]) == (path not in DECIDES)
+
+
+def test_the_steps_are_those_that_are_on() -> None:
+    reading = ["snapshot", "read", "merge", "statuses"]
+    assert steps_of(fleet(), WHOLE) == [*reading, "predict", "place", "bind"]
+    assert steps_of(fleet(placement={"enabled": False}), WHOLE) == reading
+    assert steps_of(fleet(placement={"bind": False}), WHOLE) == [*reading, "predict", "place"]
+    moving = fleet(placement={"rebalance": True, "allowEvict": True}, devices={"enabled": True})
+    assert steps_of(moving, WHOLE)[-3:] == ["bind", "devices", "evict"]
+    assert steps_of(moving, EVENT)[-2:] == ["bind", "devices"]
+
+
+def test_a_request_waits_for_no_machine_and_moves_no_pod() -> None:
+    moving = fleet(placement={"rebalance": True, "allowEvict": True})
+    options = fleet_options(moving, EVENT, module())
+    assert options["read"]["timeout"] == 3.0 and not options["place"]["rebalance"]
+    assert fleet_options(moving, WHOLE, module())["read"]["timeout"] == 10
+    patient = fleet(observe={"timeoutSeconds": 1})
+    assert fleet_options(patient, EVENT, module())["read"]["timeout"] == 1
+
+
+def test_the_client_of_daemons_comes_from_the_module_alone() -> None:
+    given = module(rmd_client={"client_cert": "/cert", "username": "u", "password": "p"})
+    options = rmd_options(fleet(rmd={"enabled": True}), given)
+    assert options["daemons"]["client_cert"] == "/cert" and "ca_path" not in options["daemons"]
+    rmd.SPEC.complete(options)

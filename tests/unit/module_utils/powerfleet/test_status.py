@@ -1,0 +1,231 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The status: what it says of a run, and when it is worth a write."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+    DefinitionValidator,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.metrics import render
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import divide
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
+    Failure,
+    Outcome,
+    is_due,
+    status_of,
+    suspended_status,
+)
+from support.binding_api import node
+from support.power_fleets import DEFINITION, fleet, manifest, parsed
+from support.promtool import lint
+
+Json = dict[str, t.Any]
+
+NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+SUMMARY: Json = {
+    "configured": 2,
+    "fresh": 2,
+    "failed": 0,
+    "hottest_node": "n1",
+    "hottest_inlet_celsius": 24.26,
+    "measured_nodes": 2,
+    "measured_watts": 400.0,
+    "watts": {"before": 400.0, "after": 410.04, "lower_bound": 409.96},
+    "gap": 0.001,
+    "bound": 1,
+}
+
+
+def outcome(**parts: t.Any) -> Outcome:
+    given = Outcome(
+        trigger="interval",
+        began=NOW,
+        seconds=2.04,
+        steps=[{"name": "snapshot", "seconds": 0.11}],
+        ownership=divide([fleet()], [node("n1"), node("n2")], []),
+        summary=SUMMARY,
+        errors=[],
+        unplaced=[],
+        waiting=1,
+    )
+    summary = {**SUMMARY, **parts.pop("summary", {})}
+    return replace(given, summary=summary, **parts)
+
+
+def conditions(status: Json) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+
+
+def stored(status: Json, **spec: t.Any) -> PowerFleet:
+    """The fleet with a status as the API server keeps it."""
+    moment = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    kept = {**status, "conditions": [{**one, **moment} for one in status["conditions"]]}
+    return parsed({**manifest(**spec), "status": kept})
+
+
+def test_a_run_that_went_well() -> None:
+    status = status_of(fleet(), outcome())
+    assert conditions(status) == {
+        "Observed": ("True", "MachinesRead"),
+        "Placed": ("True", "NoPodLeft"),
+        "Ready": ("True", "Reconciled"),
+    }
+    assert status["nodes"] == {
+        "selected": 2,
+        "claimedByOlder": 0,
+        "claimedFromYounger": 0,
+        "read": 2,
+        "failing": 0,
+    }
+    assert status["watts"] == {"measured": 400.0, "predicted": 410.0, "lowerBound": 410.0}
+    assert status["hottestInlet"] == {"node": "n1", "celsius": 24.3}
+    assert status["pods"] == {"waiting": 0, "bound": 1, "unplaced": 0}
+    assert status["lastRun"] == {
+        "time": "2026-01-01T12:00:02Z",
+        "trigger": "interval",
+        "seconds": 2.0,
+        "steps": [{"name": "snapshot", "seconds": 0.1}],
+    }
+    assert "failing" not in status and "unplaced" not in status
+
+
+def test_what_failed_is_listed_up_to_twenty() -> None:
+    errors = [
+        {"name": f"n{index:02}", "endpoint": "e", "reason": "timeout", "detail": "{{ odd }}\n"}
+        for index in range(30)
+    ]
+    unplaced = [
+        {"namespace": "a", "pod": f"p{index:02}", "message": "0/2", "uid": "u"}
+        for index in range(30)
+    ]
+    found = outcome(
+        errors=[*errors, *errors], unplaced=unplaced, summary={"failed": 30, "fresh": 0}
+    )
+    status = status_of(fleet(), found)
+    assert len(status["failing"]) == len(status["unplaced"]) == 20
+    assert status["failing"][0] == {"node": "n00", "message": r"timeout: {{ odd }}\n"}
+    assert status["unplaced"][0] == {"namespace": "a", "pod": "p00", "message": "0/2"}
+    assert conditions(status)["Placed"] == ("False", "PodsUnplaced")
+    assert conditions(status)["Observed"] == ("True", "SomeMachinesFailing")
+    assert conditions(status)["Ready"] == ("True", "Reconciled")
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("snapshot", {"Observed": "NotYet", "Placed": "NotYet", "Ready": "SnapshotFailed"}),
+        ("merge", {"Observed": "MergeFailed", "Placed": "NotYet", "Ready": "MergeFailed"}),
+        ("node_configs", {"Observed": "NotYet", "Ready": "NodeConfigsFailed"}),
+        ("bind", {"Placed": "BindFailed", "Ready": "BindFailed"}),
+    ],
+)
+def test_the_step_that_failed_is_named_where_it_matters(step: str, told: Json) -> None:
+    failed = Outcome("start", NOW, 1.0, failure=Failure(step, "It did not work."))
+    status = status_of(fleet(), failed)
+    reasons = {name: reason for name, (_status, reason) in conditions(status).items()}
+    assert told.items() <= reasons.items()
+    [ready] = [one for one in status["conditions"] if one["type"] == "Ready"]
+    assert (ready["status"], ready["message"]) == ("False", "It did not work.")
+
+
+def test_parts_that_a_run_did_not_reach_stay_as_they_were() -> None:
+    before = status_of(fleet(), outcome())
+    failed = Outcome("interval", NOW, 1.0, failure=Failure("snapshot", "No answer."))
+    after = status_of(stored(before), failed)
+    for part in ("nodes", "watts", "hottestInlet", "pods"):
+        assert after[part] == before[part]
+    assert conditions(after)["Observed"] == conditions(before)["Observed"]
+
+
+def test_a_suspended_fleet_keeps_what_was_known() -> None:
+    before = status_of(fleet(), outcome())
+    status = suspended_status(stored(before, suspend=True))
+    assert conditions(status)["Ready"] == ("False", "Suspended")
+    assert conditions(status)["Placed"] == conditions(before)["Placed"]
+    assert status["watts"] == before["watts"] and status["lastRun"] == before["lastRun"]
+    again = suspended_status(stored(status, suspend=True))
+    assert not is_due(again, stored(status).status, None, NOW)
+
+
+@pytest.mark.parametrize(
+    ("change", "due"),
+    [
+        ({}, False),
+        ({"seconds": 9.0}, False),
+        ({"trigger": "pods"}, False),
+        ({"summary": {"bound": 0}, "waiting": 0}, False),
+        ({"summary": {"bound": 2}, "waiting": 2}, True),
+        ({"summary": {"measured_watts": 407.9}}, False),
+        ({"summary": {"measured_watts": 408.1}}, True),
+        ({"summary": {"hottest_node": "n2", "hottest_inlet_celsius": 24.7}}, False),
+        ({"summary": {"hottest_inlet_celsius": 24.9}}, True),
+        ({"summary": {"hottest_node": None, "hottest_inlet_celsius": None}}, True),
+        ({"summary": {"fresh": 1}}, True),
+        ({"waiting": 2}, True),
+        ({"unplaced": [{"namespace": "a", "pod": "b", "message": "c"}], "waiting": 2}, True),
+        ({"failure": Failure("bind", "No.")}, True),
+    ],
+    ids=str,
+)
+def test_only_news_and_heartbeats_are_written(change: Json, due: bool) -> None:
+    kept = stored(status_of(fleet(), outcome()))
+    status = status_of(kept, outcome(**change))
+    assert is_due(status, kept.status, 300.0, NOW + datetime.timedelta(seconds=299)) == due
+    assert is_due(status, kept.status, 300.0, NOW + datetime.timedelta(seconds=303))
+
+
+def test_another_generation_and_conditions_that_somebody_changed_are_news() -> None:
+    status = status_of(fleet(), outcome())
+    assert is_due({**status, "observedGeneration": 2}, stored(status).status, 300.0, NOW)
+    other = {"type": "X", "status": "True", "reason": "Y", "message": ""}
+    foreign = stored({**status, "conditions": [*status["conditions"], other]})
+    assert not is_due(status, foreign.status, 300.0, NOW)
+    assert is_due(status, stored({**status, "conditions": []}).status, 300.0, NOW)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({}, {"conditions": 7}, {"conditions": [7, {}, {"type": 1}]}, {"watts": 7, "nodes": []}),
+        {"lastRun": {"time": "soon"}, "pods": "none", "hottestInlet": [1]},
+    ],
+    ids=str,
+)
+def test_an_odd_stored_status_is_replaced(odd: Json) -> None:
+    kept = parsed({**manifest(), "status": odd})
+    assert is_due(status_of(kept, outcome()), kept.status, 300.0, NOW)
+
+
+def test_every_status_follows_the_definition() -> None:
+    validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
+    unplaced = [{"namespace": "a", "pod": "b", "message": "c"}]
+    error = {"name": "n1", "endpoint": "", "reason": "tls", "detail": "x" * 5000}
+    for status in (
+        status_of(fleet(), outcome()),
+        status_of(fleet(), outcome(unplaced=unplaced, errors=[error])),
+        status_of(fleet(), Outcome("start", NOW, 0.0, failure=Failure("rmd", "x" * 9999))),
+        suspended_status(fleet()),
+    ):
+        obj = {**manifest(), "status": stored(status).manifest["status"]}
+        assert validator.problem(obj) is None
+
+
+def test_the_metrics_are_such_that_prometheus_takes_them() -> None:
+    text = render(fleet(), outcome())
+    assert lint(text) == ""
+    assert (
+        'wattwise_power_fleet_step_seconds{step="snapshot",power_fleet="power/fleet"} 0.11' in text
+    )
+    assert 'wattwise_power_fleet_pods{state="bound",power_fleet="power/fleet"} 1' in text
+    failed = render(fleet(), Outcome("start", NOW, 1.0, failure=Failure("rmd", "No.")))
+    assert 'last_run_failed{power_fleet="power/fleet"} 1' in failed and lint(failed) == ""

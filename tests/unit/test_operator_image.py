@@ -1,0 +1,376 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image of operator/: its Dockerfile, its programs and its playbook, without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import typing as t
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
+from lab.process import wait_until
+from scripts import build_image
+from scripts.ansible_test_home import interpreter_folders
+from scripts.collection_tree import listed_files
+from support import dockerfile
+from support.dockerfile import ROOT
+
+OPERATOR = ROOT / "operator"
+BUILD, FINAL = dockerfile.stages()
+FILES = listed_files(ROOT)
+ENTRY_POINTS = sorted(path.name for path in (OPERATOR / "entrypoints").iterdir())
+DEPLOYMENT = yaml.safe_load((OPERATOR / "config" / "manager" / "deployment.yaml").read_text())
+POD = DEPLOYMENT["spec"]["template"]["spec"]
+# What stands for the module, so that the test sees what the playbook gives it.
+MODULE = """
+import json
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({name: {"type": "raw"} for name in %s})
+module.exit_json(given=module.params, report=False)
+"""
+PARAMETERS = ["kubeconfig", "namespace", "name", "run_dir", "rmd_client"]
+HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch hacked') }}"
+
+
+# The Dockerfile
+
+
+def test_everything_that_is_copied_is_there_and_reaches_the_builder() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    kept = [line[1:] for line in ignored if line.startswith("!")]
+    assert "*" in ignored
+    copied = [source for sources, _target in BUILD.copies() for source in sources]
+    assert len(copied) > 10
+    for source in copied:
+        assert any(path == source or path.startswith(f"{source}/") for path in FILES), source
+        assert any(source == each or source.startswith(f"{each}/") for each in kept), source
+    # And nothing is sent to the builder in vain.
+    assert set(kept) == {source.split("/")[0] for source in copied}
+
+
+def test_the_base_is_pinned_and_one_for_both_stages() -> None:
+    [base] = [each.argument for each in dockerfile.instructions() if each.word == "ARG"]
+    name, _colon, tag = base.partition("=")[2].rpartition(":")
+    assert name.endswith("/ansible-operator") and re.fullmatch(r"v\d+\.\d+\.\d+", tag)
+    assert [BUILD.base, FINAL.base] == ["${BASE} AS build", "${BASE}"]
+
+
+def test_the_image_runs_without_rights_and_writes_to_one_place() -> None:
+    assert FINAL.of("USER") == ["1001"] and not FINAL.of("RUN")
+    assert json.loads(FINAL.of("ENTRYPOINT")[0]) == ["/tini", "--"]
+    [command] = json.loads(FINAL.of("CMD")[0])
+    assert command in ENTRY_POINTS
+    assert not any(each.word == "ADD" for each in dockerfile.instructions())
+    environment = FINAL.environment()
+    for name in ("HOME", "ANSIBLE_HOME", "ANSIBLE_REMOTE_TEMP", "WATTWISE_RUNS"):
+        assert environment[name].startswith("/tmp"), name
+
+
+def test_secrets_of_the_build_stay_out_of_the_image() -> None:
+    [install] = [each for each in BUILD.of("RUN") if "pip install" in each]
+    assert set(re.findall(r"--mount=type=secret,id=([\w.-]+)", install)) == {
+        "pip.conf",
+        "pip-ca.pem",
+    }
+    assert f"target={build_image.AUTHORITY}" in install
+
+
+def test_every_library_is_locked_as_in_development() -> None:
+    locked, developed = versions("operator"), versions("development")
+    assert {"ansible-core", "ansible-runner", "ansible-runner-http", "requests-unixsocket"} <= (
+        locked.keys()
+    )
+    required = (ROOT / "requirements.txt").read_text().splitlines()
+    names = {re.split(r"[>=; ]", line)[0].lower() for line in required if line[:1].isalpha()}
+    assert names <= locked.keys()
+    shared = locked.keys() & developed.keys()
+    assert {name: locked[name] for name in shared} == {name: developed[name] for name in shared}
+
+
+def versions(name: str) -> dict[str, set[str]]:
+    """Those of a lock, by library; numpy has one for each Python."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    found: dict[str, set[str]] = {}
+    for library, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE):
+        found.setdefault(library, set()).add(version)
+    return found
+
+
+# What is watched, and what is run
+
+
+def test_a_spec_is_text_and_the_status_is_the_runs() -> None:
+    watches = yaml.safe_load((OPERATOR / "watches.yaml").read_text())
+    for watch in watches:
+        assert (OPERATOR / watch["playbook"]).is_file()
+        assert watch["markUnsafe"] is True and watch["snakeCaseParameters"] is False
+        assert watch["manageStatus"] is False and watch["watchAnnotationsChanges"] is True
+        assert watch["watchDependentResources"] is False and "finalizer" not in watch
+        assert {kind["kind"] for kind in watch["blacklist"]} == {"Node", "Pod"}
+    assert [watch["kind"] for watch in watches] == ["PowerFleet"]
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """The tree of the image."""
+    return dockerfile.lay_out(tmp_path)
+
+
+def run_in_image(image: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the image's environment, and the development environment's programs."""
+    return subprocess.run(
+        command,
+        cwd=image,
+        env=environment(image, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def environment(image: Path, **more: str) -> dict[str, str]:
+    given = dockerfile.environment(image, image.parent, str(Path(sys.executable).parent))
+    return {**given, "LANG": "C.UTF-8", "WATTWISE_KUBECONFIG": "/nowhere/kubeconfig", **more}
+
+
+@pytest.mark.parametrize("has_certificate", [False, True])
+def test_the_playbook_passes_names_and_nothing_of_a_spec(
+    image: Path, has_certificate: bool
+) -> None:
+    modules = image / "collections/ansible_collections/wattwise/kube/plugins"
+    (modules / "modules" / "power_fleet_reconciliation.py").write_text(MODULE % PARAMETERS)
+    (modules / "action" / "power_fleet_reconciliation.py").unlink(missing_ok=True)
+    secret = image.parent / "secret"
+    secret.mkdir()
+    if has_certificate:
+        (secret / "tls.crt").write_text("a certificate")
+    meta = {"namespace": "halls", "name": "hall-1"}
+    unsafe = {"__ansible_unsafe": HOSTILE}
+    given = {"ansible_operator_meta": meta, "interval": unsafe, "placement": {"strategy": unsafe}}
+    (image.parent / "vars.json").write_text(json.dumps(given))
+    run = run_in_image(
+        image,
+        *("ansible-playbook", "-i", "localhost,", "-c", "local", "playbooks/power_fleet.yml"),
+        *("-e", f"@{image.parent / 'vars.json'}"),
+        ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
+        ANSIBLE_VERBOSITY="1",
+        WATTWISE_RMD_CLIENT=str(secret),
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    [told] = re.findall(r"^( +)given:\n((?:\1 +.*\n)+)", run.stdout, re.MULTILINE)
+    files = {"ca_path": "ca.crt", "client_cert": "tls.crt", "client_key": "tls.key"}
+    assert yaml.safe_load(told[1]) == {
+        "kubeconfig": "/nowhere/kubeconfig",
+        **meta,
+        "run_dir": f"{image.parent}/runs/halls/hall-1",
+        "rmd_client": {key: f"{secret}/{name}" for key, name in files.items() if has_certificate},
+    }
+    assert not list(image.rglob("hacked"))
+
+
+def test_the_kubeconfig_is_the_pods_own_account(tmp_path: Path) -> None:
+    account = "/var/run/secrets/kubernetes.io/serviceaccount"
+    text = (OPERATOR / "kubeconfig").read_text()
+    assert text.count(account) == 2
+    (tmp_path / "ca.crt").write_text("certificates")
+    (tmp_path / "token").write_text("first")
+    path = tmp_path / "kubeconfig"
+    path.write_text(text.replace(account, str(tmp_path)))
+    access = read_kubeconfig(str(path), None)
+    assert (access.host, access.ca, access.verify) == (
+        "https://kubernetes.default.svc",
+        tmp_path / "ca.crt",
+        True,
+    )
+    # kubelet renews it.
+    (tmp_path / "token").write_text("second")
+    assert access.credential().authorization == "Bearer second"
+
+
+# Programs
+
+
+def test_every_container_starts_a_program_of_the_image_with_a_read_only_root() -> None:
+    for container in POD["containers"]:
+        assert container["image"] == "wattwise-operator"
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"]
+        assert set(container["resources"]) == {"requests", "limits"}
+    names = [container["args"][0] for container in POD["containers"]]
+    assert names == ["operator", "watcher", "metrics"]
+    options = POD["containers"][0]["args"][1:]
+    [graceful] = [each for each in options if each.startswith("--graceful-shutdown-timeout=")]
+    assert POD["terminationGracePeriodSeconds"] > int(re.sub(r"\D", "", graceful))
+    assert any(each.startswith("--max-concurrent-reconciles=") for each in options)
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_a_program_is_one_that_can_be_started(name: str) -> None:
+    path = OPERATOR / "entrypoints" / name
+    assert os.access(path, os.X_OK)
+    assert path.read_text().startswith("#!")
+
+
+def test_the_operator_is_started_where_its_playbooks_are(image: Path) -> None:
+    programs = image.parent / "programs"
+    programs.mkdir()
+    write_program(programs / "ansible-operator", "pwd", 'printf "%s\\n" "$@"')
+    path = f"{image / 'entrypoints'}:{programs}:/usr/bin:/bin"
+    options = POD["containers"][0]["args"][1:]
+    started = run_in_image(image.parent, str(image / "entrypoints/operator"), *options, PATH=path)
+    folder, *given = started.stdout.splitlines()
+    assert started.returncode == 0, started.stderr
+    assert Path(folder) == image
+    assert given[:3] == ["run", "--watches-file", "watches.yaml"]
+    assert given[-len(options) :] == options
+    for watch in yaml.safe_load((image / "watches.yaml").read_text()):
+        assert (image / watch["playbook"]).is_file()
+
+
+def test_the_node_agent_looks_again_and_again_until_it_is_told_to_end(image: Path) -> None:
+    """Its looks fail here, for there is no cluster; a look that fails does not end the agent."""
+    log = image.parent / "log"
+    with log.open("w") as output:
+        agent = subprocess.Popen(
+            [str(image / "entrypoints/rmd-node-agent"), "0", "-e", "rmd_cpuset_source=cgroup"],
+            env=environment(image, NODE_NAME="node-1", K8S_AUTH_KUBECONFIG="/nowhere/kubeconfig"),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        task = "TASK [List the pods on the node that ask]"
+        wait_until(lambda: log.read_text().count(task) >= 2, 120.0, "two looks")
+        assert "cannot read the file /nowhere/kubeconfig" in log.read_text()
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(60) == 0, log.read_text()
+    finally:
+        agent.kill()
+        agent.wait()
+
+
+# make image
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., Path]:
+    """Puts stubs of engines into an otherwise empty PATH; each notes how it was called."""
+    notes = tmp_path / "notes"
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def make(**statuses: int) -> Path:
+        for name, status in statuses.items():
+            write_program(
+                tmp_path / name,
+                f'echo "{name} $@" >> {notes}',
+                'for word; do case $word in id=pip.conf,*) pip="${word#*src=}";; esac; done',
+                f'[ "$1" != build ] || exec /bin/cp "$pip" {tmp_path}/pip.conf',
+                f"echo not running >&2; exit {status}",
+            )
+        return notes
+
+    return make
+
+
+def write_program(path: Path, *lines: str) -> None:
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+
+
+def test_without_an_engine_one_sentence_says_so(
+    engines: t.Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build_image.main([]) == 1
+    assert "none of podman, docker, buildah is in PATH" in capsys.readouterr().err
+    engines(docker=1)
+    assert build_image.main([]) == 1
+    said = capsys.readouterr().err
+    assert "docker does not answer (not running)" in said and said.count("\n") == 1
+
+
+def test_the_engine_that_answers_builds_the_image_of_this_version_with_the_index_of_pip(
+    engines: t.Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    settings = ["global.index-url='https://user:word@index.example'", "global.cert='/ca.pem'"]
+    write_program(tmp_path / "python", *(f'echo "{line}"' for line in settings))
+    notes = engines(podman=1, docker=0)
+    base = "registry.example/base:1"
+    assert build_image.main(["--base", base], str(tmp_path / "python")) == 0
+    *asked, build = notes.read_text().splitlines()
+    assert asked == ["podman info", "docker info"]
+    words = build.split()
+    assert words[:4] == ["docker", "build", "--file", "operator/Dockerfile"]
+    assert words[words.index("--tag") + 1] == build_image.default_name()
+    assert f"BASE={base}" in words and "id=pip-ca.pem,src=/ca.pem" in words
+    assert words[-1] == "." and "index.example" not in build
+    assert (tmp_path / "pip.conf").read_text().splitlines()[1:3] == [
+        f"cert = {build_image.AUTHORITY}",
+        "index-url = https://user:word@index.example",
+    ]
+    # The file of the password is gone by now.
+    [secret] = [word for word in words if word.startswith("id=pip.conf,src=")]
+    assert not Path(secret.partition("src=")[2]).exists()
+
+
+def test_the_kustomization_names_the_image_of_this_version_in_one_place() -> None:
+    given = yaml.safe_load((OPERATOR / "config" / "manager" / "kustomization.yaml").read_text())
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+    [image] = given["images"]
+    assert image["newTag"] == version
+    # Never a name that somebody else could publish.
+    assert image["newName"].split("/")[0].endswith(".invalid")
+    others = [path for path in FILES if fnmatch(path, "operator/config/*.yaml")]
+    assert len(others) > 20
+    named = [path for path in others if image["newName"] in (ROOT / path).read_text()]
+    assert named == ["operator/config/manager/kustomization.yaml"]
+
+
+# The build itself
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_build_make_an_environment_that_runs(image: Path) -> None:
+    """In an empty environment of the base image's Python, as far as this machine has that."""
+    folders = interpreter_folders()
+    if "3.12" not in folders:
+        pytest.skip("there is no Python 3.12, the base image's, in PATH or under pyenv")
+    for command in BUILD.commands():
+        kept = ("PIP_", "HOME", "SSL_", "REQUESTS_", "http", "HTTP", "no_proxy")
+        variables = {name: value for name, value in os.environ.items() if name.startswith(kept)}
+        variables["PATH"] = os.pathsep.join([str(folders["3.12"]), "/usr/bin", "/bin"])
+        done = subprocess.run(
+            ["sh", "-euc", command], cwd=image, env=variables, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    tree = sorted(image.rglob("*"))
+    modules = image / "collections/ansible_collections/wattwise/kube/plugins/modules"
+    compiled = {path.name.partition(".")[0] for path in (modules / "__pycache__").glob("*.pyc")}
+    assert compiled == {path.stem for path in modules.glob("*.py")}
+    variables = dockerfile.environment(image, image.parent, "/usr/local/bin")
+    for program in (
+        ["python3", "-m", "pip", "check"],
+        ["python3", "-c", "import aiohttp, cel_expr_python, cryptography, fastjsonschema, grpc"],
+        ["python3", "-c", "import ortools.sat.python.cp_model, ansible_runner_http, urllib3"],
+        ["ansible-runner", "--version"],
+        ["ansible-doc", "-t", "module", "-l", "wattwise.kube"],
+        ["ansible-playbook", "--syntax-check", "wattwise.kube.rmd_node_agent"],
+    ):
+        done = subprocess.run(
+            program, cwd=image.parent, env=variables, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+    # As on a read-only file system, nothing was written beside /tmp.
+    assert sorted(image.rglob("*")) == tree

@@ -1,0 +1,161 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator's rights are those of the roles, which test_rights.py shows to be the ones used."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+import yaml
+
+from support.admission_policies import devices_policies
+from support.dockerfile import ROOT
+
+Json = dict[str, t.Any]
+Right = tuple[str, str, str]
+
+CONFIG = ROOT / "operator" / "config"
+CAPABILITIES = sorted(path.parent.name for path in CONFIG.glob("rbac/*/rights.yaml"))
+ACCOUNT = {"kind": "ServiceAccount", "name": "wattwise-operator", "namespace": "wattwise-system"}
+GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
+# Capability → the manifest of docs/rbac with the rights that its run uses.
+ROLES = {
+    "observe": "observe",
+    "placement": "placement",
+    "node-configs": "node_configs",
+    "devices": "devices_reconciliation",
+    "rmd": "rmd_workloads",
+}
+# For the watcher, which lists and watches.
+MORE: dict[str, set[Right]] = {
+    "observe": {("", "nodes", "watch")},
+    "placement": {("", "pods", "watch")},
+    "devices": {("", "pods", "watch")},
+    "node-configs": {("", "nodes", "watch")}
+    | {(group, "nodeconfigtemplates", "watch") for group in GROUPS},
+    "rmd": {("intel.com", "rmdworkloads", "watch")},
+}
+# Templates, Secrets and the namespace are the inventory's; the operator renders templates alone. It
+# keeps the documents of bindings in run folders: a ConfigMap could hold those of one fleet only.
+LESS: dict[str, set[Right]] = {
+    "node-configs": {("", "namespaces", verb) for verb in ("get", "patch")}
+    | {
+        (group, "nodeconfigtemplates", verb)
+        for group in GROUPS
+        for verb in ("create", "patch", "delete")
+    }
+}
+
+
+def manifests(capability: str) -> list[Json]:
+    text = (CONFIG / "rbac" / capability / "rights.yaml").read_text()
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def rights(items: list[Json], kind: str) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for item in items
+        if item["kind"] == kind
+        for rule in item["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def named(items: list[Json], namespace: str) -> set[tuple[Right, str]]:
+    """The rights that Roles give in a namespace, with the names that they are limited to."""
+    return {
+        (right, name)
+        for item in items
+        if item["kind"] == "Role" and item["metadata"]["namespace"] == namespace
+        for rule in item["rules"]
+        for right in rights([{"kind": "Role", "rules": [rule]}], "Role")
+        for name in rule.get("resourceNames") or [""]
+    }
+
+
+@pytest.mark.parametrize("capability", sorted(ROLES))
+def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capability: str) -> None:
+    role = yaml.safe_load((ROOT / "docs" / "rbac" / f"{ROLES[capability]}.yaml").read_text())
+    used = rights(role["items"], "ClusterRole")
+    more, less = MORE.get(capability, set()), LESS.get(capability, set())
+    assert less <= used and not more & used
+    given = manifests(capability)
+    assert rights(given, "ClusterRole") == used - less | more
+    for namespace in ("kube-system", "rmd-system"):
+        documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
+        assert named(given, namespace) == named(role["items"], namespace) - documents
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_rights_are_given_one_by_one_and_to_the_operator_alone(capability: str) -> None:
+    items = manifests(capability)
+    assert {item["kind"] for item in items} <= {
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    }
+    bound = set()
+    for item in items:
+        for rule in item.get("rules", []):
+            words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert not [word for word in words if "*" in word]
+            assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+            # A watch begins with a list.
+            assert "watch" not in rule["verbs"] or "list" in rule["verbs"]
+        if "subjects" in item:
+            assert item["subjects"] == [ACCOUNT]
+            bound.add((item["roleRef"]["kind"], item["roleRef"]["name"]))
+    given = {
+        (item["kind"], item["metadata"]["name"])
+        for item in items
+        if item["kind"] in ("ClusterRole", "Role")
+    }
+    assert bound == given
+
+
+def test_secrets_are_read_in_named_namespaces_alone() -> None:
+    for capability in CAPABILITIES:
+        assert not [each for each in rights(manifests(capability), "ClusterRole") if "sec" in each]
+    base = manifests("secrets/base")
+    assert rights(base, "Role") == {("", "secrets", "get")}
+    assert not rights(base, "ClusterRole")
+
+
+def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
+    assert capabilities("minimal") == {"events", "observe", "powerfleets"}
+    assert capabilities("default") == capabilities("minimal") | {"node-configs", "placement"}
+    assert capabilities("full") == capabilities("default") | {"devices", "rmd"}
+    # Moving running pods is for those who ask for it.
+    assert set(CAPABILITIES) - capabilities("full") == {"eviction"}
+
+
+def capabilities(overlay: str) -> set[str]:
+    """What an overlay takes from rbac, beside Secrets."""
+    found: set[str] = set()
+    open_folders = [CONFIG / "overlays" / overlay]
+    while open_folders:
+        folder = open_folders.pop()
+        given = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        folders = [(folder / each).resolve() for each in given["resources"]]
+        inside = [each for each in folders if each.is_dir() and each.is_relative_to(CONFIG)]
+        found |= {each.name for each in inside if each.parent.name == "rbac"}
+        open_folders += inside
+    return found
+
+
+def test_the_policies_are_those_of_role_crds_for_the_operators_account() -> None:
+    text = (CONFIG / "policies" / "devices.yaml").read_text()
+    account = "system:serviceaccount:{namespace}:{name}".format(**ACCOUNT)
+    wanted = devices_policies(account, "wattwise.github.io/devices")
+    given = [each for each in yaml.safe_load_all(text) if each]
+    assert len(given) == len(wanted) == 4
+    for mine, theirs in zip(given, wanted, strict=True):
+        # Under names of their own, so that an inventory's policies stay beside them.
+        name = theirs["metadata"]["name"].replace("wattwise-devices", "wattwise-operator")
+        assert mine["metadata"] == {"name": name}
+        if "policyName" in theirs["spec"]:
+            theirs["spec"]["policyName"] = name
+        assert (mine["kind"], mine["spec"]) == (theirs["kind"], theirs["spec"])
