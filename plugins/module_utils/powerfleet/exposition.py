@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
+from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
 
 # A thousand nodes take one: about ten metrics, a hundred bytes each.
 LARGEST_FILE = 8 * 1024 * 1024
@@ -73,7 +73,7 @@ def collect(runs: Path, now: float, max_age_seconds: float = MAX_AGE_SECONDS) ->
         for name, family in (found or {}).items():
             families.setdefault(name, _Family()).add(family)
         left -= _size(found or {})
-    own = textfile.family(
+    own = metrics.family(
         "wattwise_textfiles",
         "Files with metrics of runs, and what became of them.",
         [({"state": state}, float(count)) for state, count in counts.items()],

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
+from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition, serving
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.exposition import collect
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.serving import MetricsServer
@@ -39,7 +39,7 @@ def write(runs: Path, fleet: str, text: str, name: str = "run.prom", age: float 
 
 
 def gauge(name: str, fleet: str, value: float = 1.0, **labels: str) -> str:
-    return textfile.family(name, f"Text of {name}.", [(labels, value)], {"power_fleet": fleet})
+    return metrics.family(name, f"Text of {name}.", [(labels, value)], {"power_fleet": fleet})
 
 
 def collected(runs: Path, **options: t.Any) -> list[str]:
