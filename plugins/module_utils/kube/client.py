@@ -181,10 +181,7 @@ class Kube:
         query: Query | None,
         timeout: float,
     ) -> Answer:
-        url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
-        headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": "wattwise.kube"})
-        for name, value in self._headers():
-            headers.add(name, value)
+        headers = self._asking_headers()
         data: bytes | None = None
         if body is not None:
             try:
@@ -192,6 +189,7 @@ class Kube:
             except ValueError as error:
                 raise InvalidInput(f"{method} {path}: the object is no JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
+        url = self._url(path, query)
         try:
             response = self._pool.request(
                 method, url, body=data, headers=headers, timeout=timeout, retries=False
@@ -201,6 +199,40 @@ class Kube:
         if not 200 <= response.status < 300:
             raise describe_status(response, method, path, self.host)
         return Answer(response.status, _decoded(response.data, method, path))
+
+    def stream(self, path: str, query: Query, timeout: float) -> t.Iterator[bytes]:
+        """The parts of an answer that goes on, as they arrive. Raises ApiError.
+
+        ``timeout`` is the longest silence. Nothing is repeated.
+        """
+        try:
+            response = self._pool.request(
+                "GET",
+                self._url(path, query),
+                headers=self._asking_headers(),
+                timeout=timeout,
+                retries=False,
+                preload_content=False,
+            )
+            try:
+                if not 200 <= response.status < 300:
+                    raise describe_status(response, "GET", path, self.host)
+                yield from response.stream()
+            finally:
+                # What was not read would be taken for the answer to the next request.
+                response.close()
+        except urllib3.exceptions.HTTPError as error:
+            raise describe_connection_failure(error, self.host) from error
+
+    def _url(self, path: str, query: Query | None) -> str:
+        return self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
+
+    def _asking_headers(self) -> t.Any:
+        """The headers of each request: what is accepted, and who asks."""
+        headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": "wattwise.kube"})
+        for name, value in self._headers():
+            headers.add(name, value)
+        return headers
 
     def in_parallel(
         self, work: t.Callable[[Item], Result], items: t.Sequence[Item], concurrency: int = 16

@@ -1,0 +1,223 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The real ansible-operator, without a container, on the control plane of a lab.
+
+It is no part that `up` starts, because its ports are fixed: its proxy listens on 8888, which is
+written into the kubeconfig of every run, and its metrics are taken in on 5050. So one lab of a
+computer has an operator at a time, and `container.py` waits for its turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab import process
+from lab.errors import LabError
+from lab.gotools import GoTools, Say, build
+from lab.process import REPOSITORY, Service, free_port, wait_until
+from lab.state import LabState
+
+VERSION = "v1.42.2"
+MODULE = "github.com/operator-framework/ansible-operator-plugins"
+ANSIBLE_OPERATOR = GoTools(
+    name="ansible-operator",
+    module=Path(__file__).resolve().parent,
+    programs={"ansible-operator": f"{MODULE}/cmd/ansible-operator"},
+    duration="2 minutes",
+    # Without it the operator says that its version is unknown.
+    linker_flags=f"-s -w -X {MODULE}/internal/version.Version={VERSION}",
+)
+NAME = "ansible-operator"
+# The other containers of its pod, and their entry points.
+WATCHER, METRICS = "watcher", "metrics"
+# Another lab's tests may have the ports first.
+READY_SECONDS = 900.0
+EXIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """What an operator is started with.
+
+    `watches` is its watches.yaml, from whose folder paths of playbooks start. `options` are those
+    of `ansible-operator run`, `environment` comes on top of the one that `start` makes.
+    """
+
+    watches: Path
+    kubeconfig: Path
+    options: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunningOperator:
+    """An operator that was started; it goes with its lab at the latest."""
+
+    state: LabState
+    metrics_port: int
+    probe_port: int
+
+    @property
+    def log(self) -> str:
+        """All that it has written, this time and before in the same lab."""
+        return (self.state.logs / f"{NAME}.log").read_text(errors="replace")
+
+    @property
+    def pid(self) -> int | None:
+        """The id of ansible-operator itself; None when it has ended."""
+        supervisor = process.process_id(self.state, NAME)
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if supervisor is not None:
+                return int(pid_file(self.state).read_text())
+        return None
+
+    def metrics(self) -> str:
+        """The operator's own metrics, in Prometheus' text format."""
+        return get(self.metrics_port, "/metrics")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the operator a signal and wait until it and all of its runs are gone."""
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+        wait_until(
+            lambda: process.process_id(self.state, NAME) is None,
+            EXIT_SECONDS,
+            f"the operator to end after {number.name}",
+        )
+
+    def stop(self) -> None:
+        """End it and what runs beside it as their pod ends; nothing where it does not run."""
+        process.stop(self.state, [NAME, WATCHER, METRICS])
+
+
+def folder(state: LabState) -> Path:
+    """All that the operator and its runs write."""
+    return state.run / NAME
+
+
+def runs(state: LabState) -> Path:
+    """The run folders of the resources: namespace/name below it."""
+    return folder(state) / "runs"
+
+
+def artifacts(state: LabState) -> Path:
+    """What ansible-operator gave to ansible-runner and got back: group/version/kind/… below it."""
+    return folder(state) / "runner"
+
+
+def pid_file(state: LabState) -> Path:
+    return folder(state) / "pid"
+
+
+def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOperator:
+    """Start the operator and return when it is ready; build it first where it never was.
+
+    What an earlier one left in the lab is there again, as after the restart of a container. Raises
+    LabError.
+    """
+    if process.process_id(state, NAME) is not None:
+        raise LabError("This lab has an operator already; stop it first.")
+    program = build(ANSIBLE_OPERATOR, say) / "ansible-operator"
+    for path in (*(folder(state) / name for name in ("home", "tmp")), runs(state)):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    running = RunningOperator(state, metrics_port=free_port(), probe_port=free_port())
+    pid_file(state).unlink(missing_ok=True)
+    say("starting ansible-operator, as soon as no other lab of this computer has one")
+    process.start([_service(running, settings, program)], state)
+    return running
+
+
+def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path) -> int:
+    """Start the watcher and the metrics endpoint of a folder of entry points; return its port."""
+    port = free_port()
+    # As in the image, where Python finds the collection without Ansible.
+    variables = _environment(state, settings)
+    variables["PYTHONPATH"] = variables["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]
+    endpoint = (str(entrypoints / METRICS), "--address=127.0.0.1", f"--port={port}")
+    services = [
+        Service(WATCHER, (str(entrypoints / WATCHER),), lambda: True, variables),
+        Service(METRICS, endpoint, lambda: _answers(port, "/healthz"), variables),
+    ]
+    process.start(services, state)
+    return port
+
+
+def _service(running: RunningOperator, settings: OperatorSettings, program: Path) -> Service:
+    container = (sys.executable, "-m", "lab.operator.container", str(folder(running.state)))
+    command = (
+        *(str(program), "run", f"--watches-file={settings.watches}"),
+        f"--metrics-bind-address=127.0.0.1:{running.metrics_port}",
+        f"--health-probe-bind-address=127.0.0.1:{running.probe_port}",
+        *settings.options,
+    )
+    return Service(
+        name=NAME,
+        command=(*container, str(settings.watches.parent), *command),
+        ready=lambda: _answers(running.probe_port, "/readyz"),
+        environment={**_environment(running.state, settings), **settings.environment},
+        ready_timeout=READY_SECONDS,
+    )
+
+
+def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
+    """What operator/Dockerfile and the Deployment set, with the folders of the lab."""
+    if shutil.which("ansible-runner", path=str(Path(sys.executable).parent)) is None:
+        raise LabError("There is no ansible-runner beside this Python; renew it by `make setup`.")
+    programs = str(Path(sys.executable).parent)
+    return {
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "VIRTUAL_ENV": sys.prefix,
+        "HOME": str(folder(state) / "home"),
+        "TMPDIR": str(folder(state) / "tmp"),
+        "KUBECONFIG": str(settings.kubeconfig),
+        "WATTWISE_KUBECONFIG": str(settings.kubeconfig),
+        "WATTWISE_RUNS": str(runs(state)),
+        "ANSIBLE_COLLECTIONS_PATH": _collections(),
+        "ANSIBLE_GATHERING": "explicit",
+        "ANSIBLE_NOCOLOR": "true",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+    }
+
+
+def _collections() -> str:
+    """Where this collection lies, and those that came with Ansible."""
+    own = (
+        [str(REPOSITORY.parents[2])] if REPOSITORY.parts[-3:-2] == ("ansible_collections",) else []
+    )
+    named = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)
+    return os.pathsep.join(
+        dict.fromkeys(filter(None, [*own, *named, sysconfig.get_path("purelib")]))
+    )
+
+
+def get(port: int, path: str) -> str:
+    """The answer of one of the processes on loopback. Raises LabError, OSError."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        if answer.status != http.HTTPStatus.OK:
+            raise LabError(f"http://127.0.0.1:{port}{path} answered {answer.status}.")
+        return text
+
+
+def _answers(port: int, path: str) -> bool:
+    try:
+        get(port, path)
+    except (OSError, LabError, http.client.HTTPException):
+        return False
+    return True

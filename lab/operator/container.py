@@ -1,0 +1,133 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a container does for ansible-operator: whatever happens to it, its runs end with it.
+
+`python -m lab.operator.container FOLDER DIRECTORY PROGRAM ARGUMENT…` waits until no other operator
+of this computer runs, starts the program in the directory and ends with its exit status. FOLDER
+takes the runs' files and the program's process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from lab.gotools import cache_folder
+from lab.locks import file_lock
+
+PORTS = (8888, 5050)
+# Both are written into the operator.
+RUNNER_FOLDER = Path("/tmp/ansible-operator/runner")
+RUN_SOCKETS = Path("/tmp")
+GROUP = "wattwise.github.io"
+# Less than the lab waits before it kills this process.
+GRACE_SECONDS = 3
+_PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder, directory, command = Path(arguments[0]), arguments[1], arguments[2:]
+    # Processes whose parents end become children of this one, which ends them.
+    _prctl(_SUBREAPER, 1)
+    with file_lock(cache_folder() / "operator-ports.lock", _say, "the operator of another lab"):
+        if taken := [port for port in PORTS if not _is_free(port)]:
+            _say(
+                f"Port {taken[0]} of localhost is taken, and ansible-operator can use no other;"
+                " end what listens there."
+            )
+            return 1
+        _link_runner_folder(folder / "runner")
+        try:
+            return _run(command, directory, folder / "pid")
+        finally:
+            _end_children()
+            _remove_traces()
+
+
+def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    operator = subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment,
+        start_new_session=True,
+        # Should this process be killed, nobody else would end the operator.
+        preexec_fn=lambda: _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL),
+    )
+    pid_file.write_text(str(operator.pid))
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        operator.terminate()
+        signal.alarm(GRACE_SECONDS)
+
+    signal.signal(signal.SIGALRM, lambda _number, _frame: operator.kill())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    while True:
+        pid, status = os.wait()
+        if pid == operator.pid:
+            signal.alarm(0)
+            operator.returncode = os.waitstatus_to_exitcode(status)
+            return operator.returncode % 256
+
+
+def _end_children() -> None:
+    """Kill and collect all descendants: each becomes a child when its own parent is gone."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for child in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            os.wait()
+
+
+def _children() -> list[int]:
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def _link_runner_folder(target: Path) -> None:
+    """Let the runs' files, whose path is fixed for a group of kinds, lie in the lab's folder."""
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    RUNNER_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+    link = RUNNER_FOLDER / GROUP
+    link.unlink(missing_ok=True)
+    link.symlink_to(target, target_is_directory=True)
+
+
+def _remove_traces() -> None:
+    """Remove the link, and the sockets of runs that were cut off; the lock is still held."""
+    (RUNNER_FOLDER / GROUP).unlink(missing_ok=True)
+    for folder in (RUNNER_FOLDER, RUNNER_FOLDER.parent):
+        with contextlib.suppress(OSError):  # something of another operator is in it
+            folder.rmdir()
+    for path in RUN_SOCKETS.glob("ansibleoperator-*"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            if path.stat().st_uid == os.getuid() and probe.connect_ex(str(path)) != 0:
+                path.unlink()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,208 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A collection of the Kubernetes API kept in view: what changes in it is told as it happens.
+
+It is listed once and then watched from the list's resource version on. A watch that ends is taken
+up where it ended. Where the server no longer knows that version (410), the collection is listed
+again and compared with what was known, so that nothing is missed and nothing is told twice.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+import time
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+    whole,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    PAGE_SIZE,
+    Kube,
+    Object,
+    Query,
+)
+
+# Views are compared, so they hold what matters of an object and nothing else.
+View = t.TypeVar("View")
+Key = tuple[str, str]
+
+# The server ends a watch then; it sends a bookmark about every minute before.
+_WATCH_SECONDS = 300
+_LONGEST_SILENCE_SECONDS = 150.0
+# More than etcd stores of an object, with room for what JSON adds.
+_LONGEST_EVENT = 16 * 1024 * 1024
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+# A kind that is not served, or that may not be read: somebody has to install or grant it.
+_REFUSED = frozenset({401, 403, 404, 405})
+_REFUSED_PAUSE_SECONDS = 60.0
+# A watch that ends sooner, and without an event, is one that does not work.
+_SHORT_SECONDS = 1.0
+
+
+class Change(t.NamedTuple, t.Generic[View]):
+    """An object's view before and after; None where it is not, or does not count.
+
+    ``is_first`` says that it was there when the collection was listed for the first time.
+    """
+
+    key: Key
+    before: View | None
+    after: View | None
+    is_first: bool = False
+
+
+class Collection(t.Generic[View]):
+    """The objects at a path. ``run`` belongs into a thread of its own."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        path: str,
+        view: t.Callable[[Object], View | None],
+        tell: t.Callable[[Change[View]], None],
+        query: Query | None = None,
+        say: t.Callable[[str], None] = lambda _text: None,
+        first_pause_seconds: float = _FIRST_PAUSE_SECONDS,
+    ) -> None:
+        """``view`` is given objects that anybody wrote: one on which it fails does not count."""
+        self._kube, self._path, self._query = kube.unrepeating(), path, dict(query or {})
+        self._view, self._tell, self._say = view, tell, say
+        self._first_pause_seconds = first_pause_seconds
+        self._views: dict[Key, View] = {}
+        self._version = ""
+        self._was_listed = False
+        self._failures = 0
+        self._trouble: ApiError | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """List and watch until ``stop`` is set, which is noticed with the next event or pause."""
+        while not stop.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                self._follow(stop)
+            except ApiError as error:
+                self._failed(error)
+            stop.wait(self._pause_seconds())
+
+    def _list(self) -> None:
+        found: dict[Key, View] = {}
+        query: dict[str, str | int] = {"limit": PAGE_SIZE, **self._query}
+        while True:
+            page = self._kube.get(self._path, query)
+            for item in objects(page.get("items")):
+                key, view = self._seen(item)
+                if view is not None:
+                    found[key] = view
+            token = member(page, "metadata", "continue")
+            if not token:
+                break
+            query["continue"] = token
+        for key in [*found, *(self._views.keys() - found.keys())]:
+            self._replace(key, found.get(key))
+        self._version = _text(member(page, "metadata", "resourceVersion"))
+        self._was_listed = True
+
+    def _follow(self, stop: threading.Event) -> None:
+        """One watch, until the server ends it. Raises ApiError, 410 included."""
+        began = time.monotonic()
+        query: dict[str, str | int] = {
+            **self._query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": _WATCH_SECONDS,
+        }
+        parts = self._kube.stream(self._path, query, _LONGEST_SILENCE_SECONDS)
+        for event in _documents(parts, self._path):
+            self._take(event)
+            self._works()
+            if stop.is_set():
+                return
+        if time.monotonic() - began < _SHORT_SECONDS:
+            raise ApiError(f"The watch of {self._path} ends at once; is there a proxy in between?")
+        self._works()
+
+    def _take(self, event: t.Any) -> None:
+        kind, item = member(event, "type"), member(event, "object")
+        if kind == "ERROR":
+            text = shown_text(_text(member(item, "message")) or "no reason given")
+            code = whole(member(item, "code")) or 0
+            raise ApiError(f"The watch of {self._path} ended: {text}", code)
+        if kind in ("ADDED", "MODIFIED", "DELETED"):
+            key, view = self._seen(item)
+            self._replace(key, None if kind == "DELETED" else view)
+        version = _text(member(item, "metadata", "resourceVersion"))
+        self._version = version or self._version
+
+    def _seen(self, item: t.Any) -> tuple[Key, View | None]:
+        """Where an object is, and its view; None where it cannot be read or does not count."""
+        metadata = member(item, "metadata")
+        key = _text(member(metadata, "namespace")), _text(member(metadata, "name"))
+        view = guarded(subject_of(item, "object"), functools.partial(self._view, item))
+        return key, None if isinstance(view, Finding) else view
+
+    def _replace(self, key: Key, view: View | None) -> None:
+        before = self._views.get(key)
+        if view is None:
+            self._views.pop(key, None)
+        else:
+            self._views[key] = view
+        if before != view:
+            self._tell(Change(key, before, view, is_first=not self._was_listed))
+
+    def _works(self) -> None:
+        if self._trouble is not None:
+            self._say(f"{self._path} is watched again")
+        self._failures, self._trouble = 0, None
+
+    def _failed(self, error: ApiError) -> None:
+        self._failures += 1
+        if error.status == 410 or error.status in _REFUSED:
+            self._version = ""
+        if error.status != 410 and str(error) != str(self._trouble):
+            self._say(str(error))
+            self._trouble = error
+
+    def _pause_seconds(self) -> float:
+        """Nothing after success; after failures longer and longer, and not all clients at once."""
+        if self._trouble is not None and self._trouble.status in _REFUSED:
+            return _REFUSED_PAUSE_SECONDS
+        if not self._failures:
+            return 0.0
+        longest = self._first_pause_seconds * 2.0 ** min(self._failures - 1, 16)
+        return random.uniform(0.5, 1.0) * min(longest, _LONGEST_PAUSE_SECONDS)
+
+
+def _documents(parts: t.Iterable[bytes], path: str) -> t.Iterator[t.Any]:
+    """The JSON documents of an answer that has one a line. Raises ApiError."""
+    kept = b""
+    for part in parts:
+        *lines, kept = (kept + part).split(b"\n")
+        if len(kept) > _LONGEST_EVENT:
+            raise ApiError(f"The watch of {path} sends events of more than {_LONGEST_EVENT} bytes")
+        for line in filter(None, lines):
+            try:
+                yield strict_json.parse(line)
+            except ValueError as error:
+                raise ApiError(f"The watch of {path} sends what is not JSON: {error}") from error
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,408 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The continuous mode whole: the real ansible-operator, the watcher and the metrics endpoint.
+
+The operator watches PowerFleets as operator/watches.yaml says, and a stand-in kind whose runs are
+short, which shows what ansible-operator does of itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import signal
+import sys
+import time
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import path_of
+from lab import operator
+from lab.api import Api
+from lab.operator import OperatorSettings, RunningOperator
+from lab.process import wait_until
+from support import wao
+from support.lab import RunningLab, create_namespace
+from support.operator_echo import DEFINITION, Echoes, write_watches
+from support.promtool import lint
+
+Json = dict[str, t.Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ROOT / "roles" / "crds" / "files"
+DEFINITIONS = (
+    "wattwise.github.io_powerfleets.yaml",
+    "wao.bitmedia.co.jp_nodeconfigs.yaml",
+    "wao.bitmedia.co.jp_nodeconfigtemplates.yaml",
+)
+WAO = "/apis/wao.bitmedia.co.jp/v1beta1"
+PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+# What the issue promises at a thousand nodes.
+LONGEST_SECONDS = 30.0
+BURST = 200
+UNCHANGED_RUNS = 2
+LEASE_SECONDS = 4
+ELECTION = (
+    *("--leader-elect", "--leader-election-id=operator-test"),
+    *(f"--leader-elect-lease-duration={LEASE_SECONDS}s", "--leader-elect-renew-deadline=3s"),
+)
+
+
+@pytest.fixture(scope="module")
+def kube(lab: RunningLab) -> Kube:
+    return Kube.connect({"kubeconfig": lab.kubeconfig})
+
+
+@pytest.fixture(scope="module")
+def api(lab: RunningLab) -> t.Iterator[Api]:
+    with Api(lab.state.kubeconfig) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def settings(
+    lab: RunningLab, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> OperatorSettings:
+    """What the operator of these tests is started with."""
+    api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+    sources = [str(FILES / name) for name in DEFINITIONS]
+    apply({"kubeconfig": lab.kubeconfig, "src": sources, "wait": True})
+    ours = yaml.safe_load((ROOT / "operator" / "watches.yaml").read_text())
+    for watch in ours:
+        watch["playbook"] = str(ROOT / "operator" / watch["playbook"])
+    watches = write_watches(tmp_path_factory.mktemp("operator"), ours)
+    options = ("--max-concurrent-reconciles=1", "--ansible-verbosity=0")
+    return OperatorSettings(watches, lab.state.kubeconfig, options)
+
+
+@pytest.fixture(scope="module")
+def running(lab: RunningLab, settings: OperatorSettings) -> t.Iterator[RunningOperator]:
+    """The operator. A test that stops it starts it again."""
+    started = operator.start(lab.state, settings, print)
+    yield started
+    started.stop()
+    # Shown where a test has failed.
+    sys.stdout.write(started.log[-20_000:])
+
+
+@pytest.fixture(scope="module")
+def metrics_port(lab: RunningLab, settings: OperatorSettings, running: RunningOperator) -> int:
+    """The watcher and the metrics endpoint run too."""
+    return operator.start_beside(lab.state, settings, ROOT / "operator" / "entrypoints")
+
+
+@pytest.fixture
+def echoes(lab: RunningLab, api: Api, namespace: str) -> Echoes:
+    return Echoes(api, namespace, operator.runs(lab.state))
+
+
+class Fleet:
+    """One PowerFleet, whose pods are in its namespace."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        running: RunningOperator,
+        namespace: str,
+        name: str,
+        spec: Json,
+        annotations: Json | None = None,
+    ) -> None:
+        self.kube, self.running, self.namespace, self.name = kube, running, namespace, name
+        self.path = path_of(namespace, name)
+        placement = {"schedulerName": namespace}
+        body = {
+            "apiVersion": "wattwise.github.io/v1alpha1",
+            "kind": "PowerFleet",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+            # No run of the interval helps the tests.
+            "spec": {"interval": "10m", "placement": placement, **spec},
+        }
+        kube.request("POST", self.path.rpartition("/")[0], body)
+        self.wait(lambda: "status" in self.stored(), "its first status")
+
+    def stored(self) -> Json:
+        return self.kube.get(self.path)
+
+    def runs(self) -> int:
+        """How many of its runs have ended well."""
+        ended = '"msg":"Ansible-runner exited successfully"'
+        name = f'"name":"{self.name}","namespace":"{self.namespace}"'
+        return sum(ended in line and name in line for line in self.running.log.splitlines())
+
+    def wait(self, condition: t.Callable[[], bool], what: str, timeout: float = 60.0) -> None:
+        wait_until(condition, timeout, f"{what} of PowerFleet {self.name}", interval=0.2)
+
+    def wait_for_run(self, number: int) -> None:
+        self.wait(lambda: self.runs() >= number, f"run {number}")
+
+    def wait_for_pod(self, name: str) -> None:
+        """Wait until the pod has a node."""
+        self.wait(lambda: self.node_of(name) is not None, f"the node of pod {name}")
+
+    def node_of(self, pod: str) -> str | None:
+        found = self.kube.get(f"/api/v1/namespaces/{self.namespace}/pods/{pod}")
+        return t.cast("str | None", found["spec"].get("nodeName"))
+
+    def create_pod(self, name: str, **annotations: str) -> None:
+        requests = {"cpu": "100m", "memory": "64Mi"}
+        container = {"name": "c", "image": "none", "resources": {"requests": requests}}
+        body = {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"schedulerName": self.namespace, "containers": [container]},
+        }
+        self.kube.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", body)
+
+    def waiting(self) -> int:
+        query = {"fieldSelector": "spec.nodeName="}
+        return len(self.kube.list(f"/api/v1/namespaces/{self.namespace}/pods", query))
+
+
+@pytest.fixture(scope="module")
+def fleet(kube: Kube, api: Api, running: RunningOperator, metrics_port: int) -> t.Iterator[Fleet]:
+    """All nodes of the lab; one template, for nodes that come later."""
+    namespace = "operator-test"
+    create_namespace(api, namespace)
+    template = wao.template("late")
+    template["metadata"]["namespace"] = namespace
+    template["spec"]["nodeSelector"] = {"matchLabels": {"late": "yes"}}
+    kube.request("POST", f"{WAO}/namespaces/{namespace}/nodeconfigtemplates", template)
+    made = Fleet(kube, running, namespace, "fleet", {"nodeConfigs": {"enabled": True}})
+    # The module asks for its period, which is one more run.
+    made.wait_for_run(2)
+    yield made
+    kube.request("DELETE", made.path)
+    api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+def template_that_touches(path: Path) -> str:
+    return f"{{{{ lookup('ansible.builtin.pipe', 'touch {path}') }}}}"
+
+
+def test_pods_are_bound_after_an_event_and_many_at_once_cost_few_runs(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    touched = tmp_path / "touched"
+    seconds = []
+    for name in ("one", "two"):
+        began = time.monotonic()
+        fleet.create_pod(name, note=template_that_touches(touched))
+        fleet.wait_for_pod(name)
+        seconds.append(time.monotonic() - began)
+    runs = fleet.runs()
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: fleet.create_pod(f"burst-{number}"), range(BURST)))
+    fleet.wait(lambda: fleet.waiting() == 0, "all pods bound")
+    burst = time.monotonic() - began
+    cost = fleet.runs() - runs
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\npod to node: {seconds[0]:.1f} s, {seconds[1]:.1f} s;"
+            f" {BURST} pods: {burst:.1f} s, {cost} runs\n"
+        )
+    assert max(seconds) < LONGEST_SECONDS
+    assert cost <= 5
+    assert not touched.exists()
+
+
+def test_a_new_node_gets_its_node_config(
+    fleet: Fleet, kube: Kube, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    touched = tmp_path / "touched"
+    annotations = {"kwok.x-k8s.io/node": "fake", "note": template_that_touches(touched)}
+    metadata = {"name": "late-node", "labels": {"late": "yes"}, "annotations": annotations}
+    configs = f"{WAO}/namespaces/{fleet.namespace}/nodeconfigs"
+    began = time.monotonic()
+    kube.request("POST", "/api/v1/nodes", {"kind": "Node", "metadata": metadata})
+    try:
+        fleet.wait(
+            lambda: [one["spec"]["nodeName"] for one in kube.list(configs)] == ["late-node"],
+            "the NodeConfig of the new node",
+        )
+        with capsys.disabled():
+            sys.stdout.write(f"\nnode to NodeConfig: {time.monotonic() - began:.1f} s\n")
+    finally:
+        kube.request("DELETE", "/api/v1/nodes/late-node")
+    assert not touched.exists()
+
+
+def test_texts_of_a_fleet_are_text_and_names_of_variables_are_no_variables(
+    kube: Kube, running: RunningOperator, lab: RunningLab, namespace: str, tmp_path: Path
+) -> None:
+    touched = tmp_path / "touched"
+    text = f"/{template_that_touches(touched)}"
+    spec = {
+        "nodeSelector": {"matchLabels": {"none": "such"}},
+        "observe": {"caPath": text},
+        "ansible_connection": "no.such.connection",
+        "run_dir": "/elsewhere",
+    }
+    fleet = Fleet(kube, running, namespace, "texts", spec, {PERIOD: "10m"})
+    # The API server has dropped what the closed schema does not know.
+    assert fleet.stored()["spec"].keys().isdisjoint({"ansible_connection", "run_dir"})
+    assert fleet.stored()["status"]["observedGeneration"] == 1
+    assert not touched.exists()
+    given = operator.artifacts(lab.state) / "v1alpha1" / "PowerFleet" / namespace / "texts"
+    variables = json.loads((given / "env" / "extravars").read_text())
+    assert variables["observe"]["caPath"] == {"__ansible_unsafe": text}
+    assert variables["ansible_operator_meta"] == {"name": "texts", "namespace": namespace}
+    kube.request("DELETE", fleet.path)
+
+
+def versions(kube: Kube, namespace: str) -> dict[str, str]:
+    """The resource version of all that a run may write."""
+    paths = [
+        f"/api/v1/namespaces/{namespace}/pods",
+        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
+        f"/apis/events.k8s.io/v1/namespaces/{namespace}/events",
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+        f"{WAO}/nodeconfigs",
+        f"{WAO}/nodeconfigtemplates",
+        "/apis/wattwise.github.io/v1alpha1/powerfleets",
+    ]
+    return {
+        f"{path}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
+        for path in paths
+        for item in kube.list(path)
+    } | binding_lease(kube)
+
+
+def binding_lease(kube: Kube) -> dict[str, str]:
+    """The Lease of everything that sends pods to nodes; the others here are the control plane's."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    return {
+        item["metadata"]["name"]: item["metadata"]["resourceVersion"]
+        for item in kube.list(path)
+        if item["metadata"]["name"].startswith("wattwise")
+    }
+
+
+def test_runs_of_an_unchanged_cluster_write_nothing(fleet: Fleet, kube: Kube) -> None:
+    known = operator_idle(fleet)
+    for number in range(UNCHANGED_RUNS):
+        annotations = {"test/number": str(number)}
+        body = {"metadata": {"annotations": annotations}}
+        kube.request("PATCH", fleet.path, body, MERGE_CONTENT_TYPE)
+        before = versions(kube, fleet.namespace)
+        fleet.wait_for_run(known + number + 1)
+        assert versions(kube, fleet.namespace) == before
+
+
+def operator_idle(fleet: Fleet) -> int:
+    """The number of runs of a fleet, once none is to come: its status was told to nobody."""
+    seen = [-1]
+
+    def is_idle() -> bool:
+        active = re.search(
+            r'^controller_runtime_active_workers\{controller="powerfleet[^}]*\} (\d+)',
+            fleet.running.metrics(),
+            re.MULTILINE,
+        )
+        queued = re.search(
+            r"^workqueue_depth\{.*powerfleet.*\} (\d+)", fleet.running.metrics(), re.MULTILINE
+        )
+        assert active is not None
+        assert queued is not None
+        seen.append(fleet.runs())
+        return active[1] == queued[1] == "0" and seen[-1] == seen[-2]
+
+    wait_until(is_idle, 60, "an idle operator", interval=0.5)
+    return seen[-1]
+
+
+def test_what_the_runs_measured_is_served_as_prometheus_wants_it(
+    fleet: Fleet, metrics_port: int
+) -> None:
+    served = operator.get(metrics_port, "/metrics")
+    assert lint(served) == ""
+    series = f'wattwise_power_fleet_last_run_failed{{power_fleet="{fleet.namespace}/fleet"}} 0'
+    assert series in served.splitlines()
+
+
+def test_a_run_begins_each_period_and_after_a_change_of_annotations(
+    running: RunningOperator, echoes: Echoes, tmp_path: Path
+) -> None:
+    touched = tmp_path / "touched"
+    text = template_that_touches(touched)
+    echoes.create("often", {"text": text}, **{PERIOD: "1s"})
+    echoes.create("seldom", {}, **{PERIOD: "10m"})
+    assert echoes.seen("often")["text"] == text
+    echoes.wait("often", runs=2)
+    echoes.delete("often")
+    assert echoes.begun("seldom") == 1
+    echoes.annotate("seldom", "test/any", "thing")
+    echoes.wait("seldom", runs=2)
+    assert not touched.exists()
+
+
+def test_a_run_that_is_killed_with_the_operator_is_made_again_when_it_restarts(
+    lab: RunningLab, settings: OperatorSettings, running: RunningOperator, echoes: Echoes
+) -> None:
+    echoes.create("killed", {"seconds": 3})
+    echoes.wait("killed")
+    running.signal(signal.SIGKILL)
+    assert not echoes.has_ended("killed")
+    assert not list(Path("/tmp").glob("ansibleoperator-*"))
+    operator.start(lab.state, settings, print)
+    echoes.seen("killed")
+    assert echoes.begun("killed") == 2
+
+
+def test_an_operator_that_is_told_to_end_lets_its_run_end(
+    lab: RunningLab, settings: OperatorSettings, running: RunningOperator, echoes: Echoes
+) -> None:
+    echoes.create("graceful", {"seconds": 2})
+    echoes.wait("graceful")
+    running.signal(signal.SIGTERM)
+    assert echoes.has_ended("graceful")
+    operator.start(lab.state, settings, print)
+
+
+def test_nothing_is_done_while_another_operator_leads(
+    lab: RunningLab,
+    settings: OperatorSettings,
+    running: RunningOperator,
+    api: Api,
+    echoes: Echoes,
+    namespace: str,
+) -> None:
+    running.stop()
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    lease: Json = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "operator-test"},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": LEASE_SECONDS},
+    }
+
+    def renew(method: str, path: str) -> Json:
+        lease["spec"]["renewTime"] = datetime.datetime.now(datetime.UTC).isoformat()
+        return api.request(method, path, lease)
+
+    lease["metadata"] = renew("POST", leases)["metadata"]
+    election = (*ELECTION, f"--leader-election-namespace={namespace}")
+    options = (*settings.options, *election)
+    operator.start(lab.state, replace(settings, options=options), print)
+    echoes.create("led", {})
+    for _renewal in range(3):
+        lease["metadata"] = renew("PUT", f"{leases}/operator-test")["metadata"]
+        time.sleep(LEASE_SECONDS / 2)
+        assert echoes.begun("led") == 0
+    echoes.wait("led")
+    holder = api.request("GET", f"{leases}/operator-test")["spec"]["holderIdentity"]
+    assert holder != "another"
+    running.stop()
+    operator.start(lab.state, settings, print)
