@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     path_of,
 )
 from support.kubectl_table import row
+from support.playbook import run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "roles" / "crds" / "files"
@@ -434,3 +435,32 @@ def test_templates_in_names_of_others_and_in_annotations_stay_text(
     assert place_of(kube, namespace, "evil") is None
     stored = kube.get(path_of(namespace, "fleet"))
     assert stored["metadata"]["annotations"][RECONCILE_PERIOD] == "60s"
+
+
+@pytest.mark.usefixtures("nodes")
+def test_the_module_renders_nothing_of_a_spec(
+    kube: Kube, namespace: str, kubeconfig: str, tmp_path: Path
+) -> None:
+    placement = {"devicePower": EVIL, "modelOrigins": [EVIL]}
+    create(kube, namespace, placement=placement, nodeSelector={"matchLabels": {"pf": EVIL}})
+    task = {
+        "name": "Reconcile",
+        "wattwise.kube.power_fleet_reconciliation": {
+            "kubeconfig": kubeconfig,
+            "namespace": namespace,
+            "name": "fleet",
+            "run_dir": str(tmp_path / "run"),
+        },
+        "register": "run",
+    }
+    show = {"name": "Show", "ansible.builtin.debug": {"var": "run"}}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [task, show]}
+    made = run_playbook([play], tmp_path, as_json=True)
+    assert made.returncode == 0, made.output
+    assert "uid=" not in made.output
+    [result] = made.results("Reconcile")
+    assert (result["found"], result["ready"], result["trigger"]) == (True, False, "start")
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert conditions(stored)["Ready"] == ("False", "PredictFailed")
+    # The value that no step can use is told as it is.
+    assert "lookup(" in stored["status"]["conditions"][-1]["message"]

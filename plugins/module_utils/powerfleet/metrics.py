@@ -14,6 +14,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Outcome
 
+Samples = list[tuple[dict[str, str], float]]
+Family = tuple[str, str, Samples]
+
 
 def write(run_dir: str, fleet: PowerFleet, outcome: Outcome) -> None:
     """Replace the file of the last run. Raises InvalidInput where it cannot be written."""
@@ -22,53 +25,38 @@ def write(run_dir: str, fleet: PowerFleet, outcome: Outcome) -> None:
 
 def render(fleet: PowerFleet, outcome: Outcome) -> str:
     """The figures of one run."""
-    summary, labels = outcome.summary, {"power_fleet": fleet.key}
-    families: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
-        (
-            "wattwise_power_fleet_last_run_timestamp_seconds",
-            "When the last run of the fleet began.",
-            [({}, outcome.began.timestamp())],
-        ),
-        (
-            "wattwise_power_fleet_last_run_seconds",
-            "How long the last run of the fleet took.",
-            [({}, outcome.seconds)],
-        ),
-        (
-            "wattwise_power_fleet_last_run_failed",
-            "Whether a step of the last run failed.",
-            [({}, float(outcome.failure is not None))],
-        ),
-        (
-            "wattwise_power_fleet_step_seconds",
-            "How long each step of the last run took.",
-            [({"step": step["name"]}, step["seconds"]) for step in outcome.steps],
-        ),
-        (
-            "wattwise_power_fleet_interval_seconds",
-            "How often a run is to begin.",
-            [({}, fleet.interval_seconds)],
-        ),
-        (
-            "wattwise_power_fleet_pods",
-            "Waiting pods that the last run found, and what became of them.",
-            _pods(outcome),
-        ),
-        ("wattwise_power_fleet_watts", "Watts of the last plan.", _watts(summary)),
-        (
-            "wattwise_power_fleet_gap",
-            "Relative gap between the last plan and its lower bound.",
-            [({}, float(summary["gap"]))] if "gap" in summary else [],
-        ),
-    ]
+    labels = {"power_fleet": fleet.key}
+    families = [*_of_run(fleet, outcome), *_of_plan(outcome)]
     return "".join(
-        prometheus.family(name, text, samples, labels)
+        prometheus.family(f"wattwise_power_fleet_{name}", text, samples, labels)
         for name, text, samples in families
         if samples
     )
 
 
-def _pods(outcome: Outcome) -> list[tuple[dict[str, str], float]]:
+def _of_run(fleet: PowerFleet, outcome: Outcome) -> list[Family]:
+    steps = [({"step": step["name"]}, float(step["seconds"])) for step in outcome.steps]
+    began, failed = outcome.began.timestamp(), float(outcome.failure is not None)
+    return [
+        ("last_run_timestamp_seconds", "When the last run of the fleet began.", [({}, began)]),
+        ("last_run_seconds", "Duration of the last run.", [({}, outcome.seconds)]),
+        ("last_run_failed", "Whether a step of the last run failed.", [({}, failed)]),
+        ("step_seconds", "Duration of each step of the last run.", steps),
+        ("interval_seconds", "Interval of the runs.", [({}, fleet.interval_seconds)]),
+    ]
+
+
+def _of_plan(outcome: Outcome) -> list[Family]:
+    summary = outcome.summary
+    gap: Samples = [({}, float(summary["gap"]))] if "gap" in summary else []
+    return [
+        ("pods", "Waiting pods of the last run, and what became of them.", _pods(outcome)),
+        ("watts", "Watts of the last plan.", _watts(summary)),
+        ("gap", "Relative gap between the last plan and its lower bound.", gap),
+    ]
+
+
+def _pods(outcome: Outcome) -> Samples:
     if outcome.unplaced is None:
         return []
     found = {
@@ -79,6 +67,6 @@ def _pods(outcome: Outcome) -> list[tuple[dict[str, str], float]]:
     return [({"state": state}, float(count)) for state, count in found.items()]
 
 
-def _watts(summary: t.Mapping[str, t.Any]) -> list[tuple[dict[str, str], float]]:
+def _watts(summary: t.Mapping[str, t.Any]) -> Samples:
     watts = summary.get("watts") or {}
     return [({"of": name}, float(value)) for name, value in watts.items() if value is not None]

@@ -136,7 +136,6 @@ class _Run:
         whole_files.make_folder(settings.metrics_folder(self.options["run_dir"]))
         memory = Memory.read(folder)
         trigger = trigger_of(self.fleet, memory, began)
-        period = telling.keep_period(self.kube, self.fleet, self.context)
         log = StepLog(self.context)
         fleets = fleets_of(self.kube.list(ALL))
         run = FleetRun.of(
@@ -147,6 +146,7 @@ class _Run:
         )
         # Before anything is written: another run in this folder is refused.
         run.folder.open(self.options["run_process"], began)
+        period = telling.keep_period(self.kube, self.fleet, self.context)
         made = self._steps(log, run, trigger)
         outcome = self._outcome(run, trigger, made, began, time.monotonic() - clock)
         if not self.context.check_mode:

@@ -65,12 +65,13 @@ def keep_period(kube: Kube, fleet: PowerFleet, context: Context) -> bool:
         return False
     if context.check_mode:
         return True
-    body = {"metadata": {"uid": fleet.uid, "annotations": {RECONCILE_PERIOD: wanted}}}
+    version = fleet.manifest["metadata"]["resourceVersion"]
+    body = {"metadata": {"resourceVersion": version, "annotations": {RECONCILE_PERIOD: wanted}}}
     query = {"fieldManager": FIELD_MANAGER}
     try:
         kube.request("PATCH", path_of(fleet.namespace, fleet.name), body, MERGE_CONTENT_TYPE, query)
     except ApiError as error:
-        # Deleted, or made anew, since it was read.
+        # Changed, deleted or made anew since it was read; the next run sees what is there.
         if error.status not in (404, 409):
             raise
         return False
