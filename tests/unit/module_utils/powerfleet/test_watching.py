@@ -299,7 +299,7 @@ def test_a_pod_becomes_one_request_of_two_annotations(api: WatchApi, running: Ru
     }
     assert annotations["wattwise.github.io/requested-for"] == "pods"
     parse_time(annotations["wattwise.github.io/requested-at"])
-    assert "asked power/main for a run: pods" in running.said
+    api.wait(lambda: "asked power/main for a run: pods" in running.said, "a message")
 
 
 def test_nothing_is_asked_for_without_a_reason(api: WatchApi, running: Running) -> None:
