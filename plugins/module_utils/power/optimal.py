@@ -22,10 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
     ideal_pods,
     is_proof,
     pods_are_ideal,
-    unpriced_pods,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
-    Prices,
     prices_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
@@ -40,9 +38,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxat
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
     PlacementModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.variable_fixing import (
-    fix_variables,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
@@ -133,31 +128,22 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
             best = max(best, found, key=Assignment.rank)
             other = _bound(bounds, best, relaxation, limits)
-            bound = max(bound, other, key=lambda each: each.watts) if same_pods else other
-    proven = is_proof(best, bound.watts)
+            bound = max(bound, other) if same_pods else other
+    proven = is_proof(best, bound)
     if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
         best, bound = _improved_by_loads(best, bound, limits)
-        proven = is_proof(best, bound.watts)
+        proven = is_proof(best, bound)
     if not proven:
-        model = _whole_model(bounds, best, bound.prices, limits)
+        model = _whole_model(bounds, best, limits)
         if model is not None and not _is_good_enough(best, bound, model):
-            return _solve_whole(bounds, model, best, bound.watts, limits)
+            return _solve_whole(bounds, model, best, bound, limits)
     stopped_by = _stopped_by(proven, limits, otherwise="completed")
-    return Answer(best, bound.watts, proven, "local_search", stopped_by)
+    return Answer(best, bound, proven, "local_search", stopped_by)
 
 
-def _improved_by_loads(
-    best: Assignment, bound: _Bound, limits: Limits
-) -> tuple[Assignment, _Bound]:
-    found, watts = search_by_loads(best, bound.watts, limits)
-    return _bindable(found, best, limits), bound._replace(watts=watts)
-
-
-class _Bound(t.NamedTuple):
-    """A lower bound of what an assignment's pods cost, and the prices that it is from."""
-
-    watts: float
-    prices: Prices | None
+def _improved_by_loads(best: Assignment, bound: float, limits: Limits) -> tuple[Assignment, float]:
+    found, watts = search_by_loads(best, bound, limits)
+    return _bindable(found, best, limits), watts
 
 
 def _relaxed(
@@ -169,27 +155,27 @@ def _relaxed(
 
 def _bound(
     bounds: LowerBounds, best: Assignment, relaxation: Relaxation | None, limits: Limits
-) -> _Bound:
+) -> float:
     placed = best.counts.sum(axis=1)
     if best.left().any():
         relaxation = _relaxed(bounds, _NODE_CLASSES, placed, limits)
     prices = None
     if relaxation is not None:
         prices = bounds.tighten(prices_of(bounds.problem, relaxation), placed)
-    return _Bound(bound_with(bounds, best, prices), prices)
+    return bound_with(bounds, best, prices)
 
 
 def _restarts(problem: Problem, limits: Limits) -> int:
     return int(limits.seconds * _RESTARTED_NODES_PER_SECOND / max(len(problem.instance.nodes), 1))
 
 
-def _is_good(best: Assignment, bound: _Bound) -> bool:
-    return cost_of(best) - bound.watts <= _GOOD_GAP * _added(best)
+def _is_good(best: Assignment, bound: float) -> bool:
+    return cost_of(best) - bound <= _GOOD_GAP * _added(best)
 
 
-def _is_good_enough(best: Assignment, bound: _Bound, model: PlacementModel) -> bool:
+def _is_good_enough(best: Assignment, bound: float, model: PlacementModel) -> bool:
     """Whether HiGHS could only find milliwatts, and not in an instant."""
-    return pods_are_ideal(best) and cost_of(best) - bound.watts <= _open_watts(best, model)
+    return pods_are_ideal(best) and cost_of(best) - bound <= _open_watts(best, model)
 
 
 def _open_watts(best: Assignment, model: PlacementModel) -> float:
@@ -261,25 +247,16 @@ def _searched(assignment: Assignment, limits: Limits) -> Assignment:
     return assignment
 
 
-def _whole_model(
-    bounds: LowerBounds, best: Assignment, prices: Prices | None, limits: Limits
-) -> PlacementModel | None:
-    """A model of all that may be better; None where HiGHS can make nothing of it in the time."""
+def _whole_model(bounds: LowerBounds, best: Assignment, limits: Limits) -> PlacementModel | None:
+    """A model of the whole fleet; None where HiGHS can make nothing of it in the time."""
     problem = bounds.problem
     nodes = range(len(problem.instance.nodes))
     if len(nodes) > _MOST_NODES_FOR_A_MODEL:
         return None
-    placed = best.counts.sum(axis=1)
-    if not pods_are_ideal(best):
-        model = PlacementModel(problem, bounds.functions, nodes, problem.count)
-    elif prices is None:
-        model = PlacementModel(problem, bounds.functions, nodes, placed)
-    else:
-        cost = cost_of(best) + PROOF_TOLERANCE_WATTS
-        candidates = fix_variables(bounds, prices, placed, unpriced_pods(best), cost)
-        model = PlacementModel(problem, bounds.functions, nodes, placed, candidates)
-    most = limits.seconds * _INTEGER_COLUMNS_PER_SECOND
-    return model if model.integer_columns <= most else None
+    most = best.counts.sum(axis=1) if pods_are_ideal(best) else problem.count
+    model = PlacementModel(problem, bounds.functions, nodes, most)
+    most_columns = limits.seconds * _INTEGER_COLUMNS_PER_SECOND
+    return model if model.integer_columns <= most_columns else None
 
 
 def _solve_whole(

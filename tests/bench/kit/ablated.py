@@ -122,9 +122,6 @@ STAGES: dict[str, SolverStage] = {
         ("power/bounds/dynamic_programming_bound.py",),
     ),
     "prices of resources": SolverStage("power.bounds.lower_bound", "LowerBounds.tighten", _second),
-    "variable fixing": SolverStage(
-        OPTIMAL, "fix_variables", _none, ("power/exact/variable_fixing.py",)
-    ),
     "mixed-integer model": SolverStage(
         OPTIMAL,
         "_whole_model",
@@ -134,7 +131,6 @@ STAGES: dict[str, SolverStage] = {
             "power/exact/relation_rows.py",
             "power/exact/loop_formulas.py",
             "power/exact/no_good_cuts.py",
-            "power/exact/variable_fixing.py",
         ),
     ),
 }

@@ -90,17 +90,15 @@ class LagrangianSubproblem:
         self._request: Floats = problem.request.astype(float)
         self.free: Floats = numpy.maximum(problem.free, 0).astype(float)
 
-    def solve(self, prices: Prices, placed: Integers, forced: tuple[int, int] = (0, 0)) -> Loads:
+    def solve(self, prices: Prices, placed: Integers) -> Loads:
         """The cheapest load of each piece, of at most ``placed[g]`` pods of each group.
 
-        ``forced`` are a group and a number of its pods that each piece has to take beside: a piece
-        that cannot costs infinitely much.
+        A piece that ends below the present use of its node costs infinitely much.
         """
         chunks = [
             self._solve_chunk(
                 prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))),
                 placed,
-                forced,
             )
             for start in range(0, len(prices.node), _CHUNK)
         ]
@@ -122,26 +120,18 @@ class LagrangianSubproblem:
             worth -= self.problem.preference[:, node].T
         return worth
 
-    def _solve_chunk(self, prices: Prices, placed: Integers, forced: tuple[int, int]) -> Loads:
-        group, number = forced
-        forced_use = number * int(self.problem.use[group]) if number else 0
+    def _solve_chunk(self, prices: Prices, placed: Integers) -> Loads:
         most = numpy.minimum(self.problem.limit[:, prices.node].T, placed)
         worth = self.worth(prices.pod, prices.node) - prices.resource @ self._request.T
-        impossible = self.problem.costs.base[prices.node] + forced_use > prices.high
-        if number:
-            impossible |= most[:, group] < number
-            most[:, group] = numpy.maximum(most[:, group] - number, 0)
+        impossible = self.problem.costs.base[prices.node] > prices.high
         pods = numpy.zeros(most.shape)
         free_of_use = self._without_use
         pods[:, free_of_use] = numpy.where(worth > 0, most, 0)[:, free_of_use]
         given = (worth * pods).sum(axis=1)
-        added, watts = self._points(prices, forced_use)
+        added, watts = self._points(prices)
         least, pods[:, self._with_use] = self._fill(
             worth[:, self._with_use], most[:, self._with_use], added, watts
         )
-        if number:
-            pods[:, group] += number
-            given += number * worth[:, group]
         held = (self.free[prices.node] * prices.resource).sum(axis=1)
         return Loads(numpy.where(impossible, numpy.inf, least - given - held), pods)
 
@@ -171,20 +161,20 @@ class LagrangianSubproblem:
         numpy.put_along_axis(pods, order, part, axis=1)
         return numpy.take_along_axis(cost, best, axis=1)[:, 0], pods / cores
 
-    def _points(self, prices: Prices, forced_use: int) -> tuple[Floats, Floats]:
-        """Cores beside the forced ones and watts at the breakpoints (P, S).
+    def _points(self, prices: Prices) -> tuple[Floats, Floats]:
+        """Added cores and watts at the breakpoints (P, S).
 
         Equal neighbours are padding.
         """
         node = prices.node
-        base = self.problem.costs.base[node] + forced_use
-        most = numpy.maximum(self._most_added[node] - forced_use, 0.0)
+        base = self.problem.costs.base[node]
+        most = self._most_added[node]
         low = numpy.clip(prices.low - base, 0.0, most)[:, None]
         high = numpy.clip(prices.high - base, 0.0, most)[:, None]
         known = self._added[node]
-        inner = numpy.clip(known - forced_use, low, high)
+        inner = numpy.clip(known, low, high)
         added = numpy.sort(numpy.concatenate([low, inner, high], axis=1), axis=1)
-        watts = _interpolate(numpy, added + forced_use, known, self._watts[node])
+        watts = _interpolate(numpy, added, known, self._watts[node])
         return added / MICROCORES_PER_CORE, watts
 
 

@@ -50,7 +50,7 @@ class LowerBounds:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.functions: NodeFunctions = node_functions(problem)
-        self.subproblem = LagrangianSubproblem(problem, self.functions)
+        self._subproblem = LagrangianSubproblem(problem, self.functions)
         self._cores: Floats = problem.use / MICROCORES_PER_CORE
 
     def at(self, prices: Prices, placed: Integers, unpriced_pods: int) -> float:
@@ -58,15 +58,12 @@ class LowerBounds:
 
         So many of the pods, whichever, stand on unpriced nodes.
         """
-        least = self.least_of_nodes(prices, placed)
-        return self.total(least, prices.pod, placed, unpriced_pods)
+        loads = self._subproblem.solve(prices, placed)
+        awake = self._of_nodes(prices, loads.least)
+        least = self._or_asleep(awake, prices.pod, placed)
+        return self._total(least, prices.pod, placed, unpriced_pods)
 
-    def least_of_nodes(self, prices: Prices, placed: Integers) -> Floats:
-        """What each node costs at the least after what its pods are worth."""
-        loads = self.subproblem.solve(prices, placed)
-        return self._or_asleep(self.of_nodes(prices, loads.least), prices.pod, placed)
-
-    def total(
+    def _total(
         self, of_nodes: Floats, pod_price: Floats, placed: Integers, unpriced_pods: int
     ) -> float:
         """The bound from what each node costs at the least after what its pods are worth."""
@@ -74,7 +71,7 @@ class LowerBounds:
         priced = of_nodes[self.problem.costs.priced]
         return float(priced.sum() + pod_price @ placed - elsewhere)
 
-    def of_nodes(self, prices: Prices, least: Floats) -> Floats:
+    def _of_nodes(self, prices: Prices, least: Floats) -> Floats:
         """Of each node the cheapest of its pieces; infinite where it has none."""
         of_nodes = numpy.full(len(self.problem.instance.nodes), numpy.inf)
         numpy.minimum.at(of_nodes, prices.node, least)
@@ -87,7 +84,7 @@ class LowerBounds:
         the cheapest.
         """
         resource = numpy.maximum(prices.resource, 0.0)
-        least = self.subproblem.solve(prices.with_resource(resource), placed).least
+        least = self._subproblem.solve(prices.with_resource(resource), placed).least
         searched = numpy.zeros(len(least), dtype=bool)
         for _round in range(_ROUNDS):
             pieces = (self._cheapest(prices, least) & ~searched).nonzero()[0]
@@ -100,7 +97,7 @@ class LowerBounds:
 
     def _cheapest(self, prices: Prices, least: Floats) -> Booleans:
         """Which pieces are the cheapest of their nodes."""
-        return least <= self.of_nodes(prices, least)[prices.node]
+        return least <= self._of_nodes(prices, least)[prices.node]
 
     def _search(self, prices: Prices, least: Floats, placed: Integers) -> tuple[Floats, Floats]:
         """Prices of resources for which the pieces cost the most, one resource after the other."""
@@ -142,12 +139,12 @@ class LowerBounds:
         """Note where the trial is better; return which pieces take too much of the resource."""
         resource, least = best
         trial_prices = prices.with_resource(trial)
-        loads = self.subproblem.solve(trial_prices, placed)
+        loads = self._subproblem.solve(trial_prices, placed)
         better = loads.least >= least
         resource[better], least[better] = trial[better], loads.least[better]
-        beyond = self.subproblem.beyond(trial_prices, loads.pods)[:, index]
+        beyond = self._subproblem.beyond(trial_prices, loads.pods)[:, index]
         return t.cast(
-            "Booleans", beyond > _ROUNDING * (1.0 + self.subproblem.free[prices.node, index])
+            "Booleans", beyond > _ROUNDING * (1.0 + self._subproblem.free[prices.node, index])
         )
 
     def _dearest(self, prices: Prices) -> Floats:
@@ -158,13 +155,13 @@ class LowerBounds:
         known = 2.0 * prices.resource.max(axis=0, initial=0.0)
         return t.cast("Floats", numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0)))
 
-    def asleep(self, pod_price: Floats, placed: Integers) -> Floats:
+    def _asleep(self, pod_price: Floats, placed: Integers) -> Floats:
         """What each node costs asleep, with such daemons as are worth it."""
         problem = self.problem
         daemons = ~problem.is_workload
         most = numpy.minimum(problem.limit, placed[:, None])[daemons]
         nodes = numpy.arange(most.shape[1])
-        worth = self.subproblem.worth(pod_price, nodes)[:, daemons].T
+        worth = self._subproblem.worth(pod_price, nodes)[:, daemons].T
         given = (numpy.maximum(worth, 0.0) * most).sum(axis=0)
         return t.cast("Floats", problem.costs.standby_watts - given)
 
@@ -172,7 +169,7 @@ class LowerBounds:
         sleeper = self.problem.costs.sleeper
         if not sleeper.any():
             return awake
-        least = numpy.minimum(awake, self.asleep(pod_price, placed))
+        least = numpy.minimum(awake, self._asleep(pod_price, placed))
         return numpy.where(sleeper, least, awake)
 
     def with_one_price(self, placed: Integers, unpriced_pods: int) -> float:
@@ -195,7 +192,7 @@ class LowerBounds:
         added, watts = self.functions.added, self.functions.watts
         value = price * self._cores
         least = self._or_asleep((watts - price * added).min(axis=1), value, placed)
-        return self.total(least, value, placed, unpriced_pods)
+        return self._total(least, value, placed, unpriced_pods)
 
     def _price_range(self) -> tuple[float, float]:
         """Prices at which every node would stay as it is, and be as full as can be."""

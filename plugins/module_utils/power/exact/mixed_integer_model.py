@@ -53,16 +53,6 @@ _ROUNDS_OF_CUTS = 30
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """What an optimum may consist of: at most ``most[g, n]`` pods, runs as (node, index of the
-    convex run), and nodes that may sleep."""
-
-    most: Integers
-    runs: frozenset[tuple[int, int]]
-    sleepers: frozenset[int]
-
-
-@dataclass(frozen=True)
 class _Mode:
     """One of the ways to run a node, of which exactly one is chosen where there are several."""
 
@@ -73,8 +63,7 @@ class _Mode:
 class PlacementModel:
     """Counts of pods by group and node within what fits; ``nodes`` are indices into the problem.
 
-    At most ``most[g]`` pods of each group are placed. Of what else is possible only the
-    ``candidates`` are in the model, if there are any.
+    At most ``most[g]`` pods of each group are placed.
     """
 
     def __init__(
@@ -83,18 +72,15 @@ class PlacementModel:
         functions: NodeFunctions,
         nodes: t.Sequence[int],
         most: Integers,
-        candidates: Candidates | None = None,
     ) -> None:
         self.problem = problem
         self.functions = functions
         self.nodes = nodes
-        self.candidates = candidates
         self.model = LinearModel()
         self.columns: dict[tuple[int, int], int] = {}
         self._offset = 0.0
-        limits = problem.limit if candidates is None else candidates.most
         for node in nodes:
-            for group, limit in enumerate(limits[:, node].tolist()):
+            for group, limit in enumerate(problem.limit[:, node].tolist()):
                 if min(limit, int(most[group])) > 0:
                     self.columns[group, node] = self.model.column(
                         0.0, min(limit, int(most[group])), integer=True
@@ -200,11 +186,6 @@ class PlacementModel:
     def _modes(self, node: int, points: Points) -> list[_Mode]:
         runs = convex_runs(points)
         sleeps = bool(self.problem.costs.sleeper[node])
-        if self.candidates is not None:
-            runs = [run for index, run in enumerate(runs) if (node, index) in self.candidates.runs]
-            if sleeps and node not in self.candidates.sleepers:
-                sleeps = False
-                self.model.at_least([(column, 1.0) for column in self._workload(node)], 1.0)
         if len(runs) == 1 and not sleeps:
             return [_Mode(runs[0], None)]
         modes = [_Mode(run, self.model.column(0.0, 1.0, integer=True)) for run in runs]
