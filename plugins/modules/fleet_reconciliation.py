@@ -399,8 +399,8 @@ options:
         default: 0.0
       strategy:
         description:
-          - V(optimal) combines a greedy construction, a linear relaxation, local search and, for
-            small inputs, mixed-integer programming.
+          - V(optimal) combines a linear relaxation, local search and, for small inputs,
+            mixed-integer programming.
           - The other strategies serve comparison. They place one pod at a time, by priority and
             then by name, and never revise a choice.
           - V(greedy) takes the node on which the pod adds the fewest watts.

@@ -163,7 +163,7 @@ options:
     default: 0.8
   strategy:
     description:
-      - V(optimal) combines a greedy construction, a linear relaxation, local search and, for small
+      - V(optimal) combines a linear relaxation, local search and, for small
         inputs, mixed-integer programming.
       - The other strategies serve comparison. They place one pod at a time, by priority and then by
         name, and never revise a choice.

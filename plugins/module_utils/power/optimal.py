@@ -3,16 +3,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The best placement that can be found, with a bound on how far from the optimum it may be.
 
-The linear relaxation of the fleet's node classes gives prices for the bound and a start. What one
-pod at a time would give is another start, and so is never better. Local search improves the best of
-them. Small tasks then go to HiGHS as a whole.
+The linear relaxation of the fleet's node classes gives prices for the bound and a start, which local
+search improves. Small tasks then go to HiGHS as a whole.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import placers
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     PROOF_TOLERANCE_WATTS,
     Answer,
@@ -69,9 +67,6 @@ if t.TYPE_CHECKING:
 
 
 _SEARCH_ROUNDS = 2000
-# Choosing for one pod at a time takes most of the time of the largest tasks, for a start that the
-# relaxation's has always been better than.
-_MOST_PODS_ONE_BY_ONE = 20_000
 # HiGHS gets no larger fleets as a whole.
 _MOST_NODES_FOR_A_MODEL = 100
 # The relaxation has about so many kinds of nodes.
@@ -117,14 +112,14 @@ def solve(problem: Problem, limits: Limits) -> Answer:
 def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     problem = bounds.problem
     relaxation = _relaxed(bounds, _NODE_CLASSES, problem.count, limits)
-    best = _best_of(problem, relaxation, limits)
+    best = _start(problem, relaxation, limits)
     bound = _bound(bounds, best, relaxation, limits)
     for node_classes in _OTHER_NODE_CLASSES[: _restarts(problem, limits)]:
         if _is_good(best, bound) or limits.expired():
             break
         relaxation = _relaxed(bounds, node_classes, problem.count, limits)
         if relaxation is not None:
-            found = _from_relaxation(problem, relaxation, limits)
+            found = _start(problem, relaxation, limits)
             same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
             best = max(best, found, key=Assignment.rank)
             other = _bound(bounds, best, relaxation, limits)
@@ -189,25 +184,10 @@ def _added(best: Assignment) -> float:
     return cost_of(best) - Assignment(best.problem).watts()
 
 
-def _best_of(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
-    """The relaxation made whole and improved, or what schedulers would do where that is better."""
-    best = Assignment(problem)
-    if relaxation is not None:
-        best = _from_relaxation(problem, relaxation, limits)
-    if relaxation is not None and problem.count.sum() > _MOST_PODS_ONE_BY_ONE:
-        return best
-    for start in (placers.greedy(problem), placers.minimize_power(problem)):
-        # What leaves pods that another start places is not worth the search for their room.
-        is_short = bool(best.left().any())
-        filled = _filled(start, limits) if is_short else greedy.filled(problem, start.counts)
-        found = max(start, filled, key=Assignment.rank)
-        if found.rank() > best.rank():
-            best = max(found, _improved(found, limits), key=Assignment.rank)
-    return best
-
-
-def _from_relaxation(problem: Problem, relaxation: Relaxation, limits: Limits) -> Assignment:
-    return _improved(settled(problem, construct(problem, relaxation).counts), limits)
+def _start(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
+    """The relaxation made whole and improved; without one pods go where they add fewest watts."""
+    whole = Assignment(problem) if relaxation is None else construct(problem, relaxation)
+    return _improved(settled(problem, whole.counts), limits)
 
 
 def _filled(assignment: Assignment, limits: Limits) -> Assignment:

@@ -90,7 +90,6 @@ STAGES: dict[str, SolverStage] = {
         ),
     ),
     "starts from other node classes": SolverStage(OPTIMAL, "_restarts", _zero),
-    "starts pod by pod": SolverStage(OPTIMAL, "_MOST_PODS_ONE_BY_ONE", -1),
     "moves": SolverStage(LOCAL_SEARCH, "Moves", _NoSteps),
     "exchanges": SolverStage(LOCAL_SEARCH, "Exchanges", _NoSteps),
     "exchanges of one for several": SolverStage(LOCAL_SEARCH, "_NUMBERS", (1,)),
