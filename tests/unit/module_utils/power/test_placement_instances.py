@@ -79,7 +79,7 @@ def check(given_parameters: Json, strategy: str) -> str:
 
 
 def check_baseline(given_parameters: Json, strategy: str, optimal: Value) -> None:
-    """A placer of one pod at a time is as right; what optimal starts from is never better."""
+    """A placer of one pod at a time is as right, and never better where it looks at watts."""
     result = place({**given_parameters, "strategy": strategy})
     is_complete = strategy != "minimize_power"
     assert violations(given_parameters, result, is_complete) == []
