@@ -55,6 +55,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    started: list[subprocess.Popen[bytes]] = []
+    asked: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+        for process in started:
+            process.terminate()
+        signal.alarm(GRACE_SECONDS)
+
+    # Before the operator starts: whoever hears of it may end it at once.
+    signal.signal(signal.SIGALRM, lambda _number, _frame: started[0].kill())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
     operator = subprocess.Popen(
         command,
         cwd=directory,
@@ -63,15 +76,10 @@ def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:
         # Should this process be killed, nobody else would end the operator.
         preexec_fn=lambda: _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL),
     )
-    pid_file.write_text(str(operator.pid))
-
-    def end(_number: int, _frame: FrameType | None) -> None:
+    started.append(operator)
+    if asked:
         operator.terminate()
-        signal.alarm(GRACE_SECONDS)
-
-    signal.signal(signal.SIGALRM, lambda _number, _frame: operator.kill())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    pid_file.write_text(str(operator.pid))
     while True:
         pid, status = os.wait()
         if pid == operator.pid:

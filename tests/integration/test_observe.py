@@ -241,7 +241,7 @@ def test_a_refused_password_is_in_the_status_although_a_later_step_failed(
     faults.call(configured.settings, "DELETE", "/requests")
     run = play_role(configured, tmp_path, "-e", f"observe_textfile={tmp_path}/none/x.prom")
     assert run.returncode != 0
-    assert "is the folder there" in run.output
+    assert "is the folder there" in run.output, run.output
     status = node_config(kube, node)["status"]
     assert status["authentication"]["failures"] == 1
     # The second run is well, and does not ask that BMC.
