@@ -17,6 +17,7 @@ import random
 import threading
 import time
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -55,7 +56,8 @@ _REFUSED_PAUSE_SECONDS = 60.0
 _SHORT_SECONDS = 1.0
 
 
-class Change(t.NamedTuple, t.Generic[View]):
+@dataclass(frozen=True)
+class Change(t.Generic[View]):
     """An object's view before and after; None where it is not, or does not count.
 
     ``is_first`` says that it was there when the collection was listed for the first time.
