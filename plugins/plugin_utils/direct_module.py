@@ -22,10 +22,12 @@ from pathlib import Path
 from ansible import constants
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
+
 MODULES = "ansible_collections.wattwise.kube.plugins.modules"
 # The folder that holds ansible_collections.
 ROOT = Path(__file__).resolve().parents[5]
-LAST_LINES = 10
 
 Variables = t.Mapping[str, t.Any]
 Result = dict[str, t.Any]
@@ -92,14 +94,15 @@ def start_module(
 ) -> Result:
     """The module's result. ``environment`` is added to the present one; paths start at ``folder``.
 
-    A module that ends without a result gives one that has failed and holds the end of its output.
+    A module that ends without a result gives a failure with its output, as Ansible itself does.
     """
     variables = {**os.environ, **{key: str(value) for key, value in environment.items()}}
     paths = [str(ROOT), *filter(None, [variables.get("PYTHONPATH")])]
     ended = subprocess.run(
         # The working folder is the playbook's, and Python must not import from it.
         [sys.executable, "-P", "-m", f"{MODULES}.{name}"],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}, default=str),
+        # Of a text of the vault, str() is what it hides.
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": plain(arguments)}, default=str),
         cwd=folder,
         env={**variables, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
@@ -112,9 +115,12 @@ def start_module(
         result = None
     if isinstance(result, dict):
         return result
-    last = "\n".join((ended.stdout + ended.stderr).splitlines()[-LAST_LINES:])
+    lines = (ended.stdout + ended.stderr).split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "nothing")
     return {
         "failed": True,
-        "msg": f"The module {name} ended without a result, with return code {ended.returncode}; "
-        f"the end of its output: {last or 'none'}",
+        "msg": f"The module {name} ended with return code {ended.returncode} and without a result; "
+        f"its last words: {shown_text(last)}",
+        "module_stdout": ended.stdout,
+        "module_stderr": ended.stderr,
     }

@@ -23,7 +23,7 @@ from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.selector_text import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
     parse_selector_text,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import normal_fingerprint

@@ -185,6 +185,32 @@ def test_one_bad_object_stops_no_other_and_is_reported(kubeconfig: str, namespac
     assert caught.value.fields["changed"]
 
 
+def test_a_namespace_that_is_being_deleted_fails_its_own_objects_only(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    ending = f"{namespace}-ending"
+    kept = config_map("kept", ending)
+    kept["metadata"]["finalizers"] = ["wattwise.test/kept"]
+    space: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ending}}
+    apply({"kubeconfig": kubeconfig, "manifests": [space, kept]})
+    path = f"/api/v1/namespaces/{ending}"
+    kube.request("DELETE", path)
+    wait_until(
+        lambda: kube.get(path)["status"]["phase"] == "Terminating", 10.0, "the end of the namespace"
+    )
+    try:
+        manifests = [config_map("late", ending), config_map("other", namespace)]
+        options = {"kubeconfig": kubeconfig, "manifests": manifests, "on_error": "report"}
+        result = apply(options)
+        assert actions(result) == ["failed", "created"]
+        assert "is being terminated" in result["results"][0]["error"]
+        assert "RBAC" not in result["results"][0]["error"]
+    finally:
+        patch: Manifest = {"metadata": {"finalizers": []}}
+        content_type = "application/merge-patch+json"
+        kube.send("PATCH", f"{path}/configmaps/kept", patch, content_type)
+
+
 def test_a_field_of_another_manager_is_named_and_taken_only_by_force(
     kubeconfig: str, kube: Kube, namespace: str
 ) -> None:

@@ -399,6 +399,7 @@ def test_nothing_is_done_while_another_operator_leads(
     echoes.create("led", {})
     for _renewal in range(3):
         lease["metadata"] = renew("PUT", f"{leases}/operator-test")["metadata"]
+        # No condition tells that nothing is begun: half of the Lease's time has to pass.
         time.sleep(LEASE_SECONDS / 2)
         assert echoes.begun("led") == 0
     echoes.wait("led")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import typing as t
@@ -23,24 +22,21 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
     reconcile,
 )
-from lab import rmd, workload
 from lab.api import Api
 from lab.controlplane.programs import find_programs
 from lab.inventory import CLUSTER
-from lab.machines import build_machines
 from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.lab import RunningLab
 from support.playbook import run_playbook
 from support.recording_proxy import Proxy, Right, recording_proxy
+from support.work_to_do import LEASE, rmd_workload, waiting_pods
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
 Json = dict[str, t.Any]
 
 OVERLAYS = ROOT / "operator" / "config" / "overlays"
 NAMESPACE, ACCOUNT = "wattwise-system", "wattwise-operator"
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
-RMD_SAMPLE = ROOT / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
 # What the runs below have no occasion for: right → why it is given.
 UNUSED = {
     Right("", "events", "patch"): "an Event moves after five minutes",
@@ -96,28 +92,6 @@ def path_of_config(config: Json) -> str:
     metadata = config["metadata"]
     parent = CONFIGS.replace("/nodeconfigs", f"/namespaces/{metadata['namespace']}/nodeconfigs")
     return f"{parent}/{metadata['name']}"
-
-
-@contextlib.contextmanager
-def waiting_pods(lab: RunningLab) -> Iterator[None]:
-    """Two pods that can be placed, and one that fits nowhere."""
-    with Api(lab.state.kubeconfig) as api:
-        workload.make_namespace(api)
-        workload.delete_pods(api, lab.settings)
-        pods = workload.demo_pods(3, seed=1)
-        pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
-        workload.create_pods(api, pods, "wattwise")
-        yield
-        workload.delete_pods(api, lab.settings)
-
-
-def rmd_workload(lab: RunningLab) -> Json:
-    """Cache ways for two nodes."""
-    manifest: Json = yaml.safe_load(RMD_SAMPLE.read_text())
-    machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
-    manifest["metadata"]["namespace"] = "default"
-    manifest["spec"]["nodes"] = sorted(rmd.endpoints(machines, lab.settings))[:2]
-    return manifest
 
 
 def rights(items: list[Json]) -> set[tuple[Right, ...]]:

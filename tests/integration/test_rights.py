@@ -17,7 +17,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from lab import inventory, rmd, workload
+from lab import inventory
 from lab.api import Api, ApiError
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
@@ -28,14 +28,13 @@ from support.lab import RunningLab
 from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import PlaybookRun, run_playbook
 from support.recording_proxy import Proxy, Right, recording_proxy
+from support.work_to_do import LEASE, RMD_SAMPLE, rmd_workload, waiting_pods
 
 Json = dict[str, t.Any]
 
 RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac"
-RMD_SAMPLE = RBAC.parents[1] / "tests" / "conformance" / "rmd" / "rmdworkload-guaranteed-cache.yaml"
 RMD_CONFIG = RMD_SAMPLE.with_name("rmdconfig.yaml")
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
 RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
 # Right → why it is given although nothing here uses it.
@@ -336,28 +335,6 @@ def a_namespace(kube: Kube, name: str) -> Iterator[None]:
     wait_until(lambda: kube.find(account) is not None, 30.0, "the account that pods need")
     yield
     kube.request("DELETE", f"/api/v1/namespaces/{name}")
-
-
-@contextlib.contextmanager
-def waiting_pods(lab: RunningLab) -> Iterator[None]:
-    """Two pods that can be placed, and one that fits nowhere."""
-    with Api(lab.state.kubeconfig) as api:
-        workload.make_namespace(api)
-        workload.delete_pods(api, lab.settings)
-        pods = workload.demo_pods(3, seed=1)
-        pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
-        workload.create_pods(api, pods, "wattwise")
-        yield
-        workload.delete_pods(api, lab.settings)
-
-
-def rmd_workload(lab: RunningLab) -> Json:
-    """Cache ways for two nodes whose daemons run."""
-    manifest: Json = yaml.safe_load(RMD_SAMPLE.read_text())
-    machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
-    manifest["metadata"]["namespace"] = "default"
-    manifest["spec"]["nodes"] = sorted(rmd.endpoints(machines, lab.settings))[:2]
-    return manifest
 
 
 def smaller_inventory(lab: RunningLab, folder: Path) -> Path:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -100,11 +101,12 @@ def up(state: LabState, parts: tuple[str, ...]) -> LabSettings:
 
 
 def create_namespace(api: Api, name: str) -> None:
-    """Create the namespace and wait for its service account, which every pod needs."""
+    """Create the namespace and wait for what the controllers put into each one."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     api.request("POST", "/api/v1/namespaces", namespace)
-    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    wait_until(lambda: exists(api, account), 10.0, f"the service account of namespace {name}")
+    for member in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+        path = f"/api/v1/namespaces/{name}/{member}"
+        wait_until(functools.partial(exists, api, path), 10.0, f"{member} of namespace {name}")
 
 
 def exists(api: Api, path: str) -> bool:

@@ -10,12 +10,13 @@ import http.server
 import json
 import queue
 import threading
-import time
 import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from lab.errors import LabError
+from lab.process import wait_until
 
 Json = dict[str, t.Any]
 # What a watch is told to do, beside sending bytes.
@@ -132,10 +133,11 @@ class WatchApi:
         self.wait(lambda: served.opened >= opened and bool(served.watches), f"a watch of {path}")
 
     def wait(self, condition: t.Callable[[], bool], what: str, timeout: float = 20.0) -> None:
-        deadline = time.monotonic() + timeout
-        while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for {what}; asked: {self.asked}"
-            time.sleep(0.01)
+        """Return when the condition holds; what was asked until then says why it does not."""
+        try:
+            wait_until(condition, timeout, what, interval=0.01)
+        except LabError as error:
+            raise AssertionError(f"{error} Asked: {self.asked}") from error
 
     @property
     def patches(self) -> list[Asked]:

@@ -9,6 +9,7 @@ All raise InvalidField, so that a finding names the field; ``path`` is its name.
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
@@ -20,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
 Object = t.Mapping[str, t.Any]
 
 _LONGEST_NAME = 253
+_SUBDOMAIN_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NOT_IN_NAMES = frozenset(" /\\%?#")
 _LARGEST_INT32 = 2**31 - 1
 # Sums with other times must be valid times; Python's calendar ends with the year 9999.
@@ -90,6 +92,15 @@ def text_mapping(value: t.Any, path: str) -> dict[str, str]:
         if not isinstance(item, str) or not item.isascii():
             _given_text(item, f"{path}[{shown(key)}]")
     return given
+
+
+def is_subdomain(name: t.Any) -> bool:
+    """Whether this is a valid name of a Node, Secret or NodeConfig (RFC 1123, 253 characters)."""
+    return (
+        isinstance(name, str)
+        and len(name) <= _LONGEST_NAME
+        and all(_SUBDOMAIN_LABEL.fullmatch(label) for label in name.split("."))
+    )
 
 
 def object_name(value: t.Any, path: str) -> str:

@@ -28,7 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Credential
 
 DEFAULT_KEY = "default"

@@ -87,11 +87,20 @@ def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiEr
             f"The Kubernetes API at {host} does not accept the credentials (401 {message}); "
             "has the token or client certificate expired?"
         )
+    elif response.status == 403 and _is_namespace_terminating(fields["causes"]):
+        # It concerns the objects of that namespace alone, and no right would help.
+        fields["namespace_terminating"] = True
+        text = f"{method} {path} at {host}: {message}"
     elif response.status == 403:
         text = f"Not allowed at {host}: {message}; grant the right in RBAC"
     else:
         text = f"{method} {path} at {host}: {message}"
     return ApiError(text, response.status, **fields)
+
+
+def _is_namespace_terminating(causes: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+    """Source: https://pkg.go.dev/k8s.io/api/core/v1, NamespaceTerminatingCause."""
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
 def _status_object(data: bytes) -> dict[str, t.Any]:

@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
 
 Object = t.Mapping[str, t.Any]

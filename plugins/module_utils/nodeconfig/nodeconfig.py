@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     parse_endpoint,

@@ -23,10 +23,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     subject_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.selector_text import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
     parse_selector_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.authentication import Attempts
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import same_origin
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (

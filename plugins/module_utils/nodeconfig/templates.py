@@ -29,7 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
-from ansible_collections.wattwise.kube.plugins.module_utils.base.names import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.selector_text import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
     parse_selector_text,
 )
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 import typing as t
@@ -76,7 +77,14 @@ def result_of(ran: PlaybookRun) -> Json:
     return {key: value for key, value in result.items() if not key.startswith(("_", "invocation"))}
 
 
-@pytest.mark.parametrize("task", [TASK, REFUSED], ids=["answered", "refused"])
+# YAML makes a time of it, and JSON has none: the name that the module refuses shows what it got.
+TIME = datetime.datetime(2026, 11, 23, 6, 0, tzinfo=datetime.UTC)
+TIMED: Json = {
+    "wattwise.kube.device_allocation": {"objects": [{**POOL, "metadata": {"name": TIME}}, CLAIM]}
+}
+
+
+@pytest.mark.parametrize("task", [TASK, REFUSED, TIMED], ids=["answered", "refused", "with a time"])
 def test_the_control_nodes_python_starts_the_module_directly_and_another_one_packs_it(
     tmp_path: Path, other_python: str, task: Json
 ) -> None:
@@ -120,5 +128,7 @@ def test_a_module_that_ends_without_a_result_is_a_failure_with_its_last_words(
 ) -> None:
     result = start_module("no_such_module", {}, {}, str(tmp_path))
     assert result["failed"] is True
-    assert "no_such_module ended without a result, with return code 1" in result["msg"]
+    assert "no_such_module ended with return code 1 and without a result" in result["msg"]
+    assert result["msg"].splitlines() == [result["msg"]]
     assert "No module named" in result["msg"]
+    assert result["msg"].endswith(result["module_stderr"].strip())

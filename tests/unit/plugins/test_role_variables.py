@@ -246,6 +246,9 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
     checked = {(role, check.get("entry_point", "main")) for role in check.get("roles", [])}
     assert checked == used
     tags = {role["role"].rpartition(".")[2]: role["tags"] for role in play.get("roles") or []}
+    for task in play.get("tasks") or []:
+        role = task.get("ansible.builtin.import_role", {}).get("name", "").rpartition(".")[2]
+        tags[role] = task.get("tags")
     for role, given in check.get("tags", {}).items():
         assert given == tags[role]
     assert check["group"]

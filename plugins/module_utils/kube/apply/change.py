@@ -136,7 +136,9 @@ def is_immutable(error: ApiError) -> bool:
 
 def is_refusal(error: Exception) -> bool:
     """Whether an error concerns only the object that was sent."""
-    return not isinstance(error, ApiError) or error.status in _REFUSALS
+    if not isinstance(error, ApiError):
+        return True
+    return error.status in _REFUSALS or "namespace_terminating" in error.fields
 
 
 def summary_sentence(changes: t.Sequence[Change]) -> str:
