@@ -9,6 +9,7 @@ import datetime
 import math
 import re
 import typing as t
+import zlib
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
@@ -51,7 +52,7 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 # A reading is written if it moved by NOTABLE (relative for power), …
 _NOTABLE_SHARE = {"power_watts": 0.02}
-# … or if the stored one has this age in seconds.
+# … or if the stored one has this age in seconds, for some nodes down to half of it.
 _REWRITE_SECONDS = 300.0
 
 
@@ -64,7 +65,8 @@ def status_of(
     """
     stored = target.status
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
-    readings = _readings(member(stored, "readings") or {}, reading, now)
+    longest_age = _longest_age_seconds(target.name)
+    readings = _readings(member(stored, "readings") or {}, reading, now, longest_age)
     if readings:
         status["readings"] = readings
     sensors = _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {})
@@ -96,8 +98,18 @@ def _ready(reading: Reading) -> dict[str, str]:
     }
 
 
+def _longest_age_seconds(node: str) -> float:
+    """Age at which a stored reading of the node is rewritten, always the same for the same name.
+
+    The first run of a fleet writes all statuses, and one age for all nodes would write them all in
+    one run again and again.
+    """
+    share = zlib.crc32(node.encode()) / 0xFFFFFFFF
+    return _REWRITE_SECONDS * (1 - share / 2)
+
+
 def _readings(
-    stored: Object, reading: Reading, now: datetime.datetime
+    stored: Object, reading: Reading, now: datetime.datetime, longest_age: float
 ) -> dict[str, dict[str, t.Any]]:
     result: dict[str, dict[str, t.Any]] = {}
     for quantity, (part, unit) in IN_STATUS.items():
@@ -108,7 +120,9 @@ def _readings(
                 result[part] = {unit: written[unit], "time": written["time"]}
             continue
         value = round(reading.values[quantity], 3)
-        if isinstance(written, dict) and not _is_notable(quantity, value, written, unit, now):
+        if isinstance(written, dict) and not _is_notable(
+            quantity, value, written, unit, now, longest_age
+        ):
             result[part] = {unit: written[unit], "time": written["time"]}
         else:
             result[part] = {unit: value, "time": format_time(reading.times[quantity])}
@@ -116,14 +130,19 @@ def _readings(
 
 
 def _is_notable(
-    quantity: str, value: float, written: Object, unit: str, now: datetime.datetime
+    quantity: str,
+    value: float,
+    written: Object,
+    unit: str,
+    now: datetime.datetime,
+    longest_age: float,
 ) -> bool:
     before = number(written.get(unit))
     try:
         age = (now - parse_time(written.get("time") or "")).total_seconds()
     except InvalidInput:
         return True
-    if before is None or not 0 <= age <= _REWRITE_SECONDS:
+    if before is None or not 0 <= age <= longest_age:
         return True
     threshold = NOTABLE.get(quantity)
     if threshold is None:

@@ -288,8 +288,28 @@ def test_a_status_is_written_when_a_reading_moved_or_is_old_and_not_else(tmp_pat
     assert count(21.4, 60) == 0
     assert count(21.5, 60) == 1
     assert count(21.0, 60, pascals=4.0) == 1
-    assert count(21.0, 299) == 0
+    assert count(21.0, 149) == 0
     assert count(21.0, 301) == 1
+
+
+def test_old_readings_of_a_fleet_are_rewritten_in_several_runs(tmp_path: Path) -> None:
+    nodes = [f"n{number}" for number in range(100)]
+    snapshot(tmp_path, *(node_config(node) for node in nodes))
+
+    def written(seconds: float) -> int:
+        warm = thermal(**dict.fromkeys(nodes, 21.0))
+        result = observe(
+            tmp_path,
+            later(seconds),
+            thermal=[warm],
+            pressure=[pressure(**dict.fromkeys(nodes, 3.0))],
+        )
+        return int(result["statuses"])
+
+    written(0)
+    stored = {node: stored_after(tmp_path, node) for node in nodes}
+    snapshot(tmp_path, *(node_config(node, status=stored[node]) for node in nodes))
+    assert 0 < written(180) < 35 < written(240) < 75 < written(301) == 100
 
 
 def test_a_node_that_fails_keeps_its_last_reading_in_status_and_is_not_ready(
