@@ -36,6 +36,8 @@ UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
 FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
 FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
 MASS = "40"
+# In files with tests that run without coverage.
+UNCOVERED_WORDS = ("hypothesis", "support.examples", "mark.large")
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
 # The integration tests that depend on what an API server accepts, serves and defaults.
 API_TESTS = (
@@ -328,7 +330,7 @@ def unit(session: nox.Session) -> None:
     run_pytest(
         session,
         *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=300"),
-        *("-m", "not slow"),
+        *("-m", "not slow and not large"),
         *("tests/unit", "tests/conformance"),
         launcher=("coverage", "run", f"--data-file={data}", "-m"),
         variables=FEW_EXAMPLES,
@@ -337,23 +339,23 @@ def unit(session: nox.Session) -> None:
     run(session, "coverage", "report", f"--data-file={data}")
 
 
-def run_generated(session: nox.Session, **variables: str) -> None:
-    """The tests of generated examples, without coverage, which doubles what they take."""
+def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
+    """Tests of these marks in files that have such, without coverage, which doubles their time."""
     files = [
         str(path)
         for path in sorted(
             (*Path("tests/unit").rglob("*.py"), *Path("tests/conformance").glob("*.py"))
         )
-        if any(word in path.read_text() for word in ("hypothesis", "support.examples"))
+        if any(word in path.read_text() for word in UNCOVERED_WORDS)
     ]
-    options = ("--numprocesses=2", "--dist=worksteal", "-m", "generated and not slow")
+    options = ("--numprocesses=2", "--dist=worksteal", "-m", f"({marks}) and not slow")
     run_pytest(session, *options, *session.posargs, *files, variables=variables)
 
 
 @gate("test")
 def generated(session: nox.Session) -> None:
-    """All examples that tests generate in every run, the same in each."""
-    run_generated(session)
+    """Large fleets, and all examples that tests generate in every run, the same in each."""
+    run_generated(session, "generated or large")
 
 
 @gate("test")
@@ -428,7 +430,7 @@ def generated_in_mass(session: nox.Session) -> None:
     factor = os.environ.get(FACTOR_VARIABLE) or MASS
     session.log(f"{SEED_VARIABLE}={seed} {FACTOR_VARIABLE}={factor} repeats these examples")
     session.posargs.append(f"--hypothesis-seed={seed}")
-    run_generated(session, **{SEED_VARIABLE: seed, FACTOR_VARIABLE: factor})
+    run_generated(session, "generated", **{SEED_VARIABLE: seed, FACTOR_VARIABLE: factor})
 
 
 @gate("test-deep")

@@ -38,6 +38,7 @@ def fleet(*, seed: int, nodes: int, pods: int, groups: int, **options: t.Any) ->
 
 
 @pytest.mark.parametrize("size", FLEETS, ids=lambda size: f"{size['nodes']}x{size['pods']}")
+@pytest.mark.large
 def test_larger_answers_are_feasible_near_the_bound_and_no_worse_than_greedy(size: Json) -> None:
     parameters = fleet(**size)
     result, greedy = place(parameters), place({**parameters, "strategy": "greedy"})
@@ -56,6 +57,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.large
 def test_the_same_input_gives_the_same_output_in_any_order(name: str) -> None:
     parameters = TASKS[name]
     source = random.Random(0)
@@ -70,6 +72,7 @@ def test_the_same_input_gives_the_same_output_in_any_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", FLEETS[1:], ids=["mip", "local search"])
+@pytest.mark.large
 def test_the_same_input_gives_the_same_bytes_beside_other_work(size: Json, tmp_path: Path) -> None:
     """In processes that hash texts differently and run at once, on fewer processors than they."""
     source = tmp_path / "fleet.json"
@@ -142,6 +145,7 @@ PATTERNS = ["plain", "memory", "affinity", "power_off"]
         *itertools.starmap(in_mass, itertools.product([*PATTERNS, "slots"], [0.2, 0.5])),
     ],
 )
+@pytest.mark.large
 def test_up_to_85_percent_every_pod_has_a_node(pattern: Pattern, requested: float) -> None:
     """On fleets as the benches have them, also where memory or slots are nearly all asked for."""
     parameters = placement_task(2, Size(30, 240, requested, pattern=pattern))
@@ -163,6 +167,7 @@ def test_up_to_85_percent_every_pod_has_a_node(pattern: Pattern, requested: floa
         in_mass("uneven", "scattered"),
     ],
 )
+@pytest.mark.large
 def test_at_85_percent_every_pod_has_a_node_at_no_more_watts_than_schedulers_take(
     pattern: Pattern, temperature: Temperature
 ) -> None:

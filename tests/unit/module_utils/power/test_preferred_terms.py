@@ -263,6 +263,7 @@ def test_pods_find_each_other_on_fleets_that_are_too_large_for_a_proof() -> None
 
 
 @pytest.mark.parametrize("key", [HOSTNAME, "wattwise.github.io/rack"])
+@pytest.mark.large
 def test_with_wishes_a_large_fleet_costs_no_more_than_if_they_were_ignored(key: str) -> None:
     task = placement_task(0, Size(110, 330, 0.6))
     for node in task["nodes"]:

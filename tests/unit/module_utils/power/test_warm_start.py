@@ -117,6 +117,7 @@ def test_any_last_plan_leaves_the_answer_right_and_as_good(task: Json, data: st.
         assert nodes_of(again) == nodes_of(warm)
 
 
+@pytest.mark.large
 def test_on_a_large_fleet_the_last_plan_stays_but_for_what_saves_watts() -> None:
     task = placement_task(2, Size(nodes=60, pods=600))
     first = place(task)

@@ -140,6 +140,7 @@ def test_an_old_baseline_is_shown_with_its_date_and_a_warning(tmp_path: Path) ->
     assert "watts were read 3 days from the plan" in text
 
 
+@pytest.mark.large
 def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
     case = Case(nodes=1000, racks=25, pods=10_000, waiting=500, lacking=20)
     html = page_of(tmp_path, case)
@@ -148,6 +149,7 @@ def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
     assert html.count("<li>shop/web-") == 10_000
 
 
+@pytest.mark.large
 def test_what_does_not_fit_is_left_out_and_the_page_says_so(tmp_path: Path) -> None:
     case = Case(nodes=400, racks=25, pods=6_000, waiting=6_000, suffix="-" + "x" * 200)
     html = page_of(tmp_path, case)

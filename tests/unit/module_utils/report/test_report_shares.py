@@ -117,6 +117,7 @@ def test_the_newest_snapshot_with_device_objects_counts(tmp_path: Path) -> None:
     assert (devices["time"], devices["nodes"]) == ("2026-01-31T13:00:00Z", [])
 
 
+@pytest.mark.large
 def test_of_a_large_fleet_some_nodes_are_drawn_and_all_are_listed(tmp_path: Path) -> None:
     case = Case(nodes=1000, racks=25, pods=10_000, daemons=1000, devices=300)
     html = html_of(tmp_path, case)

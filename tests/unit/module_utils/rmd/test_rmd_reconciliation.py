@@ -384,6 +384,7 @@ class Story:
         assert (self.cluster.run()["changed"], self.cluster.daemons.writes()) == (False, before)
 
 
+@pytest.mark.large
 def test_daemons_that_restart_at_random_end_in_the_desired_state(cluster: RmdCluster) -> None:
     story = Story(cluster, 4)
     for _run in range(200):
@@ -397,6 +398,7 @@ def test_daemons_that_restart_at_random_end_in_the_desired_state(cluster: RmdClu
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.large
 def test_daemons_that_restart_in_the_middle_of_a_run_are_as_wanted_after_the_next(
     cluster: RmdCluster, seed: int
 ) -> None:
