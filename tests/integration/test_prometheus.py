@@ -4,7 +4,7 @@
 """What role observe gives Prometheus and Grafana, judged by Prometheus' promtool.
 
 The metrics are those of the files that fleet_readings_info and power_placement wrote of three
-nodes, one of them failing, two with RMD.
+nodes, one of them failing, two with RMD, and what the operator's endpoint serves of a PowerFleet.
 The alerts' own tests are in prometheus/rules.test.yml.
 """
 
@@ -14,6 +14,7 @@ import datetime
 import itertools
 import json
 import re
+import time
 import typing as t
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition, metrics
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Failure
+from support.power_fleets import fleet, outcome
 from support.promtool import Expectation, lint, promtool, samples, unmet
 from support.snapshots import with_targets
 
@@ -105,12 +109,35 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
         "strategy": "greedy",
     }
     place(predicted)
-    return "".join((folder / name).read_text() for name in ("wattwise.prom", "predicted.prom"))
+    files = [(folder / name).read_text() for name in ("wattwise.prom", "predicted.prom")]
+    return "".join([*files, served(folder / "runs")])
+
+
+def served(runs: Path) -> str:
+    """The answer of the operator's endpoint after one run, with a step that failed."""
+    steps = [
+        {"name": "snapshot", "seconds": 0.5},
+        {"name": "node_configs", "seconds": 1.5, "failure": "No."},
+    ]
+    made = outcome(
+        began=NOON,
+        seconds=45.0,
+        steps=steps,
+        summary={"configured": 4, "fresh": 3, "stale": 1, "failed": 1, "gap": 0.25},
+        unplaced=[{}, {}],
+        waiting=3,
+        saved_watts={"spread": 12.5},
+        failure=Failure("node_configs", "No."),
+    )
+    run_dir = runs / "power" / "fleet"
+    (run_dir / "metrics").mkdir(parents=True)
+    metrics.write(str(run_dir), fleet(), made, NOON)
+    return exposition.collect(runs, time.time())
 
 
 def on_everything(query: str) -> str:
-    """A query of the dashboard with all clusters chosen."""
-    return query.replace("$cluster", ".*")
+    """A query of the dashboard with all clusters and PowerFleets chosen."""
+    return query.replace("$cluster", ".*").replace("$power_fleet", ".*")
 
 
 def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them(textfile: str) -> None:
@@ -153,7 +180,7 @@ def test_the_dashboard_shows_something_in_every_panel(textfile: str, tmp_path: P
     # The same on a cluster that there is not: only a count of failures says 0.
     elsewhere = [
         Expectation(
-            f"count({query.replace('$cluster', 'hall-9')}) > bool 0",
+            f"count({on_everything(query.replace('$cluster', 'hall-9'))}) > bool 0",
             [1] if query.endswith("or vector(0)") else [],
         )
         for _title, query in QUERIES
@@ -170,6 +197,13 @@ def test_the_dashboard_shows_something_in_every_panel(textfile: str, tmp_path: P
         ("Nodes read", 2 / 3),
         ("BMCs failing", 1),
         ("Last observation", 7200 - NOON.timestamp()),
+        ("Fleets failing", 1),
+        ("Oldest success", 7200 - NOON.timestamp()),
+        ("Share of the interval", 0.75),
+        ("Pods without a node", 2),
+        ("Machines not read", 0.25),
+        ("Optimality gap", 0.25),
+        ("Fleets suspended", 0),
     ],
 )
 def test_the_dashboard_s_figures_are_right(
@@ -177,6 +211,16 @@ def test_the_dashboard_s_figures_are_right(
 ) -> None:
     [query] = [query for name, query in QUERIES if name == title]
     found = [Expectation(on_everything(query), [value])]
+    assert unmet(samples(textfile), found, tmp_path) == ""
+
+
+def test_the_failing_step_is_in_the_table(textfile: str, tmp_path: Path) -> None:
+    [query] = [query for name, query in QUERIES if name == "Failing steps"]
+    row = 'wattwise_power_fleet_step_failed{step="node_configs", power_fleet="power/fleet"}'
+    found = [
+        Expectation(f"count({on_everything(query)})", [1]),
+        Expectation(f"count({on_everything(query)} and on (step, power_fleet) {row})", [1]),
+    ]
     assert unmet(samples(textfile), found, tmp_path) == ""
 
 

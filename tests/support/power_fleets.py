@@ -6,23 +6,43 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import typing as t
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import divide
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
     API_VERSION,
     PowerFleet,
     parse,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Outcome
+from support.binding_api import node
 
 Json = dict[str, t.Any]
 
 DEFINITION = (
     Path(__file__).resolve().parents[2] / "roles/crds/files/wattwise.github.io_powerfleets.yaml"
 )
+
+NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+SUMMARY: Json = {
+    "configured": 2,
+    "fresh": 2,
+    "stale": 0,
+    "failed": 0,
+    "hottest_node": "n1",
+    "hottest_inlet_celsius": 24.26,
+    "measured_nodes": 2,
+    "measured_watts": 400.0,
+    "watts": {"before": 400.0, "after": 410.04, "lower_bound": 409.96},
+    "gap": 0.001,
+    "bound": 1,
+}
 
 
 @cache
@@ -72,3 +92,20 @@ def parsed(obj: Json) -> PowerFleet:
 
 def fleet(name: str = "fleet", created: str = "2026-01-01T00:00:00Z", **spec: t.Any) -> PowerFleet:
     return parsed(manifest(name, created, **spec))
+
+
+def outcome(**parts: t.Any) -> Outcome:
+    """What a run did that went well, apart from these parts."""
+    given = Outcome(
+        trigger="interval",
+        began=NOW,
+        seconds=2.04,
+        steps=[{"name": "snapshot", "seconds": 0.11}],
+        ownership=divide([fleet()], [node("n1"), node("n2")], []),
+        summary=SUMMARY,
+        errors=[],
+        unplaced=[],
+        waiting=1,
+    )
+    summary = {**SUMMARY, **parts.pop("summary", {})}
+    return replace(given, summary=summary, **parts)

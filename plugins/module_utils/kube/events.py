@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Events of objects, for the people who look at them.
 
-``tell_once`` needs the right to create alone, and writes one Event for each text: it suits objects
-of tenants. ``tell_again`` keeps one Event for each object and reason, whose text and count move.
+``tell_once`` needs the right to create alone, and writes one Event for each sentence, whatever its
+numbers are: it suits objects of tenants. ``tell_again`` keeps one Event for each object and reason,
+whose text and count move.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -33,6 +35,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 # The API refuses longer notes.
 _LONGEST_NOTE = 1024
 _LONGEST_NAME = 253 - len(".") - 16
+_WORD = re.compile(r"[^\W\d]+")
+# The API wants Events of objects without a namespace there.
+_NAMESPACE = "default"
 # An Event that moved a moment ago says enough.
 QUIET_SECONDS = 300.0
 
@@ -48,7 +53,10 @@ class Event:
 
 
 def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> None:
-    """Write an Event about an object, unless there is one of this text. Raises ApiError."""
+    """Write an Event about an object, unless there is one that says the same. Raises ApiError.
+
+    Counts of nodes move with every pod that comes or goes, so other numbers say the same.
+    """
     if context.check_mode:
         return
     metadata = obj["metadata"]
@@ -56,7 +64,7 @@ def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "name": _name(metadata, note),
+            "name": _name(metadata, _said(event, note)),
             "namespace": metadata["namespace"],
         },
         "eventTime": context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -72,7 +80,7 @@ def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event
     try:
         kube.request("POST", path, body)
     except ApiError as error:
-        if error.status != 409:  # an earlier run told it and was then interrupted
+        if error.status != 409:  # an earlier run told it
             raise
 
 
@@ -82,8 +90,9 @@ def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Even
     One that moved less than QUIET_SECONDS ago stays as it is. Raises ApiError.
     """
     metadata, now = obj["metadata"], context.now()
+    namespace = metadata.get("namespace") or _NAMESPACE
     # Events of the group events.k8s.io keep their first text for ever.
-    collection = f"/api/v1/namespaces/{metadata['namespace']}/events"
+    collection = f"/api/v1/namespaces/{namespace}/events"
     path = f"{collection}/{_name(metadata, event.reason)}"
     found = kube.find(path)
     if context.check_mode or (found is not None and _is_young(found, now)):
@@ -102,7 +111,7 @@ def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Even
     body = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": _name(metadata, event.reason), "namespace": metadata["namespace"]},
+        "metadata": {"name": _name(metadata, event.reason), "namespace": namespace},
         "involvedObject": _reference(obj),
         "reason": event.reason,
         "action": event.action,
@@ -127,6 +136,11 @@ def _written_meanwhile() -> t.Iterator[None]:
             raise
 
 
+def _said(event: Event, note: str) -> str:
+    """The same for sentences that differ in numbers and in the order of their parts alone."""
+    return " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
+
+
 def _name(metadata: Object, key: str) -> str:
     digest = hashlib.sha256(f"{metadata['uid']} {key}".encode()).hexdigest()[:16]
     return f"{metadata['name'][:_LONGEST_NAME]}.{digest}"
@@ -134,13 +148,13 @@ def _name(metadata: Object, key: str) -> str:
 
 def _reference(obj: Object) -> Object:
     metadata = obj["metadata"]
+    named = {key: metadata[key] for key in ("namespace", "name", "uid") if key in metadata}
+    version = metadata.get("resourceVersion")
     return {
         "apiVersion": obj.get("apiVersion", "v1"),
         "kind": obj.get("kind", "Pod"),
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "resourceVersion": metadata["resourceVersion"],
+        **named,
+        **({"resourceVersion": version} if version else {}),
     }
 
 

@@ -5,28 +5,73 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics as prometheus
+from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     metrics_folder,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Outcome
 
+Object = t.Mapping[str, t.Any]
 Samples = list[tuple[dict[str, str], float]]
 Family = tuple[str, str, Samples]
 
+_FILE = "run.prom"
+# Name of a state → name in the summary of the run.
+_NODES = {"configured": "configured", "read": "fresh", "stale": "stale", "failing": "failed"}
 
-def write(run_dir: str, fleet: PowerFleet, outcome: Outcome) -> None:
+
+def write(
+    run_dir: str, fleet: PowerFleet, outcome: Outcome, succeeded_at: datetime.datetime | None
+) -> None:
     """Replace the file of the last run. Raises InvalidInput where it cannot be written."""
-    prometheus.write(str(metrics_folder(run_dir) / "run.prom"), render(fleet, outcome))
+    text = render(fleet, outcome, succeeded_at)
+    prometheus.write(str(metrics_folder(run_dir) / _FILE), text)
 
 
-def render(fleet: PowerFleet, outcome: Outcome) -> str:
-    """The figures of one run."""
+def write_suspended(run_dir: str, fleet: PowerFleet) -> None:
+    """Say that the fleet is suspended, and nothing of its former runs. Raises InvalidInput."""
+    folder = metrics_folder(run_dir)
+    whole_files.make_folder(folder)
+    for path in folder.glob("*.prom"):
+        if path.name != _FILE:
+            path.unlink(missing_ok=True)
+    prometheus.write(str(folder / _FILE), _rendered(fleet, _of_fleet(fleet)))
+
+
+def render(
+    fleet: PowerFleet, outcome: Outcome, succeeded_at: datetime.datetime | None = None
+) -> str:
+    """The figures of one run; ``succeeded_at`` is when the last run without a failure began."""
+    families = [*_of_fleet(fleet), *_of_run(outcome, succeeded_at), *_of_plan(outcome)]
+    return _rendered(fleet, families)
+
+
+def saved_watts(plan: Object | None) -> dict[str, float]:
+    """What a plan draws less than the plans that it was compared with, by their strategy.
+
+    One that places fewer pods, or others without a power model, draws less for doing less.
+    """
+    if plan is None:
+        return {}
+    unpriced = set(plan["unpriced"])
+    done = (
+        len(plan["placements"]),
+        sum(placement["node"] in unpriced for placement in plan["placements"]),
+    )
+    return {
+        one["strategy"]: one["watts_after"] - plan["watts"]["after"]
+        for one in plan.get("comparison") or ()
+        if (one["placed"], one["placed_unpriced"]) == done
+    }
+
+
+def _rendered(fleet: PowerFleet, families: t.Iterable[Family]) -> str:
     labels = {"power_fleet": fleet.key}
-    families = [*_of_run(fleet, outcome), *_of_plan(outcome)]
     return "".join(
         prometheus.family(f"wattwise_power_fleet_{name}", text, samples, labels)
         for name, text, samples in families
@@ -34,25 +79,50 @@ def render(fleet: PowerFleet, outcome: Outcome) -> str:
     )
 
 
-def _of_run(fleet: PowerFleet, outcome: Outcome) -> list[Family]:
+def _of_fleet(fleet: PowerFleet) -> list[Family]:
+    suspended = float(fleet.is_suspended)
+    return [
+        ("suspended", "Whether the fleet is suspended.", [({}, suspended)]),
+        ("interval_seconds", "Interval of the runs.", [({}, fleet.interval_seconds)]),
+    ]
+
+
+def _of_run(outcome: Outcome, succeeded_at: datetime.datetime | None) -> list[Family]:
     steps = [({"step": step["name"]}, float(step["seconds"])) for step in outcome.steps]
+    failures = [
+        ({"step": step["name"]}, float(step.get("failure") is not None)) for step in outcome.steps
+    ]
     began, failed = outcome.began.timestamp(), float(outcome.failure is not None)
+    succeeded: Samples = [] if succeeded_at is None else [({}, succeeded_at.timestamp())]
     return [
         ("last_run_timestamp_seconds", "When the last run of the fleet began.", [({}, began)]),
+        ("last_success_timestamp_seconds", "When the last run without failure began.", succeeded),
         ("last_run_seconds", "Duration of the last run.", [({}, outcome.seconds)]),
         ("last_run_failed", "Whether a step of the last run failed.", [({}, failed)]),
         ("step_seconds", "Duration of each step of the last run.", steps),
-        ("interval_seconds", "Interval of the runs.", [({}, fleet.interval_seconds)]),
+        ("step_failed", "Whether the step of the last run failed.", failures),
+        ("nodes", "Nodes of the fleet, and what the last run had of them.", _nodes(outcome)),
     ]
 
 
 def _of_plan(outcome: Outcome) -> list[Family]:
     summary = outcome.summary
     gap: Samples = [({}, float(summary["gap"]))] if "gap" in summary else []
+    saved = [({"against": name}, watts) for name, watts in outcome.saved_watts.items()]
     return [
         ("pods", "Waiting pods of the last run, and what became of them.", _pods(outcome)),
         ("watts", "Watts of the last plan.", _watts(summary)),
-        ("gap", "Relative gap between the last plan and its lower bound.", gap),
+        ("saved_watts", "Watts that the last plan saves against another strategy.", saved),
+        ("gap_ratio", "Relative gap between the last plan and its lower bound.", gap),
+    ]
+
+
+def _nodes(outcome: Outcome) -> Samples:
+    summary = outcome.summary
+    return [
+        ({"state": state}, float(summary[name]))
+        for state, name in _NODES.items()
+        if name in summary
     ]
 
 
@@ -67,6 +137,6 @@ def _pods(outcome: Outcome) -> Samples:
     return [({"state": state}, float(count)) for state, count in found.items()]
 
 
-def _watts(summary: t.Mapping[str, t.Any]) -> Samples:
+def _watts(summary: Object) -> Samples:
     watts = summary.get("watts") or {}
     return [({"of": name}, float(value)) for name, value in watts.items() if value is not None]

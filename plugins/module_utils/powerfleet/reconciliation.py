@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
     LEASE,
@@ -121,10 +121,13 @@ class _Run:
     result: Result = field(default_factory=dict)
     failure: Failure | None = None
     ownership: ownership.Ownership | None = None
+    nodes: t.Sequence[Object] = ()
 
     def suspended(self) -> Result:
         """Nothing but the status."""
         period = telling.keep_period(self.kube, self.fleet, self.context)
+        if not self.context.check_mode:
+            metrics.write_suspended(self.options["run_dir"], self.fleet)
         status = suspended_status(self.fleet)
         return self._told(status, {"suspended": True, "changed": period, "diff": []}, None)
 
@@ -150,8 +153,9 @@ class _Run:
         made = self._steps(log, run, trigger)
         outcome = self._outcome(run, trigger, made, began, time.monotonic() - clock)
         if not self.context.check_mode:
-            memory.after(self.fleet, trigger, began).write(folder)
-            metrics.write(self.options["run_dir"], self.fleet, outcome)
+            memory = memory.after(self.fleet, trigger, began, self.failure is None)
+            memory.write(folder)
+            metrics.write(self.options["run_dir"], self.fleet, outcome, memory.succeeded_at)
         self._tell_slow(outcome)
         found = self._told(
             status_of(self.fleet, outcome),
@@ -171,7 +175,8 @@ class _Run:
             self._attempt(log, "node_configs", follow)
         if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
             given = settings.rmd_options(self.fleet, self.options)
-            self._attempt(log, "rmd", functools.partial(rmd.reconcile, given))
+            found = self._attempt(log, "rmd", functools.partial(rmd.reconcile, given))
+            self._tell_refused(found)
         try:
             run.make()
         except WattwiseError as error:
@@ -179,8 +184,8 @@ class _Run:
             self._fail(failed[0] if failed else "snapshot", error)
         return [*log.as_list(), *run.log.as_list()]
 
-    def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> None:
-        """A step before the others, which are made even where it fails."""
+    def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> Object:
+        """A step before the others, which are made even where it fails; its result."""
         try:
             with log.step(name) as (step, context):
                 found = work(context)
@@ -192,13 +197,22 @@ class _Run:
             found = error.fields
         self.result["changed"] = self.result["changed"] or bool(found.get("changed"))
         self.result["diff"] += found.get("diff") or []
+        return found
+
+    def _tell_refused(self, found: Object) -> None:
+        """Events of what the daemons refused; there is no path where they were not asked."""
+        path = found.get("path")
+        if path and not self.context.check_mode:
+            statuses = documents.load(path, "rmd")["statuses"]
+            telling.tell_refused(self.kube, self.fleet, statuses, self.context)
 
     def _fail(self, step: str, error: WattwiseError) -> None:
         """The first failure counts."""
         self.failure = self.failure or Failure(step, str(error))
 
     def _scope_of(self, fleets: t.Sequence[PowerFleet], snapshot: Object) -> Scope:
-        self.ownership = ownership.divide(fleets, snapshot["nodes"], snapshot.get("pods") or ())
+        self.nodes = snapshot["nodes"]
+        self.ownership = ownership.divide(fleets, self.nodes, snapshot.get("pods") or ())
         return self.ownership.scope_of(self.fleet.key)
 
     def _outcome(
@@ -220,6 +234,7 @@ class _Run:
             errors=None if run.observation is None else run.observation.errors,
             unplaced=None if plan is None else plan["unplaced"],
             waiting=0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
+            saved_watts=metrics.saved_watts(plan),
             failure=self.failure,
         )
 
@@ -251,7 +266,9 @@ class _Run:
 
     def _told(self, status: Object, found: Result, heartbeat_seconds: float | None) -> Result:
         """The result of the run, once its status is written where that is due."""
-        told = telling.write_status(self.kube, self.fleet, status, heartbeat_seconds, self.context)
+        told = telling.write_status(
+            self.kube, self.fleet, status, heartbeat_seconds, self.context, self.nodes
+        )
         ready = next(one for one in status["conditions"] if one["type"] == "Ready")
         return {
             **found,

@@ -59,6 +59,7 @@ class Outcome:
     errors: t.Sequence[Object] | None = None
     unplaced: t.Sequence[Object] | None = None
     waiting: int = 0
+    saved_watts: t.Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
 
 

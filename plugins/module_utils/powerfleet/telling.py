@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import events
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
@@ -22,13 +23,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     PowerFleet,
     path_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import is_due
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
+    MOST_LISTED,
+    is_due,
+)
 
 Object = t.Mapping[str, t.Any]
+# An object, and a sentence about it.
+Told = tuple[Object, str]
 
 FIELD_MANAGER = "wattwise-power-fleet"
 _REPORTER = "wattwise.github.io/power-fleet"
 _MOST_NAMED = 3
+# A hall without power must not become a thousand Events; that of the fleet counts them.
+_MOST_EVENTS = MOST_LISTED
 
 
 def write_status(
@@ -37,9 +45,11 @@ def write_status(
     status: Object,
     heartbeat_seconds: float | None,
     context: Context,
+    nodes: t.Sequence[Object] = (),
 ) -> Result:
     """Write a status that is due, with its Events; the result has changed, written and diff.
 
+    ``nodes`` are those of the cluster; each one whose machine is lost gets an Event as well.
     Nothing is written where the fleet was deleted or replaced meanwhile. Raises WattwiseError.
     """
     if not is_due(status, fleet.status, heartbeat_seconds, context.now()):
@@ -54,7 +64,8 @@ def write_status(
     result = applying.apply_manifests(kube, [manifest], options, context)
     is_there = any(one["action"] != "unchanged" for one in result["results"])
     if is_there:
-        _tell(kube, fleet, status, context)
+        _tell_conditions(kube, fleet, status, context)
+        _tell_lost(kube, fleet, status, nodes, context)
     return {"changed": result["changed"], "written": is_there, "diff": result["diff"]}
 
 
@@ -82,14 +93,71 @@ def tell(
     kube: Kube, fleet: PowerFleet, reason: str, note: str, context: Context, is_bad: bool = True
 ) -> None:
     """An Event about the fleet; a run is as good without, so a refusal is a warning."""
+    obj = {**fleet.manifest, "kind": KIND}
+    _tell_of(kube, obj, f"{KIND} {fleet.key}", reason, note, context, is_bad)
+
+
+def tell_refused(
+    kube: Kube, fleet: PowerFleet, statuses: t.Iterable[Object], context: Context
+) -> None:
+    """Events about RmdWorkloads that are not carried out, and one about the fleet.
+
+    ``statuses`` are manifests of those that changed.
+    """
+    refused = [
+        (one, f"{condition['reason']}: {condition['message']}")
+        for one in statuses
+        if one["kind"] == "RmdWorkload"
+        for condition in one["status"]["conditions"]
+        if condition["type"] == "Ready" and condition["status"] == "False"
+    ]
+    _tell_each(kube, fleet, "WorkloadRefused", refused, context)
+
+
+def _tell_each(
+    kube: Kube, fleet: PowerFleet, reason: str, told: t.Sequence[Told], context: Context
+) -> None:
+    """An Event about each object, up to a limit, and one about the fleet that names the first."""
+    if not told:
+        return
+    named = "; ".join(f"{_key(obj)}: {note}" for obj, note in told[:_MOST_NAMED])
+    more = len(told) - _MOST_NAMED
+    note = f"{named}{f' (and {more} more)' if more > 0 else ''}"
+    tell(kube, fleet, reason, note, context)
+    for obj, note in told[:_MOST_EVENTS]:
+        is_known = bool(member(obj, "metadata", "uid"))
+        # Without a right to it, every other one is refused as well.
+        if is_known and not _tell_of(
+            kube, obj, f"{obj['kind']} {_key(obj)}", reason, note, context
+        ):
+            return
+
+
+def _tell_of(
+    kube: Kube,
+    obj: Object,
+    name: str,
+    reason: str,
+    note: str,
+    context: Context,
+    is_bad: bool = True,
+) -> bool:
+    """An Event about an object; False where it is refused."""
     event = events.Event("Warning" if is_bad else "Normal", reason, "Reconciling", _REPORTER)
     try:
-        events.tell_again(kube, context, {**fleet.manifest, "kind": KIND}, note, event)
+        events.tell_again(kube, context, dict(obj), note, event)
     except ApiError as error:
-        context.warn(f"The Event {reason} of PowerFleet {fleet.key} could not be written: {error}")
+        context.warn(f"The Event {reason} of {name} could not be written: {error}")
+        return False
+    return True
 
 
-def _tell(kube: Kube, fleet: PowerFleet, status: Object, context: Context) -> None:
+def _key(obj: Object) -> str:
+    metadata = obj["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
+def _tell_conditions(kube: Kube, fleet: PowerFleet, status: Object, context: Context) -> None:
     before = {
         one.get("type"): (one.get("status"), one.get("reason"))
         for one in fleet.status.get("conditions") or []
@@ -100,10 +168,27 @@ def _tell(kube: Kube, fleet: PowerFleet, status: Object, context: Context) -> No
             tell(kube, fleet, one["reason"], one["message"], context)
         elif one["status"] == "True" and was[0] == "False":
             tell(kube, fleet, one["reason"], one["message"], context, is_bad=False)
-    known = {one.get("node") for one in fleet.status.get("failing") or []}
-    lost = [one for one in status.get("failing") or () if one["node"] not in known]
-    if lost:
-        named = "; ".join(f"{one['node']}: {one['message']}" for one in lost[:_MOST_NAMED])
-        more = len(lost) - _MOST_NAMED
-        note = f"{named}{f' (and {more} more)' if more > 0 else ''}"
-        tell(kube, fleet, "MachineLost", note, context)
+
+
+def _tell_lost(
+    kube: Kube,
+    fleet: PowerFleet,
+    status: Object,
+    nodes: t.Sequence[Object],
+    context: Context,
+) -> None:
+    """Tell of machines that fail now and did not before; both lists have the first by name."""
+    stored = [one.get("node") or "" for one in fleet.status.get("failing") or []]
+    # Behind the end of a full list nobody knows which have failed before.
+    last = max(stored) if len(stored) >= MOST_LISTED else None
+    lost = {
+        one["node"]: one["message"]
+        for one in status.get("failing") or ()
+        if one["node"] not in stored and (last is None or one["node"] < last)
+    }
+    found = {member(node, "metadata", "name"): node for node in nodes}
+    told = [
+        (found.get(name, {"kind": "Node", "metadata": {"name": name}}), note)
+        for name, note in lost.items()
+    ]
+    _tell_each(kube, fleet, "MachineLost", told, context)

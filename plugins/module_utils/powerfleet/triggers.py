@@ -68,6 +68,7 @@ class Memory:
     generation: int = 0
     request: str = ""
     whole_at: datetime.datetime | None = None
+    succeeded_at: datetime.datetime | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Memory:
@@ -79,13 +80,18 @@ class Memory:
                 generation=int(stored["generation"]),
                 request=str(stored["request"]),
                 whole_at=parse_time(stored["whole_at"]),
+                succeeded_at=parse_time(stored["succeeded_at"]) if stored["succeeded_at"] else None,
             )
         except (OSError, ValueError, KeyError, TypeError, InvalidInput):
             return cls()
 
     def write(self, folder: Path) -> None:
         """Raises InvalidInput where the folder cannot be written."""
-        content = {**vars(self), "whole_at": format_time(self.whole_at) if self.whole_at else ""}
+        moments = {"whole_at": self.whole_at, "succeeded_at": self.succeeded_at}
+        content = {
+            **vars(self),
+            **{name: format_time(moment) if moment else "" for name, moment in moments.items()},
+        }
         try:
             whole_files.replace(folder / _FILE, json.dumps(content).encode())
         except OSError as error:
@@ -93,13 +99,17 @@ class Memory:
                 f"Cannot write {folder / _FILE}: {error.strerror}; look at the run folder"
             ) from error
 
-    def after(self, fleet: PowerFleet, trigger: Trigger, now: datetime.datetime) -> Memory:
+    def after(
+        self, fleet: PowerFleet, trigger: Trigger, now: datetime.datetime, succeeded: bool
+    ) -> Memory:
         """What is to be remembered once a run for the fleet was made."""
+        last = self.succeeded_at if self.uid == fleet.uid else None
         return Memory(
             uid=fleet.uid,
             generation=fleet.generation,
             request=fleet.annotation(REQUESTED_AT),
             whole_at=now if trigger.is_whole else self.whole_at,
+            succeeded_at=now if succeeded else last,
         )
 
 

@@ -298,7 +298,10 @@ def test_another_message_alone_is_written_but_is_no_change() -> None:
     (condition,) = cluster.pods["shop", "big"]["status"]["conditions"]
     assert condition["message"].startswith("0/2")
     assert condition["lastTransitionTime"] == "2026-01-31T12:00:00Z"
-    assert len(cluster.events) == 2
+    # Other numbers are the same Event, another reason is not.
+    another = "0/2 nodes are available: 2 Insufficient memory."
+    run(cluster, placements=[], unplaced=[{**UNPLACED[0], "message": another}])
+    assert [event["note"] for event in cluster.events] == [MESSAGE, another]
 
 
 def test_pods_that_no_longer_wait_are_not_marked() -> None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Events that are told again: one for each object and reason, whose count moves slowly."""
+"""Events: one for each sentence about a pod, and one for each object and reason that is told again."""
 
 from __future__ import annotations
 
@@ -17,35 +17,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import (
     QUIET_SECONDS,
     Event,
     tell_again,
+    tell_once,
 )
+from support.event_store import Store
 from support.power_fleets import manifest
-from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
+from support.scripted_api import ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 EVENT = Event("Warning", "MachineLost", "Reconciling", "wattwise.github.io/power-fleet")
-
-
-class Store:
-    """The Events of a namespace by path."""
-
-    def __init__(self) -> None:
-        self.events: dict[str, Json] = {}
-        self.refusal: Reply | None = None
-
-    def __call__(self, asked: Asked) -> Reply:
-        if asked.method != "GET" and self.refusal is not None:
-            return self.refusal
-        path = asked.path.partition("?")[0]
-        if asked.method == "POST":
-            path = f"{path}/{asked.body['metadata']['name']}"
-            self.events[path] = asked.body
-        elif path not in self.events:
-            return status_reply(404, "not found")
-        elif asked.method == "PATCH":
-            self.events[path] = {**self.events[path], **asked.body}
-        return Reply(self.events[path])
 
 
 def tell(store: Store, note: str, seconds: float = 0.0, check_mode: bool = False) -> bool:
@@ -99,3 +80,29 @@ def test_an_odd_event_of_this_name_is_counted_anew(odd: Json) -> None:
     store.events[path] = {"metadata": {"resourceVersion": "1"}, **odd}
     assert tell(store, "again")
     assert store.events[path]["count"] == 1
+
+
+WAITS = Event("Warning", "FailedScheduling", "Scheduling", "wattwise.github.io/placement")
+POD: Json = {"metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}}
+
+
+def test_other_numbers_are_no_other_event() -> None:
+    store = Store()
+    few = "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+    more = "0/12 nodes are available: 10 Insufficient memory, 2 Insufficient cpu."
+    other = "0/12 nodes are available: 12 Insufficient cpu."
+    with ScriptedApi(store) as api:
+        kube = Kube.connect({"host": api.url})
+        for note in (few, more, other, few, other):
+            tell_once(kube, Context(now=lambda: NOW), POD, note, WAITS)
+    assert [event["note"] for event in store.events.values()] == [few, other]
+
+
+def test_an_event_of_a_node_is_in_the_namespace_default() -> None:
+    store = Store()
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "u"}}
+    with ScriptedApi(store) as api:
+        tell_again(Kube.connect({"host": api.url}), Context(now=lambda: NOW), node, "lost", EVENT)
+    [(path, event)] = store.events.items()
+    assert path.startswith("/api/v1/namespaces/default/events/n1.")
+    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -15,8 +14,6 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
     DefinitionValidator,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.metrics import render
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import divide
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
     Failure,
@@ -25,41 +22,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     status_of,
     suspended_status,
 )
-from support.binding_api import node
-from support.power_fleets import DEFINITION, fleet, manifest, parsed
-from support.promtool import lint
+from support.power_fleets import DEFINITION, NOW, fleet, manifest, outcome, parsed
 
 Json = dict[str, t.Any]
-
-NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
-SUMMARY: Json = {
-    "configured": 2,
-    "fresh": 2,
-    "failed": 0,
-    "hottest_node": "n1",
-    "hottest_inlet_celsius": 24.26,
-    "measured_nodes": 2,
-    "measured_watts": 400.0,
-    "watts": {"before": 400.0, "after": 410.04, "lower_bound": 409.96},
-    "gap": 0.001,
-    "bound": 1,
-}
-
-
-def outcome(**parts: t.Any) -> Outcome:
-    given = Outcome(
-        trigger="interval",
-        began=NOW,
-        seconds=2.04,
-        steps=[{"name": "snapshot", "seconds": 0.11}],
-        ownership=divide([fleet()], [node("n1"), node("n2")], []),
-        summary=SUMMARY,
-        errors=[],
-        unplaced=[],
-        waiting=1,
-    )
-    summary = {**SUMMARY, **parts.pop("summary", {})}
-    return replace(given, summary=summary, **parts)
 
 
 def conditions(status: Json) -> dict[str, tuple[str, str]]:
@@ -218,14 +183,3 @@ def test_every_status_follows_the_definition() -> None:
     ):
         obj = {**manifest(), "status": stored(status).manifest["status"]}
         assert validator.problem(obj) is None
-
-
-def test_the_metrics_are_such_that_prometheus_takes_them() -> None:
-    text = render(fleet(), outcome())
-    assert lint(text) == ""
-    assert (
-        'wattwise_power_fleet_step_seconds{step="snapshot",power_fleet="power/fleet"} 0.11' in text
-    )
-    assert 'wattwise_power_fleet_pods{state="bound",power_fleet="power/fleet"} 1' in text
-    failed = render(fleet(), Outcome("start", NOW, 1.0, failure=Failure("rmd", "No.")))
-    assert 'last_run_failed{power_fleet="power/fleet"} 1' in failed and lint(failed) == ""

@@ -38,7 +38,7 @@ def later(seconds: float) -> datetime.datetime:
 
 
 def remembered(fleet: PowerFleet) -> Memory:
-    return Memory().after(fleet, Trigger("start"), NOW)
+    return Memory().after(fleet, Trigger("start"), NOW, succeeded=True)
 
 
 def test_without_a_memory_everything_is_done() -> None:
@@ -52,7 +52,7 @@ def test_a_request_is_served_once() -> None:
     assert trigger_of(asked("1"), memory, later(10)).name == "interval"
     served = trigger_of(asked("2"), memory, later(10))
     assert served == Trigger("pods", frozenset({"pods"}))
-    memory = memory.after(asked("2"), served, later(10))
+    memory = memory.after(asked("2"), served, later(10), succeeded=False)
     assert memory.whole_at == NOW
     assert trigger_of(asked("2"), memory, later(20)).is_whole
 

@@ -1,0 +1,137 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Events for what people must see of a fleet: each object has its own, and there is no flood."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import telling
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    KIND,
+    ROOT,
+    PowerFleet,
+)
+from support.event_store import Store
+from support.power_fleets import NOW, manifest, parsed
+from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
+
+Json = dict[str, t.Any]
+
+RESOURCES = [
+    {"name": name, "kind": KIND, "namespaced": True, "verbs": ["get", "patch"]}
+    for name in ("powerfleets", "powerfleets/status")
+]
+
+
+def failing(*numbers: int) -> list[Json]:
+    return [{"node": f"n{number:03}", "message": f"timeout: {number}"} for number in numbers]
+
+
+def nodes(count: int) -> list[Json]:
+    names = [f"n{number:03}" for number in range(count)]
+    return [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": f"uid-{name}"}}
+        for name in names
+    ]
+
+
+def stored(*numbers: int) -> PowerFleet:
+    """The fleet whose status lists these nodes."""
+    return parsed({**manifest(), "status": {"failing": failing(*numbers)}})
+
+
+class Cluster(Store):
+    """Takes every status, and keeps the Events."""
+
+    def __call__(self, asked: Asked) -> Reply:
+        if "/events" in asked.path:
+            return super().__call__(asked)
+        if asked.path == ROOT:
+            return Reply({"kind": "APIResourceList", "resources": RESOURCES})
+        if asked.method == "GET":
+            return Reply(manifest())
+        return Reply({**manifest(), "status": asked.body["status"]})
+
+    def told(self) -> dict[str, str]:
+        """The texts of the Events, by the name of their object."""
+        return {event["involvedObject"]["name"]: event["message"] for event in self.events.values()}
+
+
+def tell_lost(cluster: Cluster, fleet: PowerFleet, *numbers: int, count: int = 100) -> list[str]:
+    """A run after which these fail; its warnings."""
+    warnings: list[str] = []
+    context = Context(warn=warnings.append, now=lambda: NOW)
+    status = {"conditions": [], "failing": failing(*numbers)}
+    with ScriptedApi(cluster) as api:
+        kube = Kube.connect({"host": api.url})
+        telling.write_status(kube, fleet, status, None, context, nodes(count))
+    return warnings
+
+
+def test_a_lost_machine_is_told_of_its_node_and_of_the_fleet() -> None:
+    cluster = Cluster()
+    tell_lost(cluster, stored(1), 1, 2)
+    assert cluster.told() == {"n002": "timeout: 2", "fleet": "n002: timeout: 2"}
+    # The next one a moment later: the Event of the fleet is young, and its node has its own.
+    tell_lost(cluster, stored(1, 2), 1, 2, 3)
+    assert cluster.told() == {
+        "n002": "timeout: 2",
+        "n003": "timeout: 3",
+        "fleet": "n002: timeout: 2",
+    }
+
+
+def test_a_hall_without_power_is_no_flood() -> None:
+    cluster = Cluster()
+    tell_lost(cluster, stored(), *range(20))
+    assert len(cluster.events) == 21
+    assert cluster.told()["fleet"].endswith("n002: timeout: 2 (and 17 more)")
+    # The list of a status is full: those behind its end may have failed before.
+    tell_lost(cluster, stored(*range(1, 21)), *range(2, 22))
+    assert len(cluster.events) == 21
+    tell_lost(cluster, stored(*range(30, 50)), 29, *range(30, 49))
+    assert cluster.told()["n029"] == "timeout: 29"
+
+
+def test_events_that_are_refused_are_two_warnings() -> None:
+    cluster = Cluster()
+    cluster.refusal = status_reply(403, "no right to it")
+    warnings = tell_lost(cluster, stored(), *range(20))
+    assert [warning.partition(" could")[0] for warning in warnings] == [
+        "The Event MachineLost of PowerFleet power/fleet",
+        "The Event MachineLost of Node n000",
+    ]
+
+
+def test_a_failing_node_that_is_no_more_is_told_of_the_fleet() -> None:
+    cluster = Cluster()
+    tell_lost(cluster, stored(), 5, count=1)
+    assert cluster.told() == {"fleet": "n005: timeout: 5"}
+
+
+def workload(name: str, ready: str, kind: str = "RmdWorkload") -> Json:
+    condition = {"type": "Ready", "status": ready, "reason": "Refused", "message": "no ways"}
+    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}"}
+    status = {"conditions": [condition]}
+    return {
+        "apiVersion": "intel.com/v1alpha1",
+        "kind": kind,
+        "metadata": metadata,
+        "status": status,
+    }
+
+
+def test_a_refused_workload_is_told_of_itself_and_of_the_fleet() -> None:
+    cluster = Cluster()
+    statuses = [workload("a", "False"), workload("b", "True"), workload("c", "False", "RmdConfig")]
+    context = Context(now=lambda: NOW)
+    with ScriptedApi(cluster) as api:
+        kube = Kube.connect({"host": api.url})
+        telling.tell_refused(kube, stored(), statuses, context)
+        telling.tell_refused(kube, stored(), [workload("b", "True")], context)
+    assert cluster.told() == {"a": "Refused: no ways", "fleet": "shop/a: Refused: no ways"}
+    assert {event["reason"] for event in cluster.events.values()} == {"WorkloadRefused"}
