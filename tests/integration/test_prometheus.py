@@ -236,6 +236,15 @@ def test_everything_in_the_textfile_is_on_the_dashboard_or_in_an_alert(textfile:
     assert named == set(re.findall(r"^# TYPE (\w+)", textfile, re.MULTILINE))
 
 
+def test_the_page_of_the_operator_lists_every_metric_and_alert(textfile: str) -> None:
+    page = (ROOT / "docs" / "operator.md").read_text()
+    listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert set(re.findall(r"^# TYPE (\w+)", textfile, re.MULTILINE)) <= listed
+    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text().partition("power-fleets")[2]))
+    assert len(alerts) > 1
+    assert alerts <= listed
+
+
 def test_the_dashboard_can_be_imported_anywhere() -> None:
     variables = {item["name"]: item for item in DASHBOARD["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource"
