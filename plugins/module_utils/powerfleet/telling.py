@@ -93,8 +93,11 @@ def tell(
     kube: Kube, fleet: PowerFleet, reason: str, note: str, context: Context, is_bad: bool = True
 ) -> None:
     """An Event about the fleet; a run is as good without, so a refusal is a warning."""
-    obj = {**fleet.manifest, "kind": KIND}
-    _tell_of(kube, obj, f"{KIND} {fleet.key}", reason, note, context, is_bad)
+    event = events.Event("Warning" if is_bad else "Normal", reason, "Reconciling", _REPORTER)
+    try:
+        events.tell_again(kube, context, {**fleet.manifest, "kind": KIND}, note, event)
+    except ApiError as error:
+        context.warn(f"The Event {reason} of PowerFleet {fleet.key} could not be written: {error}")
 
 
 def tell_refused(
@@ -124,32 +127,19 @@ def _tell_each(
     more = len(told) - _MOST_NAMED
     note = f"{named}{f' (and {more} more)' if more > 0 else ''}"
     tell(kube, fleet, reason, note, context)
+    event, refusals = events.Event("Warning", reason, "Reconciling", _REPORTER), []
     for obj, note in told[:_MOST_EVENTS]:
-        is_known = bool(member(obj, "metadata", "uid"))
-        # Without a right to it, every other one is refused as well.
-        if is_known and not _tell_of(
-            kube, obj, f"{obj['kind']} {_key(obj)}", reason, note, context
-        ):
-            return
-
-
-def _tell_of(
-    kube: Kube,
-    obj: Object,
-    name: str,
-    reason: str,
-    note: str,
-    context: Context,
-    is_bad: bool = True,
-) -> bool:
-    """An Event about an object; False where it is refused."""
-    event = events.Event("Warning" if is_bad else "Normal", reason, "Reconciling", _REPORTER)
-    try:
-        events.tell_again(kube, context, dict(obj), note, event)
-    except ApiError as error:
-        context.warn(f"The Event {reason} of {name} could not be written: {error}")
-        return False
-    return True
+        try:
+            if member(obj, "metadata", "uid"):
+                events.tell_again(kube, context, dict(obj), note, event)
+        except ApiError as error:
+            # The namespace of one of them may be ending; the others are told.
+            refusals.append(f"{obj['kind']} {_key(obj)}: {error}")
+    if refusals:
+        context.warn(
+            f"{len(refusals)} Events {reason} could not be written; the first is that of "
+            f"{refusals[0]}"
+        )
 
 
 def _key(obj: Object) -> str:
