@@ -389,7 +389,7 @@ def newest_core(session: nox.Session) -> None:
 
 @gate("test")
 def molecule(session: nox.Session) -> None:
-    """The chain of molecule: a stage for every role, on one lab."""
+    """The chain of molecule: a stage for every role and for the operator, on one lab."""
     build_lab(session)
     state = BUILD / "molecule-lab"
     # Molecule remembers there what it prepared; the lab is a new one each time.
