@@ -273,10 +273,14 @@ def test_a_suspended_fleet_writes_its_status_and_nothing_else(
     stored = kube.get(path_of(namespace, "fleet"))
     assert conditions(stored) == {"Ready": ("False", "Suspended")}
     assert not runs()["status_written"]
+    metrics = runs.folder / "fleet" / "metrics" / "run.prom"
+    label = f'{{power_fleet="{namespace}/fleet"}}'
+    assert f"wattwise_power_fleet_suspended{label} 1" in metrics.read_text().splitlines()
     body = {"spec": {"suspend": False}}
     kube.request("PATCH", path_of(namespace, "fleet"), body, MERGE_CONTENT_TYPE)
     assert runs()["ready"]
     assert place_of(kube, namespace, "waits") in NODES
+    assert f"wattwise_power_fleet_suspended{label} 0" in metrics.read_text().splitlines()
 
 
 @pytest.mark.usefixtures("nodes")
@@ -353,6 +357,10 @@ def test_machines_that_do_not_answer_are_told_in_status_and_event(
     events = kube.list(f"/api/v1/namespaces/{namespace}/events")
     told = {one["reason"]: one for one in events if one["involvedObject"]["name"] == "fleet"}
     assert "pf-a" in told["MachineLost"]["message"]
+    node = kube.get("/api/v1/nodes/pf-a")["metadata"]["uid"]
+    of_nodes = kube.list("/api/v1/namespaces/default/events")
+    [lost] = [one for one in of_nodes if one["involvedObject"].get("uid") == node]
+    assert (lost["reason"], lost["message"]) == ("MachineLost", failing["message"])
     assert not runs()["status_written"]
     kube.request(
         "PATCH",
@@ -362,6 +370,29 @@ def test_machines_that_do_not_answer_are_told_in_status_and_event(
     )
     strict = runs()
     assert not strict["ready"] and strict["status"]["conditions"][0]["reason"] == "MergeFailed"
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_workload_that_is_refused_is_told_once(kube: Kube, namespace: str, runs: Runs) -> None:
+    files = [str(path) for path in sorted(FILES.glob("intel.com_*.yaml"))]
+    apply({"kubeconfig": runs.kubeconfig, "src": files, "wait": True})
+    create(kube, namespace, rmd={"enabled": True})
+    path = f"/apis/intel.com/v1alpha1/namespaces/{namespace}/rmdworkloads"
+    spec = {"coreIds": ["1"], "cache": {"max": 2, "min": 2}, "nodes": ["pf-a"]}
+    body = {"apiVersion": "intel.com/v1alpha1", "kind": "RmdWorkload", "spec": spec}
+    kube.request("POST", path, {**body, "metadata": {"name": "ways"}})
+    try:
+        for _run in range(2):
+            assert runs()["ready"], runs.warnings
+        events = kube.list(f"/api/v1/namespaces/{namespace}/events")
+        told = [one for one in events if one["reason"] == "WorkloadRefused"]
+        assert {one["involvedObject"]["name"]: one["count"] for one in told} == {
+            "ways": 1,
+            "fleet": 1,
+        }
+        assert all("the node has no RMD daemon" in one["message"] for one in told)
+    finally:
+        kube.request("DELETE", f"{path}/ways")
 
 
 def texts(schema: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
