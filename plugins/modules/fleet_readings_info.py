@@ -67,8 +67,8 @@ options:
     description:
       - Path of the document of new statuses to write, for M(wattwise.kube.kube_apply) with
         C(src_key) set to V(statuses).
-      - A status is new if a reading moved by 0.5 °C, 1 Pa or 2 % of the watts, or is old:
-        2.5 to 5 minutes, by the node's name.
+      - A status is new if a reading moved by 0.5 °C, 1 Pa or 2 % of the watts, or is 2.5
+        to 5 minutes old, by the node's name.
     type: path
   textfile:
     description:
