@@ -31,8 +31,8 @@ description:
   - The status holds what came of the run, with the conditions C(Ready), C(Observed) and C(Placed).
     A run that finds everything as it was writes nothing until O(heartbeat_seconds) are over.
     Events tell when a condition goes wrong or right again, and which machines were lost.
-  - C(spec.interval) becomes the annotation C(ansible.sdk.operatorframework.io/reconcile-period),
-    which ansible-operator reads.
+  - An C(spec.interval) other than 60 s becomes the annotation
+    C(ansible.sdk.operatorframework.io/reconcile-period), which ansible-operator reads.
   - NodeConfigs are made of the templates that are in the cluster. Secrets, templates and pinned
     certificates that an inventory applied stay as they are.
 options:
@@ -65,10 +65,26 @@ options:
       - Seconds after which a status is written although it tells nothing new.
     type: float
     default: 300.0
+  record_namespaces:
+    description:
+      - Namespaces whose PowerFleets keep the documents of their last binding in a ConfigMap
+        C(wattwise-last-binding-<uid>), compressed to at most 1 MiB. A run whose O(run_dir) lacks
+        the documents restores them from there, so that reports compute savings after a restart.
+      - The PowerFleet owns its ConfigMap, so Kubernetes deletes both together. A ConfigMap that
+        cannot be read or written causes a warning.
+    type: list
+    elements: str
+    default: []
+  default_credential_dir:
+    description:
+      - Folder of a mounted Secret, with the files C(username), C(password) and optionally
+        C(ca.crt). The NodeConfigs of O(default_credential_namespaces) that name no Secret get it.
+      - Without this option such machines are asked without a credential.
+    type: path
   default_credential_namespaces:
     description:
-      - Namespaces whose NodeConfigs get what E(WATTWISE_REDFISH_USERNAME) and
-        E(WATTWISE_REDFISH_PASSWORD) say, where they name no Secret.
+      - Namespaces of the NodeConfigs that may get the content of O(default_credential_dir). List
+        only namespaces whose writers of NodeConfigs may know the password.
     type: list
     elements: str
     default: []

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import typing as t
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
@@ -23,19 +20,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconcili
     reconcile,
 )
 from lab.api import Api
-from lab.controlplane.programs import find_programs
 from lab.inventory import CLUSTER
 from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.lab import RunningLab
+from support.operator_overlays import NAMESPACE, built, write_kubeconfig
 from support.playbook import run_playbook
 from support.recording_proxy import Proxy, Right, recording_proxy
 from support.work_to_do import LEASE, rmd_workload, waiting_pods
 
 Json = dict[str, t.Any]
 
-OVERLAYS = ROOT / "operator" / "config" / "overlays"
-NAMESPACE, ACCOUNT = "wattwise-system", "wattwise-operator"
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
 # What the runs below have no occasion for: right → why it is given.
 UNUSED = {
@@ -82,12 +77,6 @@ class Account:
         return found
 
 
-def built(overlay: str) -> list[Json]:
-    command = [str(find_programs(print)["kubectl"]), "kustomize", str(OVERLAYS / overlay)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return list(yaml.safe_load_all(done.stdout))
-
-
 def path_of_config(config: Json) -> str:
     metadata = config["metadata"]
     parent = CONFIGS.replace("/nodeconfigs", f"/namespaces/{metadata['namespace']}/nodeconfigs")
@@ -123,16 +112,10 @@ def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
     apply({"kubeconfig": kubeconfig, "manifests": [*named, others]})
     apply({"kubeconfig": kubeconfig, "src": [str(definition)], "wait": True})
     with Api(whole_lab.state.kubeconfig) as api:
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
-        token = api.request("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
         server = api.server
     with recording_proxy(server, str(whole_lab.state.ca_certificate)) as proxy:
         found = Account(kubeconfig, proxy, tmp_path)
-        cluster = {"name": "c", "cluster": {"server": proxy.server}}
-        user = {"name": "u", "user": {"token": token}}
-        context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
-        parts = {"clusters": [cluster], "users": [user], "contexts": [context]}
-        found.own.write_text(json.dumps({"current-context": "x", **parts}))
+        write_kubeconfig(found.own, whole_lab.state.kubeconfig, server=proxy.server)
         yield found
         apply({"kubeconfig": kubeconfig, "manifests": found.given, "state": "absent"})
     kube = Kube.connect({"kubeconfig": kubeconfig})

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     REQUESTED_FOR,
     path_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.report import building
 from support.kubectl_table import row
 from support.playbook import run_playbook
 
@@ -197,7 +200,7 @@ def test_a_run_places_its_pods_and_the_next_one_writes_nothing(
     assert (first["trigger"], first["found"], first["status_written"]) == ("start", True, True)
     assert place_of(kube, namespace, "waits") in NODES, first["status"]
     stored = kube.get(path_of(namespace, "fleet"))
-    assert stored["metadata"]["annotations"] == {RECONCILE_PERIOD: "60s"}
+    assert "annotations" not in stored["metadata"]
     assert conditions(stored) == {
         "Observed": ("False", "NoNodeConfigs"),
         "Placed": ("True", "NoPodLeft"),
@@ -235,6 +238,27 @@ def test_a_request_is_served_once_and_a_new_spec_makes_a_whole_run(
     stored = kube.get(path_of(namespace, "fleet"))
     assert stored["metadata"]["annotations"][RECONCILE_PERIOD] == "2m"
     assert stored["status"]["observedGeneration"] == stored["metadata"]["generation"] == 2
+
+
+def test_a_lost_folder_gets_its_own_fleets_last_binding_back(
+    kube: Kube, namespace: str, runs: Runs, nodes: tuple[str, ...]
+) -> None:
+    records = f"/api/v1/namespaces/{namespace}/configmaps"
+    for number, name in enumerate(("one", "two")):
+        only = {"matchLabels": {"pf-number": str(number)}}
+        create(kube, namespace, name, nodeSelector=only)
+        create_pod(kube, namespace, f"pod-{name}", f"{namespace}/{name}")
+        assert runs(name, record_namespaces=[namespace])["summary"]["bound"] == 1
+    owners = [one["metadata"].get("ownerReferences", []) for one in kube.list(records)]
+    kept = sorted(owner[0]["name"] for owner in owners if owner)
+    assert kept == ["one", "two"] and runs.warnings == []
+    shutil.rmtree(runs.folder)
+    for name in kept:
+        assert runs(name, record_namespaces=[namespace])["changed"] is False
+        bound = (runs.folder / name / "bound" / "bindings.json").read_text()
+        assert [pod["pod"] for pod in json.loads(bound)["bound"]] == [f"pod-{name}"]
+    report = building.write({"run_dir": str(runs.folder / "two")})
+    assert "1 pod" in report["lines"][0]
 
 
 def test_of_two_fleets_the_older_has_the_nodes_that_both_select(

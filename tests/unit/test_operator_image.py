@@ -18,7 +18,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import (
+    DEFAULT_SECONDS,
+)
 from lab.process import wait_until
 from scripts import build_image
 from scripts.ansible_test_home import interpreter_folders
@@ -40,7 +44,10 @@ from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule({name: {"type": "raw"} for name in %s})
 module.exit_json(given=module.params, report=False)
 """
-PARAMETERS = ["kubeconfig", "namespace", "name", "run_dir", "rmd_client"]
+PARAMETERS = [
+    *("kubeconfig", "namespace", "name", "run_dir", "rmd_client", "lease_namespace"),
+    *("record_namespaces", "default_credential_dir", "default_credential_namespaces"),
+]
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch hacked') }}"
 
 
@@ -118,6 +125,7 @@ def test_a_spec_is_text_and_the_status_is_the_runs() -> None:
         assert watch["markUnsafe"] is True and watch["snakeCaseParameters"] is False
         assert watch["manageStatus"] is False and watch["watchAnnotationsChanges"] is True
         assert watch["watchDependentResources"] is False and "finalizer" not in watch
+        assert parse_duration(watch["reconcilePeriod"]) == DEFAULT_SECONDS
         assert {kind["kind"] for kind in watch["blacklist"]} == {"Node", "Pod"}
     assert [watch["kind"] for watch in watches] == ["PowerFleet"]
 
@@ -145,16 +153,16 @@ def environment(image: Path, **more: str) -> dict[str, str]:
     return {**given, "LANG": "C.UTF-8", "WATTWISE_KUBECONFIG": "/nowhere/kubeconfig", **more}
 
 
-@pytest.mark.parametrize("has_certificate", [False, True])
-def test_the_playbook_passes_names_and_nothing_of_a_spec(
-    image: Path, has_certificate: bool
+@pytest.mark.parametrize("is_set", [False, True])
+def test_the_playbook_passes_names_and_the_environment_and_nothing_of_a_spec(
+    image: Path, is_set: bool
 ) -> None:
     modules = image / "collections/ansible_collections/wattwise/kube/plugins"
     (modules / "modules" / "power_fleet_reconciliation.py").write_text(MODULE % PARAMETERS)
     (modules / "action" / "power_fleet_reconciliation.py").unlink(missing_ok=True)
     secret = image.parent / "secret"
     secret.mkdir()
-    if has_certificate:
+    if is_set:
         (secret / "tls.crt").write_text("a certificate")
     meta = {"namespace": "halls", "name": "hall-1"}
     unsafe = {"__ansible_unsafe": HOSTILE}
@@ -167,6 +175,10 @@ def test_the_playbook_passes_names_and_nothing_of_a_spec(
         ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
         ANSIBLE_VERBOSITY="1",
         WATTWISE_RMD_CLIENT=str(secret),
+        WATTWISE_LEASE_NAMESPACE="leases" if is_set else "",
+        WATTWISE_RECORD_NAMESPACES="halls, others" if is_set else "",
+        WATTWISE_DEFAULT_CREDENTIAL="/etc/bmc" if is_set else "",
+        WATTWISE_DEFAULT_CREDENTIAL_NAMESPACES="wao-system" if is_set else "",
     )
     assert run.returncode == 0, run.stdout + run.stderr
     [told] = re.findall(r"^( +)given:\n((?:\1 +.*\n)+)", run.stdout, re.MULTILINE)
@@ -175,7 +187,11 @@ def test_the_playbook_passes_names_and_nothing_of_a_spec(
         "kubeconfig": "/nowhere/kubeconfig",
         **meta,
         "run_dir": f"{image.parent}/runs/halls/hall-1",
-        "rmd_client": {key: f"{secret}/{name}" for key, name in files.items() if has_certificate},
+        "rmd_client": {key: f"{secret}/{name}" for key, name in files.items() if is_set},
+        "lease_namespace": "leases" if is_set else None,
+        "record_namespaces": ["halls", "others"] if is_set else [],
+        "default_credential_dir": "/etc/bmc" if is_set else None,
+        "default_credential_namespaces": ["wao-system"] if is_set else [],
     }
     assert not list(image.rglob("hacked"))
 
@@ -223,7 +239,17 @@ def test_a_program_is_one_that_can_be_started(name: str) -> None:
     assert path.read_text().startswith("#!")
 
 
-def test_the_operator_is_started_where_its_playbooks_are(image: Path) -> None:
+def test_the_operator_is_started_where_its_playbooks_are_without_what_a_killed_one_left(
+    image: Path,
+) -> None:
+    """The folder is written into ansible-operator, and another one may use it here."""
+    left, program = image.parent / "left", image / "entrypoints" / "operator"
+    (left / "ansible-operator" / "runner").mkdir(parents=True)
+    (left / "ansibleoperator-12").touch()
+    (left / "runs").mkdir()
+    text = program.read_text()
+    assert text.count("/tmp/ansible") == 2
+    program.write_text(text.replace("/tmp/ansible", f"{left}/ansible"))
     programs = image.parent / "programs"
     programs.mkdir()
     write_program(programs / "ansible-operator", "pwd", 'printf "%s\\n" "$@"')
@@ -233,6 +259,7 @@ def test_the_operator_is_started_where_its_playbooks_are(image: Path) -> None:
     folder, *given = started.stdout.splitlines()
     assert started.returncode == 0, started.stderr
     assert Path(folder) == image
+    assert [path.name for path in left.iterdir()] == ["runs"]
     assert given[:3] == ["run", "--watches-file", "watches.yaml"]
     assert given[-len(options) :] == options
     for watch in yaml.safe_load((image / "watches.yaml").read_text()):

@@ -37,8 +37,7 @@ MORE: dict[str, set[Right]] = {
     | {(group, "nodeconfigtemplates", "watch") for group in GROUPS},
     "rmd": {("intel.com", "rmdworkloads", "watch")},
 }
-# Templates, Secrets and the namespace are the inventory's; the operator renders templates alone. It
-# keeps the documents of bindings in run folders: a ConfigMap could hold those of one fleet only.
+# Templates, Secrets and the namespace are the inventory's; the operator renders templates alone.
 LESS: dict[str, set[Right]] = {
     "node-configs": {("", "namespaces", verb) for verb in ("get", "patch")}
     | {
@@ -87,6 +86,7 @@ def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capabi
     given = manifests(capability)
     assert rights(given, "ClusterRole") == used - less | more
     for namespace in ("kube-system", "rmd-system"):
+        # The operator's documents are those of several fleets, and in its own namespace.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
         assert named(given, namespace) == named(role["items"], namespace) - documents
 
@@ -124,9 +124,20 @@ def test_secrets_are_read_in_named_namespaces_alone() -> None:
     assert not rights(base, "ClusterRole")
 
 
+def test_records_of_bindings_are_written_beside_the_fleets_alone() -> None:
+    role = yaml.safe_load((ROOT / "docs" / "rbac" / "placement.yaml").read_text())
+    used = {right for right, _name in named(role["items"], "kube-system") if "configmaps" in right}
+    given = manifests("records")
+    assert rights(given, "Role") == used
+    assert {each["metadata"]["namespace"] for each in given} == {ACCOUNT["namespace"]}
+    assert not rights(given, "ClusterRole")
+
+
 def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("minimal") == {"events", "observe", "powerfleets"}
-    assert capabilities("default") == capabilities("minimal") | {"node-configs", "placement"}
+    assert capabilities("default") == capabilities("minimal") | {
+        *("node-configs", "placement", "records")
+    }
     assert capabilities("full") == capabilities("default") | {"devices", "rmd"}
     # Moving running pods is for those who ask for it.
     assert set(CAPABILITIES) - capabilities("full") == {"eviction"}

@@ -14,6 +14,7 @@ import base64
 import gzip
 import io
 import typing as t
+from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, strict_json
@@ -36,7 +37,40 @@ _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
 _LEFT_OUT = ("allocations", "findings", "steps", "unplaced")
 
 
-def keep(kube: Kube, namespace: str, folder: Path) -> list[str]:
+@dataclass(frozen=True)
+class Record:
+    """The ConfigMap of a series of runs; it is deleted together with ``owner`` in its namespace."""
+
+    namespace: str
+    name: str = NAME
+    owner: t.Mapping[str, t.Any] | None = None
+
+    @property
+    def path(self) -> str:
+        """Its path on the API server."""
+        return f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name}"
+
+    def manifest(self, data: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """The ConfigMap with these documents."""
+        metadata: dict[str, t.Any] = {"name": self.name, "namespace": self.namespace}
+        if self.owner is not None:
+            metadata["ownerReferences"] = [
+                {
+                    "apiVersion": self.owner["apiVersion"],
+                    "kind": self.owner["kind"],
+                    "name": self.owner["metadata"]["name"],
+                    "uid": self.owner["metadata"]["uid"],
+                }
+            ]
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "binaryData": dict(data),
+        }
+
+
+def keep(kube: Kube, record: Record, folder: Path) -> list[str]:
     """Write the documents of the last binding; returns the names of those that did not fit.
 
     Raises ApiError.
@@ -56,31 +90,25 @@ def keep(kube: Kube, namespace: str, folder: Path) -> list[str]:
         else:
             data[_key(name)] = text
             room -= len(text)
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": namespace},
-        "binaryData": data,
-    }
-    path = _path(namespace)
-    if kube.find(path) is None:
-        kube.request("POST", path.rpartition("/")[0], manifest)
+    manifest = record.manifest(data)
+    if kube.find(record.path) is None:
+        kube.request("POST", record.path.rpartition("/")[0], manifest)
     else:
-        kube.request("PUT", path, manifest)
+        kube.request("PUT", record.path, manifest)
     return left_out
 
 
-def restore(kube: Kube, namespace: str, folder: Path) -> bool:
+def restore(kube: Kube, record: Record, folder: Path) -> bool:
     """Restore the documents of the last binding if the folder has none; True if restored.
 
     Raises ApiError, and InvalidInput for an invalid ConfigMap.
     """
     if (folder / _FILES[0][0]).exists():
         return False
-    found = kube.find(_path(namespace))
+    found = kube.find(record.path)
     data = (found or {}).get("binaryData") or {}
     bodies = [
-        (folder / name, kind, _unpacked(data[_key(name)], name))
+        (folder / name, kind, _unpacked(data[_key(name)], name, record))
         for name, kind in _FILES
         if _key(name) in data and not (folder / name).exists()
     ]
@@ -93,10 +121,6 @@ def restore(kube: Kube, namespace: str, folder: Path) -> bool:
     return True
 
 
-def _path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
-
-
 def _key(name: str) -> str:
     return f"{name.replace('/', '.')}.gz"
 
@@ -107,7 +131,7 @@ def _packed(body: t.Mapping[str, t.Any]) -> str:
     return base64.b64encode(gzip.compress(text, mtime=0)).decode()
 
 
-def _unpacked(text: str, name: str) -> dict[str, t.Any]:
+def _unpacked(text: str, name: str, record: Record) -> dict[str, t.Any]:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text))) as file:
             content = file.read(_LONGEST + 1)
@@ -116,7 +140,7 @@ def _unpacked(text: str, name: str) -> dict[str, t.Any]:
         body = strict_json.parse(content)
     except (OSError, EOFError, ValueError) as error:
         raise InvalidInput(
-            f"The ConfigMap {NAME} holds no document {name} ({error}); delete it, and the next "
+            f"The ConfigMap {record.name} holds no document {name} ({error}); delete it, and the next "
             "binding makes it anew"
         ) from error
     return t.cast("dict[str, t.Any]", body)

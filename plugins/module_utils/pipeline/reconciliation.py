@@ -87,6 +87,7 @@ class FleetRun:
 
     ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
     younger than ``valid_seconds`` are not asked, even if their fetchInterval is shorter.
+    ``binding_record`` is the ConfigMap of the last binding, if there is one.
     """
 
     options: Parameters
@@ -95,6 +96,7 @@ class FleetRun:
     log: StepLog
     scope_of: ScopeOf | None = None
     valid_seconds: float = 0.0
+    binding_record: last_binding.Record | None = None
     snapshot: Object | None = None
     answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
     observation: observation.Observation | None = None
@@ -114,11 +116,15 @@ class FleetRun:
         context: Context = Context(),
         scope_of: ScopeOf | None = None,
         valid_seconds: float = 0.0,
+        binding_record: last_binding.Record | None = None,
     ) -> FleetRun:
         """A run that has not begun. Raises InvalidInput."""
         options = complete(parameters)
-        folder = RunFolder(options["run_dir"])
-        return cls(options, context, folder, StepLog(context), scope_of, valid_seconds)
+        folder, namespace = RunFolder(options["run_dir"]), options["record_namespace"]
+        if binding_record is None and namespace:
+            binding_record = last_binding.Record(namespace)
+        log = StepLog(context)
+        return cls(options, context, folder, log, scope_of, valid_seconds, binding_record)
 
     def make(self) -> None:
         """Make the steps in their order. Raises WattwiseError where one fails."""
@@ -138,17 +144,17 @@ class FleetRun:
             if name in self.options["steps"]:
                 step()
 
-    def _with_record(self, work: t.Callable[[Kube, str, Path], t.Any]) -> None:
+    def _with_record(self, work: t.Callable[[Kube, last_binding.Record, Path], t.Any]) -> None:
         """Restore or keep the last binding; a failure is only a warning, because it is optional."""
-        namespace, path = self.options["record_namespace"], self.folder.path
-        if not namespace or path is None:
+        kept_in, path = self.binding_record, self.folder.path
+        if kept_in is None or path is None:
             return
         try:
-            work(self.kube, namespace, path)
+            work(self.kube, kept_in, path)
         except (ApiError, InvalidInput) as error:
             self.context.warn(
-                f"The record of the last binding in namespace {namespace} could not be used, so a "
-                f"later report may lack the saving: {error}"
+                f"The record of the last binding in namespace {kept_in.namespace} could not be "
+                f"used, so a later report may lack the saving: {error}"
             )
 
     @functools.cached_property

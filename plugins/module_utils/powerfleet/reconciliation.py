@@ -39,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps impor
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
     metrics,
     ownership,
+    period,
     settings,
     telling,
 )
@@ -78,6 +79,8 @@ SPEC = KUBERNETES.merge(
             "run_dir": {"type": "path", "required": True},
             "run_process": {"type": "str"},
             "heartbeat_seconds": {"type": "float", "default": 300.0},
+            "record_namespaces": {"type": "list", "elements": "str", "default": []},
+            "default_credential_dir": {"type": "path"},
             "default_credential_namespaces": {"type": "list", "elements": "str", "default": []},
             "rmd_client": {
                 "type": "dict",
@@ -125,11 +128,11 @@ class _Run:
 
     def suspended(self) -> Result:
         """Nothing but the status."""
-        period = telling.keep_period(self.kube, self.fleet, self.context)
+        is_new = self._keep_period()
         if not self.context.check_mode:
             metrics.write_suspended(self.options["run_dir"], self.fleet)
         status = suspended_status(self.fleet)
-        return self._told(status, {"suspended": True, "changed": period, "diff": []}, None)
+        return self._told(status, {"suspended": True, "changed": is_new, "diff": []}, None)
 
     def made(self) -> Result:
         """All steps, then the status, whatever came of them."""
@@ -146,10 +149,11 @@ class _Run:
             self.context,
             functools.partial(self._scope_of, fleets),
             0.0 if trigger.is_whole else float(self.fleet.spec["observe"]["maxAgeSeconds"]),
+            settings.record_of(self.fleet, self.options),
         )
         # Before anything is written: another run in this folder is refused.
         run.folder.open(self.options["run_process"], began)
-        period = telling.keep_period(self.kube, self.fleet, self.context)
+        is_new_period = self._keep_period()
         made = self._steps(log, run, trigger)
         outcome = self._outcome(run, trigger, made, began, time.monotonic() - clock)
         if not self.context.check_mode:
@@ -159,12 +163,18 @@ class _Run:
         self._tell_slow(outcome)
         found = self._told(
             status_of(self.fleet, outcome),
-            self._result(run, made, trigger, period),
+            self._result(run, made, trigger, is_new_period),
             self.options["heartbeat_seconds"],
         )
         if self.failure is not None and self.options["on_error"] == "fail":
             raise WattwiseError(self.failure.sentence, **found)
         return found
+
+    def _keep_period(self) -> bool:
+        """Make the interval the period of ansible-operator; whether that was another one before."""
+        if period.is_kept(self.fleet):
+            return False
+        return self.context.check_mode or period.keep(self.kube, self.fleet, telling.FIELD_MANAGER)
 
     def _steps(self, log: StepLog, run: FleetRun, trigger: Trigger) -> list[Result]:
         """Make the steps; those before the snapshot change what it shows."""
@@ -249,12 +259,12 @@ class _Run:
             telling.tell(self.kube, self.fleet, "RunSlow", note, self.context)
 
     def _result(
-        self, run: FleetRun, steps: t.Sequence[Result], trigger: Trigger, period: bool
+        self, run: FleetRun, steps: t.Sequence[Result], trigger: Trigger, is_new_period: bool
     ) -> Result:
         found = run.result()
         return {
             **found,
-            "changed": period or self.result["changed"] or found["changed"],
+            "changed": is_new_period or self.result["changed"] or found["changed"],
             "diff": [*self.result["diff"], *found["diff"]],
             "steps": list(steps),
             "trigger": trigger.name,

@@ -62,6 +62,8 @@ class PowerFleet:
     selector: LabelSelector
     interval_seconds: float
     is_suspended: bool
+    # What ansible-operator takes for the interval; None without the annotation.
+    period: str | None
     spec: Object
     manifest: Object = field(compare=False, repr=False)
 
@@ -93,8 +95,7 @@ class PowerFleet:
 
     def annotation(self, name: str) -> str:
         """The text of an annotation; empty where there is none."""
-        text = member(self.manifest["metadata"].get("annotations"), name)
-        return text if isinstance(text, str) else ""
+        return _text(self.manifest["metadata"], name) or ""
 
 
 def path_of(namespace: str, name: str) -> str:
@@ -122,6 +123,11 @@ def is_ending(manifest: Object) -> bool:
     return bool(member(manifest.get("metadata"), "deletionTimestamp"))
 
 
+def _text(metadata: Object, annotation: str) -> str | None:
+    text = member(metadata.get("annotations"), annotation)
+    return text if isinstance(text, str) else None
+
+
 def _parse(manifest: Object) -> PowerFleet:
     metadata, spec = manifest["metadata"], manifest["spec"]
     return PowerFleet(
@@ -132,6 +138,7 @@ def _parse(manifest: Object) -> PowerFleet:
         selector=parse_label_selector(spec["nodeSelector"]),
         interval_seconds=parse_duration(spec["interval"], "spec.interval"),
         is_suspended=spec["suspend"],
+        period=_text(metadata, RECONCILE_PERIOD),
         spec=spec,
         manifest=manifest,
     )

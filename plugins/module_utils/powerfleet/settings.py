@@ -10,7 +10,14 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import DEFAULT_KEY
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    API_VERSION,
+    KIND,
+    PowerFleet,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
 
 Object = t.Mapping[str, t.Any]
@@ -68,6 +75,9 @@ _DAEMONS = {
     "tls_server_name": "serverName",
     "wire": "wire",
 }
+# Keys of a Secret, mounted as files → keys of an entry of credentials.
+_CREDENTIAL = {"username": "username", "password": "password", "ca.crt": "ca"}
+_LONGEST_CREDENTIAL = 1_000_000
 # A request is for pods that wait: a machine without a valid reading gets no more than this.
 _PATIENCE_WITH_MACHINES = 3.0
 _METRICS = "metrics"
@@ -130,6 +140,20 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
     }
 
 
+def record_of(fleet: PowerFleet, options: Parameters) -> last_binding.Record | None:
+    """The ConfigMap of the fleet's last binding; None where it binds nothing or may have none.
+
+    Its name has the fleet's uid, so that a new fleet takes over nothing of an old one.
+    """
+    placement = fleet.spec["placement"]
+    if not (placement["enabled"] and placement["bind"]):
+        return None
+    if fleet.namespace not in options["record_namespaces"]:
+        return None
+    owner = {**fleet.manifest, "apiVersion": API_VERSION, "kind": KIND}
+    return last_binding.Record(fleet.namespace, f"{last_binding.NAME}-{fleet.uid}", owner)
+
+
 def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     """The options of rmd_cluster_reconciliation."""
     given = fleet.spec["rmd"]
@@ -150,7 +174,31 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
         taken["timeout"] = min(taken["timeout"], _PATIENCE_WITH_MACHINES)
         # A model holds as long as the readings; who registers another one waits for a whole run.
         taken["model_max_age"] = max(600.0, float(observe["maxAgeSeconds"]))
-    return {**taken, "default_credential_namespaces": options["default_credential_namespaces"]}
+    return {
+        **taken,
+        "credentials": _default_credential(options["default_credential_dir"]),
+        "default_credential_namespaces": options["default_credential_namespaces"],
+    }
+
+
+def _default_credential(folder: str | None) -> dict[str, t.Any] | None:
+    """The entry ``default`` of credentials, from the files of a mounted Secret."""
+    if not folder:
+        return None
+    entry: dict[str, str] = {}
+    for file_name, key in _CREDENTIAL.items():
+        path = Path(folder) / file_name
+        try:
+            # kubelet keeps the bytes of the Secret, which editors end with a line break.
+            entry[key] = path.read_bytes()[:_LONGEST_CREDENTIAL].decode().rstrip("\r\n")
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"default_credential_dir: cannot read {path}; mount a Secret with the keys "
+                "username and password there"
+            ) from error
+    return {DEFAULT_KEY: entry}
 
 
 def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:

@@ -12,16 +12,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import A
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import events
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
     API_VERSION,
     KIND,
-    RECONCILE_PERIOD,
     PowerFleet,
-    path_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
     MOST_LISTED,
@@ -67,26 +62,6 @@ def write_status(
         _tell_conditions(kube, fleet, status, context)
         _tell_lost(kube, fleet, status, nodes, context)
     return {"changed": result["changed"], "written": is_there, "diff": result["diff"]}
-
-
-def keep_period(kube: Kube, fleet: PowerFleet, context: Context) -> bool:
-    """Make the interval the period of ansible-operator; whether that was another one before."""
-    wanted = fleet.spec["interval"]
-    if fleet.annotation(RECONCILE_PERIOD) == wanted:
-        return False
-    if context.check_mode:
-        return True
-    version = fleet.manifest["metadata"]["resourceVersion"]
-    body = {"metadata": {"resourceVersion": version, "annotations": {RECONCILE_PERIOD: wanted}}}
-    query = {"fieldManager": FIELD_MANAGER}
-    try:
-        kube.request("PATCH", path_of(fleet.namespace, fleet.name), body, MERGE_CONTENT_TYPE, query)
-    except ApiError as error:
-        # Changed, deleted or made anew since it was read; the next run sees what is there.
-        if error.status not in (404, 409):
-            raise
-        return False
-    return True
 
 
 def tell(

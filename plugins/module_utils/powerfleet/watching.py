@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The watcher: asks for a run of a fleet when something in the cluster changes that it acts upon.
 
-A request is two annotations on the PowerFleet, which ansible-operator watches. The watcher writes
-nothing else, decides nothing, and keeps nothing: a run reads for itself what is to be done. What
+A request is two annotations on the PowerFleet, which ansible-operator watches. The watcher also
+replaces a reconcile period that ansible-operator cannot read, because that keeps all runs from
+beginning. It writes nothing else, decides nothing, and keeps nothing: a run reads for itself what is to be done. What
 changes while no watcher runs is found by the next run of the interval; only waiting pods, which
 people wait for, are asked for anew when it starts.
 """
@@ -33,7 +34,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Object,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change, Collection
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import reasons, resource
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
+    period,
+    reasons,
+    resource,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.requests import (
     Request,
     Requests,
@@ -45,6 +50,7 @@ Say = t.Callable[[str], None]
 FIELD_MANAGER = "wattwise-watcher"
 KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 _PATCH_TIMEOUT_SECONDS = 10.0
+_REPEAT_SECONDS = 10.0
 
 
 class Watcher:
@@ -56,6 +62,8 @@ class Watcher:
         self._requests = Requests()
         # Guards both, and is notified of every change to them.
         self._changed = threading.Condition()
+        # Fleets without runs, because ansible-operator cannot read their period; when to write it.
+        self._stuck: dict[str, float] = {}
         self._watches: dict[reasons.Source, threading.Event] = {}
         self._crash: BaseException | None = None
 
@@ -72,6 +80,9 @@ class Watcher:
                 self._changed.wait(min(max(left, 0.0), 0.5))
                 due = self._requests.take(time.monotonic(), self._interval_of)
                 fleets_now = dict(self._fleets)
+                stuck = self._take_stuck(time.monotonic())
+            for fleet in stuck:
+                self._free(fleet)
             for request in due:
                 self._ask(fleets_now.get(request.fleet), request)
         for ended in self._watches.values():
@@ -93,9 +104,14 @@ class Watcher:
             key = "/".join(change.key)
             if change.after is None:
                 self._fleets.pop(key, None)
+                self._stuck.pop(key, None)
                 self._requests.forget(key)
             else:
                 self._fleets[key] = change.after
+                if period.is_readable(change.after):
+                    self._stuck.pop(key, None)
+                else:
+                    self._stuck[key] = time.monotonic()
             wanted = set(reasons.sources_of(self._fleets.values()))
             for source in self._watches.keys() - wanted:
                 self._watches.pop(source).set()
@@ -112,6 +128,20 @@ class Watcher:
             for fleet in source.concerned(change, self._fleets.values()):
                 self._requests.add(fleet, source.reason, time.monotonic())
             self._changed.notify_all()
+
+    def _take_stuck(self, now: float) -> list[PowerFleet]:
+        """Each again and again, until a change of the fleet shows that its period is readable."""
+        due = [key for key, at in self._stuck.items() if at <= now]
+        self._stuck.update(dict.fromkeys(due, now + _REPEAT_SECONDS))
+        return [self._fleets[key] for key in due]
+
+    def _free(self, fleet: PowerFleet) -> None:
+        try:
+            kube = self._kube.impatient(_PATCH_TIMEOUT_SECONDS)
+            if period.keep(kube, fleet, FIELD_MANAGER):
+                self._say(f"replaced the unreadable reconcile period of {fleet.key}")
+        except ApiError as error:
+            self._say(f"cannot replace the unreadable reconcile period of {fleet.key}: {error}")
 
     def _interval_of(self, fleet: str) -> float:
         return self._fleets[fleet].interval_seconds if fleet in self._fleets else 0.0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
     GROUPS,
     complete,
@@ -18,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options imp
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import SPEC
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     fleet_options,
+    record_of,
     rmd_options,
     steps_of,
 )
@@ -124,7 +126,7 @@ def test_every_option_of_the_steps_is_set() -> None:
     options = fleet_options(
         fleet(observe={"caPath": "/a"}, placement={"caPath": "/b"}), WHOLE, module()
     )
-    own = {"read": {"credentials", "refresh", "model_max_age"}, "predict": {"credentials"}}
+    own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials"}}
     own["devices"] = {"plan"}
     for group, known in GROUPS.items():
         assert options[group].keys() == known.keys() - own.get(group, set()), group
@@ -187,6 +189,30 @@ def test_a_request_waits_for_no_machine_and_moves_no_pod() -> None:
     assert fleet_options(moving, WHOLE, module())["read"]["timeout"] == 10
     patient = fleet(observe={"timeoutSeconds": 1})
     assert fleet_options(patient, EVENT, module())["read"]["timeout"] == 1
+
+
+def test_the_default_credential_comes_from_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "username").write_text("admin\n")
+    (tmp_path / "password").write_text(" a secret ")
+    given = {"default_credential_dir": str(tmp_path), "default_credential_namespaces": ["wao"]}
+    read = fleet_options(fleet(), WHOLE, module(**given))["read"]
+    assert read["credentials"] == {"default": {"username": "admin", "password": " a secret "}}
+    assert read["default_credential_namespaces"] == ["wao"]
+    (tmp_path / "ca.crt").mkdir()
+    with pytest.raises(InvalidInput, match=r"cannot read .*/ca\.crt; mount a Secret"):
+        fleet_options(fleet(), WHOLE, module(**given))
+    assert fleet_options(fleet(), WHOLE, module())["read"]["credentials"] is None
+
+
+def test_each_fleet_that_binds_has_a_record_of_its_own_that_goes_with_it() -> None:
+    options = module(record_namespaces=["power"])
+    first, second = (record_of(fleet(name), options) for name in ("one", "two"))
+    assert first is not None and second is not None
+    assert first.path != second.path
+    [owner] = first.manifest({})["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("PowerFleet", "one", "uid-one")
+    assert record_of(fleet(), module(record_namespaces=["elsewhere"])) is None
+    assert record_of(fleet(placement={"bind": False}), options) is None
 
 
 def test_the_client_of_daemons_comes_from_the_module_alone() -> None:

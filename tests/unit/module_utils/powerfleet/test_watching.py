@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import period as periods
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
     reasons,
     requests,
@@ -28,13 +29,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.requests 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
     FLEET_ANNOTATION,
+    RECONCILE_PERIOD,
     PowerFleet,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import (
     Watcher,
 )
 from support.power_fleets import manifest as power_fleet
-from support.power_fleets import parsed
+from support.power_fleets import parsed, schema
 from support.watch_api import Asked, WatchApi
 from support.watched_objects import node, waiting_pod
 
@@ -392,6 +394,52 @@ def test_a_fleet_that_cannot_be_read_does_not_stop_the_others(
     api.send(PODS, "ADDED", waiting_pod())
     [patch] = running.patches(1)
     assert patch.path.endswith("/main")
+
+
+@pytest.mark.parametrize(
+    ("period", "is_kept", "is_readable"),
+    [
+        (None, False, True),
+        ("2m", True, True),
+        ("120s", False, True),
+        ("0", False, True),
+        ("", False, False),
+        (" 2m", False, False),
+        ("-2m", False, False),
+        ("soon", False, False),
+        ("{{ lookup('pipe', 'id') }}", False, False),
+    ],
+)
+def test_a_period_is_kept_or_can_at_least_be_read(
+    period: str | None, is_kept: bool, is_readable: bool
+) -> None:
+    manifest = power_fleet("main", interval="2m")
+    manifest["metadata"]["annotations"] = {} if period is None else {RECONCILE_PERIOD: period}
+    found = parsed(manifest)
+    assert (periods.is_kept(found), periods.is_readable(found)) == (is_kept, is_readable)
+
+
+def test_the_default_interval_needs_no_annotation() -> None:
+    assert schema()["properties"]["interval"]["default"] == "60s"
+    assert periods.is_kept(fleet()) and periods.is_kept(fleet(interval="1m"))
+
+
+def test_a_period_that_keeps_runs_from_beginning_is_replaced(
+    api: WatchApi, running: Running
+) -> None:
+    api.patch_status = [403]
+    api.wait_for_watch(FLEETS)
+    fleet = power_fleet("main", interval="2m")
+    api.send(FLEETS, "ADDED", fleet)
+    api.wait(lambda: running.fleets() == {"power/main"}, "the fleet")
+    for count, text in enumerate(("soon", "later"), 1):
+        fleet["metadata"]["annotations"] = {RECONCILE_PERIOD: text}
+        api.send(FLEETS, "MODIFIED", fleet)
+        patch = running.patches(count)[-1]
+        annotations = {RECONCILE_PERIOD: "2m"}
+        assert patch.body["metadata"] == {"uid": "uid-main", "annotations": annotations}
+    api.wait(lambda: any("replaced the unread" in text for text in running.said), "a message")
+    assert sum(text.startswith("cannot replace") for text in running.said) == 1
 
 
 def test_the_program_says_in_a_sentence_why_it_cannot_begin() -> None:

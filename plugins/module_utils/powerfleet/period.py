@@ -1,0 +1,60 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The reconcile period: the annotation by which ansible-operator begins a run each interval.
+
+A change of an annotation begins a run too, so a fleet with the default interval gets none.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    RECONCILE_PERIOD,
+    PowerFleet,
+    path_of,
+)
+
+# reconcilePeriod of operator/watches.yaml, which holds where the annotation is missing.
+DEFAULT_SECONDS = 60.0
+
+
+def is_kept(fleet: PowerFleet) -> bool:
+    """Whether ansible-operator begins runs at the interval of the spec."""
+    if fleet.period is None:
+        return fleet.interval_seconds == DEFAULT_SECONDS
+    return fleet.period == str(fleet.spec["interval"])
+
+
+def is_readable(fleet: PowerFleet) -> bool:
+    """Whether ansible-operator can read the annotation; else it begins no run of the fleet."""
+    text = fleet.period
+    try:
+        return text is None or (text == text.strip() and parse_duration(text) >= 0)
+    except InvalidInput:
+        return False
+
+
+def keep(kube: Kube, fleet: PowerFleet, field_manager: str) -> bool:
+    """Write the annotation; whether that was done.
+
+    Nothing is written to a fleet that was deleted or made anew since. Raises ApiError.
+    """
+    annotations = {RECONCILE_PERIOD: fleet.spec["interval"]}
+    body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}
+    query = {"fieldManager": field_manager}
+    try:
+        kube.request("PATCH", path_of(fleet.namespace, fleet.name), body, MERGE_CONTENT_TYPE, query)
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+        return False
+    return True
