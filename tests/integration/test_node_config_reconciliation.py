@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
@@ -113,6 +116,7 @@ def test_following_the_templates_leaves_what_an_inventory_applied(
     assert sorted(configs) == [f"by-hand-{nodes[2]}", *(f"t-{name}" for name in nodes[:2])]
     pinned = {name for name, each in configs.items() if each["metadata"].get("annotations")}
     assert pinned == {f"t-{name}" for name in nodes[:2]}
+    others_change_and_make(kube, f"by-hand-{nodes[2]}")
     kube.request("DELETE", f"{PATH}/nodeconfigtemplates/by-hand")
     follow_templates(kube)
     left = [each["metadata"]["name"] for each in kube.list(f"{PATH}/nodeconfigs")]
@@ -120,6 +124,27 @@ def test_following_the_templates_leaves_what_an_inventory_applied(
     [kept] = kube.list(f"/api/v1/namespaces/{NAMESPACE}/secrets")
     assert kept["metadata"]["resourceVersion"] == secret["metadata"]["resourceVersion"]
     reconcile({**given, "templates": [], "secrets": [], "prune_max": 1.0})
+
+
+def others_change_and_make(kube: Kube, name: str) -> None:
+    """Fields of our NodeConfig become ours again, and a NodeConfig of others stays theirs."""
+    path, theirs = f"{PATH}/nodeconfigs/{name}", {"fieldManager": "another"}
+    change = {"spec": {"metricsCollector": {"inletTemp": {"endpoint": "theirs"}}}}
+    kube.request("PATCH", path, change, MERGE_CONTENT_TYPE, theirs)
+    follow_templates(kube)
+    ours = kube.get(path)
+    assert ours["spec"]["metricsCollector"]["inletTemp"]["endpoint"] == "x"
+    kube.request("DELETE", path)
+    ours["spec"]["metricsCollector"]["inletTemp"]["endpoint"] = "theirs"
+    body = {**ours, "metadata": {"name": name, "namespace": NAMESPACE}}
+    kube.request("POST", f"{PATH}/nodeconfigs", body, query=theirs)
+    told: list[str] = []
+    results = follow_templates(kube, Context(warn=told.append))["results"]
+    [failed] = [entry for entry in results if entry["action"] == "failed"]
+    assert failed["name"] == name and "another manager owns" in failed["error"]
+    stored = kube.get(path)
+    assert stored["spec"]["metricsCollector"]["inletTemp"]["endpoint"] == "theirs"
+    kube.request("DELETE", path)
 
 
 @pytest.fixture

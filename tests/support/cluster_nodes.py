@@ -10,9 +10,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from lab.process import wait_until
 
 
-def make_node(kube: Kube, name: str, namespace: str) -> None:
+def make_node(kube: Kube, name: str, namespace: str, **resources: str) -> None:
     taint = {"key": "test", "value": namespace, "effect": "NoSchedule"}
-    resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "10", **resources}
     body = {
         "apiVersion": "v1",
         "kind": "Node",

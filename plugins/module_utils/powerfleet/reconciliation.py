@@ -123,6 +123,8 @@ class _Run:
     fleet: PowerFleet
     result: Result = field(default_factory=dict)
     failure: Failure | None = None
+    # Objects that the API server did not take, while the steps went on.
+    refused: list[str] = field(default_factory=list)
     ownership: ownership.Ownership | None = None
     nodes: t.Sequence[Object] = ()
 
@@ -192,6 +194,9 @@ class _Run:
         except WattwiseError as error:
             failed = [step["name"] for step in run.log.as_list() if step["failure"]]
             self._fail(failed[0] if failed else "snapshot", error)
+        for step in run.log.as_list():
+            if step["name"] == "statuses":
+                self._note_refused(step["errors"])
         return [*log.as_list(), *run.log.as_list()]
 
     def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> Object:
@@ -205,6 +210,7 @@ class _Run:
         except WattwiseError as error:
             self._fail(name, error)
             found = error.fields
+        self._note_refused([*(found.get("results") or ()), *(found.get("objects") or ())])
         self.result["changed"] = self.result["changed"] or bool(found.get("changed"))
         self.result["diff"] += found.get("diff") or []
         return found
@@ -219,6 +225,10 @@ class _Run:
     def _fail(self, step: str, error: WattwiseError) -> None:
         """The first failure counts."""
         self.failure = self.failure or Failure(step, str(error))
+
+    def _note_refused(self, entries: t.Iterable[Object]) -> None:
+        failed = (one for one in entries if one.get("action") == "failed")
+        self.refused += [str(one.get("error")) for one in failed]
 
     def _scope_of(self, fleets: t.Sequence[PowerFleet], snapshot: Object) -> Scope:
         self.nodes = snapshot["nodes"]
@@ -246,6 +256,7 @@ class _Run:
             waiting=0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
             saved_watts=metrics.saved_watts(plan),
             failure=self.failure,
+            refused=self.refused,
         )
 
     def _tell_slow(self, outcome: Outcome) -> None:

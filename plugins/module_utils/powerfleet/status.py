@@ -48,7 +48,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did. ``summary`` is that of the fleet's run; None: it did not come so far."""
+    """What a run did. ``summary`` is that of the fleet's run; None: it did not come so far.
+
+    ``refused`` has a sentence for each object that the API server did not take, in steps that went on.
+    """
 
     trigger: str
     began: datetime.datetime
@@ -61,6 +64,7 @@ class Outcome:
     waiting: int = 0
     saved_watts: t.Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
+    refused: t.Sequence[str] = ()
 
 
 def suspended_status(fleet: PowerFleet) -> Status:
@@ -292,6 +296,10 @@ def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:
     failure, ownership = outcome.failure, outcome.ownership
     if failure is not None:
         return _condition(fleet, "Ready", "False", failure.reason, failure.sentence)
+    if outcome.refused:
+        more = len(outcome.refused) - 1
+        sentence = f"{outcome.refused[0]}{f' (and {more} more)' if more else ''}"
+        return _condition(fleet, "Ready", "False", "ObjectsRefused", sentence)
     if ownership is not None and not ownership.scope_of(fleet.key).nodes:
         lost = ownership.lost_to_older(fleet.key)
         sentence = (

@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.run import FOREIGN
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     TLS_FINGERPRINT_ANNOTATION,
@@ -125,7 +126,29 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Result:
         if pin is not None:
             annotations = {TLS_FINGERPRINT_ANNOTATION: pin, **(metadata.get("annotations") or {})}
             metadata["annotations"] = annotations
-    return _applied(Applying(kube, context, ()), options, rendered)
+    applying = Applying(kube, context, ())
+    return _applied(applying, options, rendered, _keep_own)
+
+
+def _keep_own(applying: Applying, parameters: Parameters) -> None:
+    """Apply NodeConfigs; fields that others changed in our own are ours again.
+
+    Nobody repeats this run by hand, so our NodeConfigs must not stay as somebody else left them. A
+    NodeConfig that is not ours is applied as an inventory does it, where a conflict is an error.
+    """
+    applying.apply({**parameters, "force_conflicts": True, "foreign": "refuse"})
+    own, foreign = [], set()
+    for entry in applying.result["results"]:
+        if FOREIGN in entry.get("error", ""):
+            foreign.add((entry["namespace"], entry["name"]))
+        else:
+            own.append(entry)
+    if foreign:
+        applying.result["results"] = []
+        applying.apply(parameters)
+        others = applying.result["results"]
+        own += [entry for entry in others if (entry["namespace"], entry["name"]) in foreign]
+        applying.result["results"] = own
 
 
 def _taken(kube: Kube, context: Context, force: bool) -> Result:
@@ -141,9 +164,14 @@ def _taken(kube: Kube, context: Context, force: bool) -> Result:
     return taken
 
 
-def _applied(applying: Applying, options: Parameters, rendered: Result) -> Result:
+def _applied(
+    applying: Applying,
+    options: Parameters,
+    rendered: Result,
+    apply: t.Callable[[Applying, Parameters], object] = Applying.apply,
+) -> Result:
     """NodeConfigs and statuses in the cluster."""
-    applying.apply(_of_templates(options, rendered["node_configs"]))
+    apply(applying, _of_templates(options, rendered["node_configs"]))
     applying.apply(
         {
             "manifests": rendered["statuses"],

@@ -103,6 +103,14 @@ def test_the_step_that_failed_is_named_where_it_matters(step: str, told: Json) -
     assert (ready["status"], ready["message"]) == ("False", "It did not work.")
 
 
+def test_objects_that_were_refused_are_told_although_the_steps_went_on() -> None:
+    status = status_of(fleet(), outcome(refused=["NodeConfig a/b: another manager owns it", "no"]))
+    assert conditions(status)["Ready"] == ("False", "ObjectsRefused")
+    message = status["conditions"][-1]["message"]
+    assert message == "NodeConfig a/b: another manager owns it (and 1 more)"
+    assert conditions(status)["Placed"] == ("True", "NoPodLeft")
+
+
 def test_parts_that_a_run_did_not_reach_stay_as_they_were() -> None:
     before = status_of(fleet(), outcome())
     failed = Outcome("interval", NOW, 1.0, failure=Failure("snapshot", "No answer."))
