@@ -136,7 +136,8 @@ def fleet(account: Account) -> Callable[..., Json]:
             "apiVersion": "wattwise.github.io/v1alpha1",
             "kind": "PowerFleet",
             "metadata": {"name": "all", "namespace": NAMESPACE},
-            "spec": spec,
+            # Another interval than the default is written to an annotation.
+            "spec": {"interval": "2m", **spec},
         }
         if kube.find(f"{FLEETS}/all") is None:
             return kube.request("POST", FLEETS, body)

@@ -23,7 +23,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.run import FOREIGN
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     TLS_FINGERPRINT_ANNOTATION,
@@ -126,29 +125,9 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Result:
         if pin is not None:
             annotations = {TLS_FINGERPRINT_ANNOTATION: pin, **(metadata.get("annotations") or {})}
             metadata["annotations"] = annotations
-    applying = Applying(kube, context, ())
-    return _applied(applying, options, rendered, _keep_own)
-
-
-def _keep_own(applying: Applying, parameters: Parameters) -> None:
-    """Apply NodeConfigs; fields that others changed in our own are ours again.
-
-    Nobody repeats this run by hand, so our NodeConfigs must not stay as somebody else left them. A
-    NodeConfig that is not ours is applied as an inventory does it, where a conflict is an error.
-    """
-    applying.apply({**parameters, "force_conflicts": True, "foreign": "refuse"})
-    own, foreign = [], set()
-    for entry in applying.result["results"]:
-        if FOREIGN in entry.get("error", ""):
-            foreign.add((entry["namespace"], entry["name"]))
-        else:
-            own.append(entry)
-    if foreign:
-        applying.result["results"] = []
-        applying.apply(parameters)
-        others = applying.result["results"]
-        own += [entry for entry in others if (entry["namespace"], entry["name"]) in foreign]
-        applying.result["results"] = own
+    # Nobody repeats this run by hand, so a value of another writer would stay for ever. NodeConfigs
+    # that come from no template are not rendered.
+    return _applied(Applying(kube, context, ()), options, rendered, force=True)
 
 
 def _taken(kube: Kube, context: Context, force: bool) -> Result:
@@ -165,13 +144,11 @@ def _taken(kube: Kube, context: Context, force: bool) -> Result:
 
 
 def _applied(
-    applying: Applying,
-    options: Parameters,
-    rendered: Result,
-    apply: t.Callable[[Applying, Parameters], object] = Applying.apply,
+    applying: Applying, options: Parameters, rendered: Result, force: bool = False
 ) -> Result:
     """NodeConfigs and statuses in the cluster."""
-    apply(applying, _of_templates(options, rendered["node_configs"]))
+    given = _of_templates(options, rendered["node_configs"])
+    applying.apply({**given, "force_conflicts": force})
     applying.apply(
         {
             "manifests": rendered["statuses"],

@@ -52,8 +52,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions imp
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness import is_ready
 
 _LIST_FROM = 20
-# In the sentence of each refused object that another manager made.
-FOREIGN = "exists and is managed by"
 _READY_POLL_SECONDS = 0.2
 _LONGEST_ERROR = 2000  # the message of the server quotes the refused value
 
@@ -268,7 +266,7 @@ class ApplyRun:
         this = identity(manifest)
         if self.options["foreign"] == "refuse":
             raise WattwiseError(
-                f"{this} {FOREIGN} {manager}; remove that installation, or allow "
+                f"{this} exists and is managed by {manager}; remove that installation, or allow "
                 "its adoption (foreign: adopt; role crds: crds_adopt)"
             )
         if this.kind == "CustomResourceDefinition":
