@@ -55,6 +55,12 @@ options:
       - Seconds for which the last value of a quantity replaces a missing one.
     type: float
     default: 300.0
+  heartbeat_seconds:
+    description:
+      - Seconds after which a reading in a status is written again although it has not moved; half
+        of them to all of them, by the node's name.
+    type: float
+    default: 300.0
   path:
     description:
       - Path of the readings document to write.
@@ -67,8 +73,8 @@ options:
     description:
       - Path of the document of new statuses to write, for M(wattwise.kube.kube_apply) with
         C(src_key) set to V(statuses).
-      - A status is new if a reading moved by 0.5 °C, 1 Pa or 2 % of the watts, or is 2.5
-        to 5 minutes old, by the node's name.
+      - A status is new if a reading moved by 0.5 °C, 1 Pa or 2 % of the watts, or if the stored one
+        is as old as O(heartbeat_seconds) says.
     type: path
   textfile:
     description:

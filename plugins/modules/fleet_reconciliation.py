@@ -199,6 +199,12 @@ options:
           - Seconds for which the last value of a quantity replaces a missing one.
         type: float
         default: 300.0
+      heartbeat_seconds:
+        description:
+          - Seconds after which a reading in a status is written again although it has not moved;
+            half of them to all of them, by the node's name.
+        type: float
+        default: 300.0
       min_success:
         description:
           - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and

@@ -62,7 +62,8 @@ options:
     type: str
   heartbeat_seconds:
     description:
-      - Seconds after which a status is written although it tells nothing new.
+      - Seconds after which the status of the PowerFleet, or the reading in the status of a
+        NodeConfig, is written although it tells nothing new.
     type: float
     default: 300.0
   record_namespaces:

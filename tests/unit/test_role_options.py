@@ -154,7 +154,10 @@ GROUP_VARIABLES = {
     "evict": ("placement", "placement_evict_options"),
     "devices": ("devices", "devices_options"),
 }
-GROUP_REASONS = {("read", "model_max_age"): "the default is that of the module which reads them"}
+GROUP_REASONS = {
+    ("read", "model_max_age"): "the default is that of the module which reads them",
+    ("merge", "heartbeat_seconds"): "for the operator, whose runs follow one another closely",
+}
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -53,7 +53,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
     of_snapshot,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.status import status_of
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.status import (
+    HEARTBEAT_SECONDS,
+    status_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import told_caches
 
 Object = t.Mapping[str, t.Any]
@@ -69,6 +72,7 @@ SPEC = ArgumentSpec(
         "models": {"type": "list", "elements": "dict", "default": []},
         "previous": {"type": "path"},
         "max_age": {"type": "float", "default": 300.0},
+        "heartbeat_seconds": {"type": "float", "default": HEARTBEAT_SECONDS},
         "path": {"type": "path"},
         "models_path": {"type": "path"},
         "statuses_path": {"type": "path"},
@@ -182,6 +186,7 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
         options["models"],
         previous=previous_readings(options["previous"]),
         max_age=options["max_age"],
+        heartbeat_seconds=options["heartbeat_seconds"],
         now=context.now(),
     )
     result = found.result
@@ -207,13 +212,14 @@ def merge(
     *,
     previous: Object = MappingProxyType({}),
     max_age: float,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
     now: datetime.datetime,
 ) -> Observation:
     """One observation from the results of the reading modules.
 
     ``previous`` are the readings of the last observation by node. The last value of these or of the
     NodeConfig's status, up to ``max_age`` seconds old, replaces a missing one, else the fallback of
-    the NodeConfig.
+    the NodeConfig. Stored readings older than ``heartbeat_seconds`` are written again.
     """
     nodes = {target.name: NodeReading(target.name) for target in targets.nodes}
     _merge(nodes, thermal, {"inlet_celsius": "inlet_celsius"}, now)
@@ -223,7 +229,9 @@ def merge(
     for target in targets.nodes:
         _fill_gaps(nodes[target.name], target, member(previous, target.name), max_age, now)
     findings = list(targets.findings)
-    statuses = _statuses(targets, nodes, _details(nodes, [*thermal, *models]), now, findings)
+    details = _details(nodes, [*thermal, *models])
+    make = functools.partial(_status, nodes, details, now, heartbeat_seconds)
+    statuses = _statuses(targets, make, findings)
     return Observation(
         time=now,
         nodes=nodes,
@@ -350,11 +358,20 @@ def _summary(nodes: t.Mapping[str, NodeReading], errors: t.Sequence[Object]) -> 
     }
 
 
-def _statuses(
-    targets: Targets,
+def _status(
     nodes: t.Mapping[str, NodeReading],
     details: t.Mapping[str, Object],
     now: datetime.datetime,
+    heartbeat_seconds: float,
+    target: NodeTarget,
+) -> Result | None:
+    own = details.get(target.name, {})
+    return status_of(target, nodes[target.name], own, now, heartbeat_seconds)
+
+
+def _statuses(
+    targets: Targets,
+    make: t.Callable[[NodeTarget], Result | None],
     findings: list[Finding],
 ) -> list[Result]:
     """Statuses to write; a failure becomes a finding of the NodeConfig."""
@@ -362,9 +379,7 @@ def _statuses(
     for target in targets.nodes:
         if target.api_version is None:
             continue
-        own = details.get(target.name, {})
-        make = functools.partial(status_of, target, nodes[target.name], own, now)
-        status = guarded(target.subject, make)
+        status = guarded(target.subject, functools.partial(make, target))
         if isinstance(status, Finding):
             findings.append(status)
         elif status is not None:

@@ -52,20 +52,25 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 # A reading is written if it moved by NOTABLE (relative for power), …
 _NOTABLE_SHARE = {"power_watts": 0.02}
-# … or if the stored one has this age in seconds, for some nodes down to half of it.
-_REWRITE_SECONDS = 300.0
+# … or if the stored one has this age, for some nodes down to half of it.
+HEARTBEAT_SECONDS = 300.0
 
 
 def status_of(
-    target: NodeTarget, reading: Reading, details: Object, now: datetime.datetime
+    target: NodeTarget,
+    reading: Reading,
+    details: Object,
+    now: datetime.datetime,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> dict[str, t.Any] | None:
     """A manifest with the status to write, or None if the stored status is equal.
 
-    ``details`` has ``sensors`` and ``authentication`` from redfish_thermal_info.
+    ``details`` has ``sensors`` and ``authentication`` from redfish_thermal_info. A stored reading
+    is written again after ``heartbeat_seconds``, of some nodes after half of that.
     """
     stored = target.status
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
-    longest_age = _longest_age_seconds(target.name)
+    longest_age = _longest_age_seconds(target.name, heartbeat_seconds)
     readings = _readings(member(stored, "readings") or {}, reading, now, longest_age)
     if readings:
         status["readings"] = readings
@@ -98,14 +103,14 @@ def _ready(reading: Reading) -> dict[str, str]:
     }
 
 
-def _longest_age_seconds(node: str) -> float:
+def _longest_age_seconds(node: str, heartbeat_seconds: float) -> float:
     """Age at which a stored reading of the node is rewritten, always the same for the same name.
 
     The first run of a fleet writes all statuses, and one age for all nodes would write them all in
     one run again and again.
     """
     share = zlib.crc32(node.encode()) / 0xFFFFFFFF
-    return _REWRITE_SECONDS * (1 - share / 2)
+    return heartbeat_seconds * (1 - share / 2)
 
 
 def _readings(
@@ -120,8 +125,8 @@ def _readings(
                 result[part] = {unit: written[unit], "time": written["time"]}
             continue
         value = round(reading.values[quantity], 3)
-        if isinstance(written, dict) and not _is_notable(
-            quantity, value, written, unit, now, longest_age
+        if isinstance(written, dict) and not (
+            _is_notable(quantity, value, written.get(unit)) or _is_old(written, now, longest_age)
         ):
             result[part] = {unit: written[unit], "time": written["time"]}
         else:
@@ -129,20 +134,17 @@ def _readings(
     return result
 
 
-def _is_notable(
-    quantity: str,
-    value: float,
-    written: Object,
-    unit: str,
-    now: datetime.datetime,
-    longest_age: float,
-) -> bool:
-    before = number(written.get(unit))
+def _is_old(written: Object, now: datetime.datetime, longest_age: float) -> bool:
     try:
         age = (now - parse_time(written.get("time") or "")).total_seconds()
     except InvalidInput:
         return True
-    if before is None or not 0 <= age <= longest_age:
+    return not 0 <= age <= longest_age
+
+
+def _is_notable(quantity: str, value: float, written: t.Any) -> bool:
+    before = number(written)
+    if before is None:
         return True
     threshold = NOTABLE.get(quantity)
     if threshold is None:

@@ -46,7 +46,10 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         **_of(thermal.SPEC, *_ASKING, "default_credential_namespaces", "gather", "refresh"),
         "model_max_age": models.SPEC.options["max_age"],
     },
-    "merge": _of(observation.SPEC, "max_age", "min_success", "textfile", "textfile_labels"),
+    "merge": _of(
+        observation.SPEC,
+        *("heartbeat_seconds", "max_age", "min_success", "textfile", "textfile_labels"),
+    ),
     "predict": {
         **_of(prediction.SPEC, *_ASKING, "batch_rows", "cpu_usage_format", "min_success"),
         **_of(prediction.SPEC, "model_origins"),

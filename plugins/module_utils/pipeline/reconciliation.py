@@ -275,6 +275,7 @@ class FleetRun:
                 **answers,
                 previous=last,
                 max_age=given["max_age"],
+                heartbeat_seconds=given["heartbeat_seconds"],
                 now=context.now(),
             )
             self.observation = merged

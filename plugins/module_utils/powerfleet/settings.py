@@ -120,6 +120,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
         "read": _read_options(spec["observe"], trigger, options),
         "merge": {
             **_taken(spec["observe"], _MERGE),
+            "heartbeat_seconds": options["heartbeat_seconds"],
             "textfile": str(metrics / "readings.prom"),
             "textfile_labels": labels,
         },
