@@ -211,6 +211,7 @@ def merge(
     models: t.Sequence[Object],
     *,
     previous: Object = MappingProxyType({}),
+    previous_errors: t.Sequence[Object] = (),
     max_age: float,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     now: datetime.datetime,
@@ -219,13 +220,15 @@ def merge(
 
     ``previous`` are the readings of the last observation by node. The last value of these or of the
     NodeConfig's status, up to ``max_age`` seconds old, replaces a missing one, else the fallback of
-    the NodeConfig. Stored readings older than ``heartbeat_seconds`` are written again.
+    the NodeConfig. A machine that was not asked this time failed as in ``previous_errors``, those of
+    the last observation. Stored readings older than ``heartbeat_seconds`` are written again.
     """
     nodes = {target.name: NodeReading(target.name) for target in targets.nodes}
     _merge(nodes, thermal, {"inlet_celsius": "inlet_celsius"}, now)
     _merge(nodes, thermal, {"power_watts": "power_watts"}, now)
     _merge(nodes, pressure, {"pascals": "delta_p_pascal"}, now)
     errors = _errors(nodes, {"bmc": [*thermal, *models], "pressure": pressure})
+    errors += _still_failing(nodes, previous, previous_errors)
     for target in targets.nodes:
         _fill_gaps(nodes[target.name], target, member(previous, target.name), max_age, now)
     findings = list(targets.findings)
@@ -309,6 +312,35 @@ def _errors(
             errors[tuple(error.values())] = error
             reading.fail(endpoint, error)
     return list(errors.values())
+
+
+def _still_failing(
+    readings: t.Mapping[str, NodeReading], previous: Object, previous_errors: t.Sequence[Object]
+) -> list[Object]:
+    """Errors of nodes that failed when they were last asked; values from before are no readings.
+
+    A run that takes valid readings as they are asks only for others.
+    """
+    known: dict[str, list[Object]] = {}
+    for error in previous_errors:
+        known.setdefault(text(error.get("name")), []).append(error)
+    found: list[Object] = []
+    for node, reading in readings.items():
+        old = [
+            quantity
+            for quantity, source in reading.sources.items()
+            if source == "kept" and member(previous, node, "source", quantity) == "last"
+        ]
+        if not old or reading.errors or node not in known:
+            continue
+        endpoint = "pressure" if old == ["delta_p_pascal"] else "bmc"
+        for quantity in old:
+            reading.sources[quantity] = "last"
+        for given in known[node]:
+            error = {key: text(given.get(key)) for key in _ERROR_KEYS}
+            reading.fail(endpoint, error)
+            found.append(error)
+    return found
 
 
 def _is_failure(result: Object) -> bool:

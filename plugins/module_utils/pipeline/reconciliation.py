@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import identity
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
@@ -258,8 +259,13 @@ class FleetRun:
                 step.failure = str(self.failure)
 
     @functools.cached_property
+    def _last_observation(self) -> Object:
+        found: Object = self.folder.last("readings") or {}
+        return found
+
+    @property
     def _last_readings(self) -> Object:
-        found: Object = (self.folder.last("readings") or {}).get("readings") or {}
+        found: Object = self._last_observation.get("readings") or {}
         return found
 
     def _merge(self) -> None:
@@ -274,6 +280,7 @@ class FleetRun:
                 self.targets,
                 **answers,
                 previous=last,
+                previous_errors=objects(self._last_observation.get("errors")),
                 max_age=given["max_age"],
                 heartbeat_seconds=given["heartbeat_seconds"],
                 now=context.now(),

@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from support.snapshots import with_targets
 
@@ -245,6 +246,45 @@ def test_a_value_that_was_kept_is_fresh_and_keeps_its_time(run: Path) -> None:
     assert (result["summary"]["fresh"], result["errors"]) == (1, [])
     assert stored_after(run)["conditions"][0]["status"] == "True"
     assert "inletTemp" not in stored_after(run)["readings"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_machine_that_failed_and_is_not_asked_again_still_fails(
+    tmp_path: Path, told: bool
+) -> None:
+    """As runs for waiting pods do: they take young values of the last run as they are."""
+    before = {"inlet_celsius": 21.5, "power_watts": 100.0}
+    noon, fine = "2026-01-31T12:00:00Z", pressure(n1=3.0)
+    config = node_config("n1")
+    last: Json = {}
+    errors: list[t.Any] = []
+
+    def merged(seconds: float, answer: Json) -> observation.Observation:
+        body = {"nodes": [{"metadata": {"name": "n1"}}], "node_configs": [config]}
+        found = observation.merge(
+            of_snapshot(with_targets({"cluster": {}, **body})),
+            [answer],
+            [fine],
+            [],
+            previous=last,
+            previous_errors=errors if told else (),
+            max_age=300.0,
+            now=later(seconds).now(),
+        )
+        for one in found.statuses:
+            config["status"] = one["status"]
+        return found
+
+    last = dict(merged(0, thermal(n1=21.5)).readings)
+    failed = merged(20, {"readings": [], "errors": [failure("n1")]})
+    last, errors = dict(failed.readings), list(failed.errors)
+    assert config["status"]["conditions"][0]["reason"] == "Timeout"
+    kept = {"name": "n1", **before, "kept": dict.fromkeys(before, noon)}
+    again = merged(30, {"readings": [kept], "errors": []})
+    assert (again.errors == failed.errors, again.statuses == []) == (told, told)
+    assert (again.summary["failed"], again.summary["fresh"]) == ((1, 0) if told else (0, 1))
+    read = merged(40, thermal(n1=21.5))
+    assert (read.errors, read.summary["fresh"]) == ([], 1)
 
 
 def test_an_unreadable_last_document_is_as_good_as_none(run: Path) -> None:
