@@ -234,13 +234,12 @@ def merge(
     findings = list(targets.findings)
     details = _details(nodes, [*thermal, *models])
     make = functools.partial(_status, nodes, details, now, heartbeat_seconds)
-    statuses = _statuses(targets, make, findings)
     return Observation(
         time=now,
         nodes=nodes,
         readings={name: node.as_dict(now) for name, node in nodes.items()},
         models=[entry for result in models for entry in result.get("models") or []],
-        statuses=statuses,
+        statuses=_statuses(targets, make, findings),
         errors=errors,
         findings=findings,
         summary=_summary(nodes, errors),
