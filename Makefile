@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points for people; noxfile.py says what each one runs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep bench lint docs architecture clean setup pytest mypy lock image
+.PHONY: help demo operator-demo test test-deep bench lint docs architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -18,10 +18,13 @@ NOX := $(RUN) -m nox --no-venv
 GATES := $(RUN) -m scripts.gates
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup $(PREDICTOR) ## start the lab, run the main job on it, print the summary
 	@$(RUN) -m lab demo
+
+operator-demo: setup $(PREDICTOR) ## start a lab and the operator, let a day pass, print latencies
+	@$(RUN) -m lab operator-demo $(ARGS)
 
 test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds two other versions of ansible-core
 	@$(GATES) test $(if $(CI),ci)
@@ -42,7 +45,7 @@ architecture: setup ## draw docs/architecture.md from the imports between rooms
 	@$(NOX) -s architecture
 
 clean: ## remove environments, mirrors, caches and a running lab's state
-	@for state in lab/.state build/ansible_collections/wattwise/kube/lab/.state; do \
+	@for state in lab/.state lab/.state-operator build/ansible_collections/wattwise/kube/lab/.state; do \
 	  if [ -x $(RUN) ] && [ -d $$state ]; then LAB_STATE=$$state $(RUN) -m lab down; fi; \
 	done
 	rm -rf .venvs build .nox .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible .coverage .coverage.* htmlcov tests/output

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ import yaml
 from lab import demo, device_shapes, faults, lifecycle, releases
 from lab.controlplane.programs import build_programs
 from lab.errors import LabError
+from lab.operator import demo as operator_demo
 from lab.state import LabSettings, LabState
 
 DESCRIPTION = "A Kubernetes cluster of simulated machines on this computer; see lab/README.md."
@@ -76,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     text = "start a lab, place pods by the default scheduler and by wattwise"
     _add_size(add("demo", _demo, text))
+    text = "start a lab and the operator, let a day pass, check all, stop both"
+    _add_day(add("operator-demo", _operator_demo, text))
     add("down", _down, "stop the lab and remove its folder")
     status = add("status", _status, "show the services; exit code 1 unless all are ready")
     status.add_argument("--json", action="store_true", help="a list of objects instead of a table")
@@ -89,12 +93,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_size(command: argparse.ArgumentParser) -> None:
-    defaults = LabSettings()
-    command.add_argument("--nodes", type=int, default=defaults.nodes, help="machines (%(default)s)")
-    command.add_argument("--racks", type=int, default=defaults.racks, help="racks (%(default)s)")
+def _add_size(
+    command: argparse.ArgumentParser,
+    nodes: int = LabSettings.nodes,
+    racks: int = LabSettings.racks,
+) -> None:
+    command.add_argument("--nodes", type=int, default=nodes, help="machines (%(default)s)")
+    command.add_argument("--racks", type=int, default=racks, help="racks (%(default)s)")
+    seed = LabSettings.seed
+    command.add_argument("--seed", type=int, default=seed, help="of all chance (%(default)s)")
+
+
+def _add_day(command: argparse.ArgumentParser) -> None:
+    _add_size(command, operator_demo.NODES, operator_demo.RACKS)
     command.add_argument(
-        "--seed", type=int, default=defaults.seed, help="of all chance (%(default)s)"
+        "--unchanged-runs",
+        type=int,
+        default=operator_demo.UNCHANGED_RUNS,
+        help="runs that must write nothing (%(default)s)",
     )
 
 
@@ -127,6 +143,14 @@ def _demo(chosen: argparse.Namespace) -> int:
     asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=lifecycle.PARTS)
     result = demo.demo(state, asked, _Progress())
     print(f"\n{demo.ending(result)}")
+    return 0
+
+
+def _operator_demo(chosen: argparse.Namespace) -> int:
+    state = LabState.chosen(chosen.state or os.environ.get("LAB_STATE") or operator_demo.ROOT)
+    asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=lifecycle.PARTS)
+    shown = operator_demo.demo(state, asked, _Progress(), chosen.unchanged_runs)
+    print("\n".join(["", *operator_demo.ending(shown)]))
     return 0
 
 

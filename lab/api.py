@@ -24,6 +24,7 @@ from lab.errors import LabError
 
 CONNECTIONS = 16
 TIMEOUT_SECONDS = 30.0
+MERGE_PATCH = "application/merge-patch+json"
 FILE_FIELDS = ("certificate-authority", "client-certificate", "client-key")
 JsonObject = dict[str, Any]
 
@@ -59,13 +60,28 @@ class Api:
         """The JSON answer; raises ApiError with the server's own message."""
         return cast(JsonObject, self._answer(method, path, body).json())
 
+    def merge(self, path: str, body: JsonObject) -> JsonObject:
+        """Change these fields of an object and no others; raises ApiError."""
+        return cast(JsonObject, self._answer("PATCH", path, body, MERGE_PATCH).json())
+
+    def find(self, path: str) -> JsonObject | None:
+        """The object, or None where there is none. Raises ApiError."""
+        try:
+            return self.request("GET", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
     def text(self, path: str) -> str:
         """The answer to a GET as text, for what is not JSON. Raises ApiError."""
         return self._answer("GET", path, None).data.decode()
 
-    def _answer(self, method: str, path: str, body: JsonObject | None) -> urllib3.BaseHTTPResponse:
+    def _answer(
+        self, method: str, path: str, body: JsonObject | None, kind: str = "application/json"
+    ) -> urllib3.BaseHTTPResponse:
         url = self.server + path
-        headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
+        headers = self._headers | ({} if body is None else {"Content-Type": kind})
         encoded = None if body is None else json.dumps(body).encode()
         try:
             answer = self._pool.request(

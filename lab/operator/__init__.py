@@ -39,7 +39,7 @@ ANSIBLE_OPERATOR = GoTools(
 )
 NAME = "ansible-operator"
 # The other containers of its pod, and their entry points.
-WATCHER, METRICS = "watcher", "metrics"
+BESIDE = WATCHER, METRICS = "watcher", "metrics"
 # Another lab's tests may have the ports first.
 READY_SECONDS = 900.0
 EXIT_SECONDS = 60.0
@@ -50,7 +50,8 @@ class OperatorSettings:
     """What an operator is started with.
 
     `watches` is its watches.yaml, from whose folder paths of playbooks start. `options` are those
-    of `ansible-operator run`, `environment` comes on top of the one that `start` makes.
+    of `ansible-operator run`, `environment` comes on top of the one that this module makes, also
+    for the watcher and the metrics endpoint.
     """
 
     watches: Path
@@ -98,7 +99,7 @@ class RunningOperator:
 
     def stop(self) -> None:
         """End it and what runs beside it as their pod ends; nothing where it does not run."""
-        process.stop(self.state, [NAME, WATCHER, METRICS])
+        process.stop(self.state, [NAME, *BESIDE])
 
 
 def folder(state: LabState) -> Path:
@@ -165,7 +166,7 @@ def _service(running: RunningOperator, settings: OperatorSettings, program: Path
         name=NAME,
         command=(*container, str(settings.watches.parent), *command),
         ready=lambda: _answers(running.probe_port, "/readyz"),
-        environment={**_environment(running.state, settings), **settings.environment},
+        environment=_environment(running.state, settings),
         ready_timeout=READY_SECONDS,
     )
 
@@ -189,6 +190,7 @@ def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
         "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+        **settings.environment,
     }
 
 

@@ -31,7 +31,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import path_of
 from lab import operator
 from lab.api import Api
-from lab.operator import OperatorSettings, RunningOperator
+from lab.controlplane.programs import find_programs
+from lab.operator import OperatorSettings, RunningOperator, writes
+from lab.operator.installation import built
 from lab.process import wait_until
 from support import wao
 from support.lab import RunningLab, create_namespace
@@ -53,6 +55,7 @@ PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 LONGEST_SECONDS = 30.0
 BURST = 200
 UNCHANGED_RUNS = 2
+HEARTBEAT_SECONDS = 300.0
 LEASE_SECONDS = 4
 ELECTION = (
     *("--leader-elect", "--leader-election-id=operator-test"),
@@ -262,43 +265,15 @@ def test_texts_of_a_fleet_are_text_and_names_of_variables_are_no_variables(
     kube.request("DELETE", fleet.path)
 
 
-def versions(kube: Kube, namespace: str) -> dict[str, str]:
-    """The resource version of all that a run may write."""
-    paths = [
-        f"/api/v1/namespaces/{namespace}/pods",
-        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
-        f"/apis/events.k8s.io/v1/namespaces/{namespace}/events",
-        "/apis/events.k8s.io/v1/namespaces/default/events",
-        f"{WAO}/nodeconfigs",
-        f"{WAO}/nodeconfigtemplates",
-        "/apis/wattwise.github.io/v1alpha1/powerfleets",
-    ]
-    return {
-        f"{path}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
-        for path in paths
-        for item in kube.list(path)
-    } | binding_lease(kube)
-
-
-def binding_lease(kube: Kube) -> dict[str, str]:
-    """The Lease of everything that sends pods to nodes; the others here are the control plane's."""
-    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-    return {
-        item["metadata"]["name"]: item["metadata"]["resourceVersion"]
-        for item in kube.list(path)
-        if item["metadata"]["name"].startswith("wattwise")
-    }
-
-
-def test_runs_of_an_unchanged_cluster_write_nothing(fleet: Fleet, kube: Kube) -> None:
+def test_runs_of_an_unchanged_cluster_write_nothing(fleet: Fleet, kube: Kube, api: Api) -> None:
     known = operator_idle(fleet)
+    manifests = built(find_programs(print)["kubectl"], "full")
     for number in range(UNCHANGED_RUNS):
-        annotations = {"test/number": str(number)}
-        body = {"metadata": {"annotations": annotations}}
+        body = {"metadata": {"annotations": {"test/number": str(number)}}}
         kube.request("PATCH", fleet.path, body, MERGE_CONTENT_TYPE)
-        before = versions(kube, fleet.namespace)
+        before = writes.stored(api, manifests)
         fleet.wait_for_run(known + number + 1)
-        assert versions(kube, fleet.namespace) == before
+        assert writes.writes(before, writes.stored(api, manifests), HEARTBEAT_SECONDS) == []
 
 
 def operator_idle(fleet: Fleet) -> int:

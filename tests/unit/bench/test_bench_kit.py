@@ -22,7 +22,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import status
 from bench.__main__ import DOCS, RESULTS, benches, main, pages
-from bench.kit import launcher, placement_page, scale, store
+from bench.kit import launcher, placement_page, processes, scale, store
 from bench.kit.forwarder import Traffic
 from bench.kit.page import render
 from bench.kit.placement_runs import FleetRun, Outcome, fleet_run
@@ -100,6 +100,21 @@ def test_memory_is_that_of_the_program_and_not_of_whoever_starts_it(tmp_path: Pa
     assert len(ballast) == 200 * MIB
     assert small < 50 * MIB
     assert 150 * MIB < large < 200 * MIB
+
+
+def test_memory_of_a_program_is_also_that_of_all_that_it_starts() -> None:
+    code = f"x = b'x' * (64 * {MIB}); print(len(x), flush=True); input()"
+    child = f'"{sys.executable}" -c "{code}"; true'
+    with subprocess.Popen(
+        ["sh", "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        with processes.watching([program.pid]) as seen:
+            wait_until(lambda: seen.together > 0, 10.0, "a look at the processes")
+        program.communicate("go on\n")
+    assert 64 * MIB < seen.together < 128 * MIB
+    assert seen.peaks[program.pid] < 64 * MIB < max(seen.peaks.values())
 
 
 def measured(report: Path, code: str) -> int:

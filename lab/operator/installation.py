@@ -1,0 +1,239 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An overlay of operator/config on the cluster of a lab, whose Deployment runs as processes.
+
+The API server gets definitions, account, rights and policies of the overlay as they are. The lab
+has no container engine, so the containers of the Deployment become processes with the arguments of
+the Deployment and the rights of its account.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab import operator
+from lab.api import Api, ApiError, standalone_kubeconfig
+from lab.controlplane.programs import find_programs
+from lab.errors import LabError
+from lab.gotools import Say
+from lab.operator import OperatorSettings, RunningOperator
+from lab.process import REPOSITORY, wait_until
+from lab.rmd import certificates
+from lab.state import LabState
+from scripts.collection_tree import synchronize
+
+JsonObject = dict[str, Any]
+
+FOLDER = REPOSITORY / "operator"
+NAMESPACE, ACCOUNT = "wattwise-system", "wattwise-operator"
+# Namespaces of the objects that the operator reads; the overlays expect them.
+READ_NAMESPACES = ("wao-system", "rmd-system")
+# What needs a kubelet that starts containers.
+_NOT_APPLIED = ("Deployment", "NetworkPolicy")
+# The lab chooses these.
+_OWN_OPTIONS = ("--metrics-bind-address", "--health-probe-bind-address")
+_TOKEN_SECONDS = 6 * 3600
+_RMD_CLIENT = "rmd-client"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An overlay that is applied; ``manifests`` are all of its objects."""
+
+    state: LabState
+    settings: OperatorSettings
+    manifests: Sequence[JsonObject]
+
+
+@dataclass(frozen=True)
+class RunningInstallation:
+    """The three containers of the operator's pod, as processes."""
+
+    installation: Installation
+    operator: RunningOperator
+    metrics_port: int
+
+    @property
+    def state(self) -> LabState:
+        return self.installation.state
+
+    def metrics(self) -> str:
+        """The metrics of the runs, as Prometheus gets them."""
+        return operator.get(self.metrics_port, "/metrics")
+
+    @property
+    def last_error(self) -> str:
+        """The newest error in the operator's log; empty without one."""
+        for line in reversed(self.operator.log.splitlines()):
+            if '"level":"error"' in line:
+                entry = json.loads(line)
+                return " ".join(filter(None, (entry.get("msg"), entry.get("error"))))
+        return ""
+
+    def stop(self) -> None:
+        self.operator.stop()
+
+
+def install(
+    state: LabState, overlay: str, say: Say, heartbeat_seconds: float | None = None
+) -> Installation:
+    """Apply the overlay to the lab's cluster. Raises LabError."""
+    kubectl = find_programs(lambda _text: None)["kubectl"]
+    say(f"kubectl apply --server-side -k operator/config/overlays/{overlay}")
+    manifests = built(kubectl, overlay)
+    applied = [item for item in manifests if item["kind"] not in _NOT_APPLIED]
+    with Api(state.kubeconfig) as api:
+        for name in READ_NAMESPACES:
+            make_namespace(api, name)
+        _apply(kubectl, state, applied)
+        kubeconfig = _account_kubeconfig(api, state)
+        _wait_for_definitions(api, manifests)
+    folder = operator.folder(state) / "config"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings = OperatorSettings(
+        watches=_write_watches(folder, manifests),
+        kubeconfig=kubeconfig,
+        options=(*options_of(manifests), "--ansible-verbosity=0"),
+        environment=_environment(state, heartbeat_seconds),
+    )
+    return Installation(state, settings, manifests)
+
+
+def start(installation: Installation, say: Say) -> RunningInstallation:
+    """Start operator, watcher and metrics endpoint; return when they are ready. Raises LabError."""
+    running = operator.start(installation.state, installation.settings, say)
+    try:
+        port = operator.start_beside(
+            installation.state, installation.settings, FOLDER / "entrypoints"
+        )
+    except BaseException:
+        running.stop()
+        raise
+    return RunningInstallation(installation, running, port)
+
+
+def built(kubectl: Path, overlay: str) -> list[JsonObject]:
+    """The objects of an overlay. Raises LabError."""
+    folder = FOLDER / "config" / "overlays" / overlay
+    return list(yaml.safe_load_all(_run([str(kubectl), "kustomize", str(folder)])))
+
+
+def make_namespace(api: Api, name: str) -> None:
+    """Make a namespace where there is none, and wait until pods can be made in it."""
+    try:
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    wait_until(lambda: api.find(account) is not None, 20.0, f"the namespace {name}")
+
+
+def options_of(manifests: Sequence[JsonObject]) -> list[str]:
+    """The options of ansible-operator in the Deployment, without those that a lab chooses."""
+    [deployment] = [item for item in manifests if item["kind"] == "Deployment"]
+    [container] = [
+        item
+        for item in deployment["spec"]["template"]["spec"]["containers"]
+        if item["name"] == "operator"
+    ]
+    return [
+        option.replace("$(POD_NAMESPACE)", NAMESPACE)
+        for option in container["args"][1:]
+        if not option.startswith(_OWN_OPTIONS)
+    ]
+
+
+def _run(command: Sequence[str], given: str | None = None) -> str:
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}.")
+    return done.stdout
+
+
+def _apply(kubectl: Path, state: LabState, manifests: Sequence[JsonObject]) -> None:
+    # The namespace is among them; kubectl applies in the given order.
+    ordered = sorted(manifests, key=lambda item: item["kind"] != "Namespace")
+    command = [str(kubectl), f"--kubeconfig={state.kubeconfig}", "apply", "--server-side"]
+    _run([*command, "--filename=-"], yaml.safe_dump_all(ordered))
+
+
+def _account_kubeconfig(api: Api, state: LabState) -> Path:
+    """A kubeconfig with a token of the operator's account."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
+    asked = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
+    token = api.request("POST", path, asked)["status"]["token"]
+    document = json.loads(standalone_kubeconfig(state.kubeconfig))
+    for user in document["users"]:
+        user["user"] = {"token": token}
+    kubeconfig = operator.folder(state) / "kubeconfig"
+    kubeconfig.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(json.dumps(document))
+    return kubeconfig
+
+
+def _wait_for_definitions(api: Api, manifests: Sequence[JsonObject]) -> None:
+    names = {
+        item["metadata"]["name"] for item in manifests if item["kind"] == "CustomResourceDefinition"
+    }
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    def are_served() -> bool:
+        served = {
+            item["metadata"]["name"]
+            for item in api.request("GET", path)["items"]
+            for one in item.get("status", {}).get("conditions", [])
+            if one["type"] == "Established" and one["status"] == "True"
+        }
+        return names <= served
+
+    wait_until(are_served, 30.0, "the definitions to be served", interval=0.2)
+
+
+def _write_watches(folder: Path, manifests: Sequence[JsonObject]) -> Path:
+    """watches.yaml of the overlay's ConfigMap, and beside it the playbooks that it names."""
+    [watches] = [
+        item["data"]["watches.yaml"]
+        for item in manifests
+        if item["kind"] == "ConfigMap" and "watches.yaml" in item.get("data", {})
+    ]
+    (folder / "watches.yaml").write_text(watches)
+    link = folder / "playbooks"
+    link.unlink(missing_ok=True)
+    link.symlink_to(FOLDER / "playbooks", target_is_directory=True)
+    return folder / "watches.yaml"
+
+
+def _environment(state: LabState, heartbeat_seconds: float | None) -> dict[str, str]:
+    """Where the collection is, and the Secret of the RMD daemons' clients as a folder."""
+    mirror = synchronize() if not _in_a_collection() else REPOSITORY
+    found = {"ANSIBLE_COLLECTIONS_PATH": str(mirror.parents[2])}
+    if heartbeat_seconds is not None:
+        found["WATTWISE_HEARTBEAT_SECONDS"] = f"{heartbeat_seconds:g}"
+    pairs = certificates.folder(state)
+    if pairs.exists():
+        client = operator.folder(state) / _RMD_CLIENT
+        client.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sources = {
+            "ca.crt": state.ca_certificate,
+            "tls.crt": pairs / f"{certificates.ADMIN}.pem",
+            "tls.key": pairs / f"{certificates.ADMIN}-key.pem",
+        }
+        for name, source in sources.items():
+            (client / name).touch(mode=0o600)
+            (client / name).write_bytes(source.read_bytes())
+        found["WATTWISE_RMD_CLIENT"] = str(client)
+    return found
+
+
+def _in_a_collection() -> bool:
+    return REPOSITORY.parts[-3:-2] == ("ansible_collections",)

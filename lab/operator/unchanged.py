@@ -1,0 +1,134 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of an unchanged cluster, back to back: what they write is told, and must be heartbeats."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from lab.errors import LabError
+from lab.operator.hall import FLEET, Hall
+from lab.operator.installation import NAMESPACE, RunningInstallation
+from lab.operator.writes import Write, key_of, requests, stored, writes
+from lab.process import wait_until
+
+ASKED = "lab.wattwise.github.io/run"
+_ENDED = '"msg":"Ansible-runner exited successfully"'
+_RUN_SECONDS = 60.0
+_BUSY = (
+    re.compile(r'^controller_runtime_active_workers\{controller="powerfleet[^}]*\} (\d+)', re.M),
+    re.compile(r"^workqueue_depth\{.*powerfleet.*\} (\d+)", re.M),
+)
+_SPENT = re.compile(
+    r'^controller_runtime_reconcile_time_seconds_sum\{controller="powerfleet[^}]*\} (\S+)', re.M
+)
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """So many runs, what each took, the heartbeats that they wrote, and requests that write."""
+
+    seconds: tuple[float, ...]
+    heartbeats: tuple[Write, ...]
+    objects: int
+    requests: dict[str, float]
+
+    @property
+    def lines(self) -> list[str]:
+        beats = Counter(one.resource for one in self.heartbeats)
+        told = ", ".join(f"{count} of {kind}" for kind, count in beats.items()) or "none"
+        sent = ", ".join(f"{count:g} {name}" for name, count in self.requests.items()) or "none"
+        return [
+            f"{len(self.seconds)} runs of the unchanged cluster, median"
+            f" {statistics.median(self.seconds):.1f} s: of {self.objects} objects that the"
+            " operator may write, none was written",
+            f"heartbeats: {told}; requests that could write: {sent}",
+        ]
+
+
+def watch(
+    hall: Hall, running: RunningInstallation, runs: int, heartbeat_seconds: float
+) -> Unchanged:
+    """Make the runs one after the other. Raises LabError where one writes more than heartbeats."""
+    manifests = running.installation.manifests
+    ended = _settled(hall, running)
+    fleet = key_of("powerfleets", "wattwise.github.io", NAMESPACE, FLEET)
+    known = stored(hall.api, manifests)
+    before = requests(hall.api, manifests)
+    seconds, heartbeats = [], []
+    for number in range(runs):
+        spent = reconcile_seconds(running)
+        known[fleet] = _ask(hall, str(number))
+        ended = wait_for_run(running, ended)
+        seconds.append(reconcile_seconds(running) - spent)
+        now = stored(hall.api, manifests)
+        for one in writes(known, now, heartbeat_seconds):
+            if not one.is_heartbeat:
+                raise LabError(f"Run {number + 1} of an unchanged cluster wrote {one}.")
+            heartbeats.append(one)
+        known = now
+    after = requests(hall.api, manifests)
+    sent = {
+        f"{verb} {resource}": after[verb, resource] - before.get((verb, resource), 0.0)
+        for verb, resource in sorted(after)
+        if verb in ("POST", "PUT", "PATCH", "APPLY", "DELETE")
+    }
+    # The request for each run is a patch of ours.
+    sent["PATCH powerfleets"] = sent.get("PATCH powerfleets", 0.0) - runs
+    counted = {name: count for name, count in sent.items() if count}
+    return Unchanged(tuple(seconds), tuple(heartbeats), len(known), counted)
+
+
+def _ask(hall: Hall, number: str) -> dict[str, Any]:
+    """Ask for a run; the changed PowerFleet."""
+    return hall.change_fleet({"metadata": {"annotations": {ASKED: number}}})
+
+
+def _settled(hall: Hall, running: RunningInstallation) -> int:
+    """Make runs until each machine was read since its clock stands still; all runs so far."""
+    hall.forget_requests()
+    ended = wait_until_idle(running)
+    while not hall.were_asked():
+        _ask(hall, f"settling-{ended}")
+        ended = wait_for_run(running, ended)
+    return ended
+
+
+def runs_ended(running: RunningInstallation, fleet: str = FLEET) -> int:
+    """How many runs of the fleet have come to their end."""
+    name = f'"name":"{fleet}","namespace":"{NAMESPACE}"'
+    lines = running.operator.log.splitlines()
+    return sum(_ENDED in line and name in line for line in lines)
+
+
+def wait_for_run(
+    running: RunningInstallation, ended: int, fleet: str = FLEET, seconds: float = _RUN_SECONDS
+) -> int:
+    """Return when one more run has ended and none is to come; how many there were then."""
+    what = f"the end of a run of PowerFleet {fleet}"
+    wait_until(lambda: runs_ended(running, fleet) > ended, seconds, what, interval=0.1)
+    return wait_until_idle(running, fleet, seconds)
+
+
+def wait_until_idle(
+    running: RunningInstallation, fleet: str = FLEET, seconds: float = _RUN_SECONDS
+) -> int:
+    """Return when the operator has no run and none to come; the number of runs so far."""
+
+    def is_idle() -> bool:
+        text = running.operator.metrics()
+        return all(found[1] == "0" for one in _BUSY if (found := one.search(text)))
+
+    wait_until(is_idle, seconds, "an idle operator", interval=0.1)
+    return runs_ended(running, fleet)
+
+
+def reconcile_seconds(running: RunningInstallation) -> float:
+    """Seconds of all runs so far, as the operator counts them."""
+    found = _SPENT.search(running.operator.metrics())
+    return float(found[1]) if found else 0.0

@@ -1,0 +1,180 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changed in a cluster of all that the operator's account may write.
+
+The account's roles say which kinds that are. Each write of an object moves its resource version,
+so equal versions prove that nothing was written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.api import Api
+from lab.operator.installation import ACCOUNT, NAMESPACE
+
+JsonObject = dict[str, Any]
+Objects = dict[str, JsonObject]
+
+_WRITING = {"create", "update", "patch", "delete"}
+# The other Leases are those of kubelets and of the control plane.
+_OWN_LEASES = "wattwise-"
+# Leader election renews it.
+_LEADER_LEASE = f"/leases.coordination.k8s.io/{NAMESPACE}/{ACCOUNT}"
+_REQUESTS = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+# What a kubelet writes of its node in each of its heartbeats.
+_KUBELETS = ("lastHeartbeatTime",)
+
+
+@dataclass(frozen=True)
+class Write:
+    """An object that is another one than before.
+
+    ``is_reading``: only what was read and when is new; ``is_heartbeat``: and the stored time was
+    that of a heartbeat ago.
+    """
+
+    path: str
+    fields: tuple[str, ...]
+    is_reading: bool = False
+    is_heartbeat: bool = False
+
+    @property
+    def resource(self) -> str:
+        """Without its group."""
+        return _resource(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.path} ({', '.join(self.fields) or 'made or deleted'})"
+
+
+def writable(manifests: Sequence[JsonObject]) -> list[tuple[str, str]]:
+    """Group and resource of each kind that the roles of an overlay let its account write."""
+    found = {
+        (group, resource.partition("/")[0])
+        for item in manifests
+        for rule in item.get("rules", [])
+        if item["kind"] in ("ClusterRole", "Role") and _WRITING.intersection(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    return sorted(found)
+
+
+def stored(api: Api, manifests: Sequence[JsonObject]) -> Objects:
+    """All objects of these kinds, of Leases those of wattwise alone. Raises ApiError."""
+    found: Objects = {}
+    for group, resource in writable(manifests):
+        # A definition may be missing, such as that of the other group of NodeConfigs.
+        listed = api.find(f"{_root(api, group)}/{resource}") or {"items": []}
+        for item in listed["items"]:
+            metadata = item["metadata"]
+            key = key_of(resource, group, metadata.get("namespace", ""), metadata["name"])
+            if resource != "leases" or metadata["name"].startswith(_OWN_LEASES):
+                found[key] = item
+    found.pop(_LEADER_LEASE, None)
+    return found
+
+
+def _root(api: Api, group: str) -> str:
+    """The path of a group in the version that the API server prefers."""
+    if not group:
+        return "/api/v1"
+    found = api.find(f"/apis/{group}") or {"preferredVersion": {"groupVersion": group}}
+    return f"/apis/{found['preferredVersion']['groupVersion']}"
+
+
+def key_of(resource: str, group: str, namespace: str, name: str) -> str:
+    """What ``stored`` calls an object."""
+    return f"/{'.'.join(filter(None, (resource, group)))}/{namespace}/{name}"
+
+
+def _resource(key: str) -> str:
+    return key.split("/")[1].partition(".")[0]
+
+
+def writes(before: Objects, after: Objects, heartbeat_seconds: float) -> list[Write]:
+    """What was written in between, apart from what kubelets write of their nodes."""
+    found = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old is None or new is None:
+            found.append(Write(key, ()))
+        elif old["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
+            fields = tuple(_different(old, new))
+            if not all(name.endswith(_KUBELETS) for name in fields) or not fields:
+                is_reading = _is_reading(key, fields)
+                is_old = any(
+                    now - then >= heartbeat_seconds - 1.0 for then, now in _times(old, new)
+                )
+                found.append(Write(key, fields, is_reading, is_reading and is_old))
+    return found
+
+
+def _different(old: Any, new: Any, path: str = "") -> list[str]:
+    """The paths at which two objects differ, without what every write moves."""
+    if path in (".metadata.resourceVersion", ".metadata.managedFields"):
+        return []
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            name
+            for key in sorted(old.keys() | new.keys())
+            for name in _different(old.get(key), new.get(key), f"{path}.{key}")
+        ]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [
+            name
+            for number, (one, other) in enumerate(zip(old, new, strict=True))
+            for name in _different(one, other, f"{path}[{number}]")
+        ]
+    return [] if old == new else [path]
+
+
+# Of a NodeConfig the times of readings and what moved meanwhile; of a PowerFleet the last run.
+_BEATING: Mapping[str, tuple[str, ...]] = {
+    "nodeconfigs": (".status.readings.",),
+    "powerfleets": (".status.lastRun", ".status.watts", ".status.hottestInlet"),
+}
+
+
+def _is_reading(key: str, fields: Sequence[str]) -> bool:
+    beating = _BEATING.get(_resource(key), ())
+    return bool(fields and beating) and all(name.startswith(beating) for name in fields)
+
+
+def _times(old: JsonObject, new: JsonObject) -> list[tuple[float, float]]:
+    """Of each time of a reading or a run the old and the new one, in Unix seconds."""
+    pairs = [
+        *(
+            (one, new["status"].get("readings", {}).get(name, {}))
+            for name, one in old.get("status", {}).get("readings", {}).items()
+        ),
+        (old.get("status", {}).get("lastRun", {}), new["status"].get("lastRun", {})),
+    ]
+    return [
+        (_seconds(one["time"]), _seconds(other["time"]))
+        for one, other in pairs
+        if "time" in one and "time" in other
+    ]
+
+
+def _seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def requests(api: Api, manifests: Sequence[JsonObject]) -> dict[tuple[str, str], float]:
+    """Requests that the API server had so far, by verb and resource, of what wattwise defines."""
+    own = {resource for group, resource in writable(manifests) if "." in group}
+    found: dict[tuple[str, str], float] = {}
+    for match in _REQUESTS.finditer(api.text("/metrics")):
+        labels = dict(_LABEL.findall(match["labels"]))
+        if labels.get("resource") in own:
+            key = (labels["verb"], labels["resource"])
+            found[key] = found.get(key, 0.0) + float(match["count"])
+    return found

@@ -1,0 +1,151 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the operator's demo measures latencies, and how it tells heartbeats from other writes."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab import lifecycle
+from lab.errors import LabError
+from lab.operator import demo
+from lab.operator.installation import options_of
+from lab.operator.latencies import Latencies
+from lab.operator.writes import Write, writable, writes
+from lab.state import LabSettings, LabState
+
+Json = dict[str, t.Any]
+
+CONFIG = Path(__file__).resolve().parents[3] / "operator" / "config"
+KEY = "/nodeconfigs.wao.bitmedia.co.jp/wao-system/a"
+
+
+class Clock:
+    """Goes on only while somebody sleeps."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_latencies_are_from_the_event_to_its_state() -> None:
+    clock, said = Clock(), list[str]()
+    latencies = Latencies(said.append, clock, clock.sleep)
+    latencies.expect("pod", "pod a has a node", lambda: clock.now >= 1.0)
+    latencies.expect("pod", "pod b has a node", lambda: clock.now >= 3.0)
+    latencies.expect("node added", "its NodeConfig", lambda: True)
+    latencies.settle()
+    assert latencies.seconds["pod"] == pytest.approx([1.0, 3.0], abs=0.21)
+    assert said[0] == "  its NodeConfig (after 0.0 s)"
+    header, *rows = latencies.table()
+    assert header.split() == ["EVENT", "→", "STATE", "EVENTS", "MEDIAN", "MAXIMUM"]
+    assert [row.split()[-5:-3] for row in rows] == [["1", "0.0"], ["2", "2.0"]]
+
+
+def test_a_state_that_does_not_follow_is_named() -> None:
+    clock = Clock()
+    latencies = Latencies(lambda _text: None, clock, clock.sleep)
+    latencies.expect("pod", "pod a has a node", lambda: False)
+    latencies.expect("pod", "pod b has a node", lambda: True)
+    with pytest.raises(LabError, match="Waited 5 s for this, in vain: pod a has a node"):
+        latencies.settle(5.0)
+
+
+def node_config(version: int, **readings: Json) -> Json:
+    metadata = {"name": "a", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"readings": readings}}
+
+
+def reading(celsius: float, minute: int) -> Json:
+    return {"celsius": celsius, "time": f"2026-01-01T00:{minute:02d}:00Z"}
+
+
+def test_a_reading_that_was_old_enough_is_a_heartbeat() -> None:
+    before = {KEY: node_config(1, inletTemp=reading(20.0, 0))}
+    after = {KEY: node_config(2, inletTemp=reading(20.1, 5))}
+    fields = tuple(f".status.readings.inletTemp.{name}" for name in ("celsius", "time"))
+    assert writes(before, after, 300.0) == [Write(KEY, fields, True, True)]
+    assert writes(before, after, 400.0) == [Write(KEY, fields, True, False)]
+    assert writes(before, copy.deepcopy(before), 300.0) == []
+
+
+def test_any_other_write_is_none() -> None:
+    before = {KEY: node_config(1, inletTemp=reading(20.0, 0))}
+    after = copy.deepcopy(before)
+    after[KEY]["metadata"]["resourceVersion"] = "2"
+    assert writes(before, after, 0.0) == [Write(KEY, ())]
+    after[KEY]["status"]["readings"]["inletTemp"]["time"] = "2026-01-01T01:00:00Z"
+    after[KEY]["metadata"]["labels"] = {"new": "label"}
+    [found] = writes(before, after, 0.0)
+    assert not found.is_heartbeat
+    assert [one.is_heartbeat for one in writes(before, {}, 0.0)] == [False]
+    assert str(found) == f"{KEY} (.metadata.labels, .status.readings.inletTemp.time)"
+
+
+def test_a_node_whose_kubelet_lives_was_not_written() -> None:
+    status = {"conditions": [{"type": "Ready", "lastHeartbeatTime": "1"}]}
+    before: Json = {"/nodes//a": {"metadata": {"resourceVersion": "1"}, "status": status}}
+    after = copy.deepcopy(before)
+    after["/nodes//a"]["metadata"]["resourceVersion"] = "2"
+    after["/nodes//a"]["status"]["conditions"][0]["lastHeartbeatTime"] = "2"
+    assert writes(before, after, 300.0) == []
+
+
+def manifests(*paths: str) -> list[Json]:
+    texts = [(CONFIG / path).read_text(encoding="utf-8") for path in paths]
+    return [item for text in texts for item in yaml.safe_load_all(text)]
+
+
+def test_the_kinds_to_compare_are_those_that_the_roles_let_the_account_write() -> None:
+    found = writable(manifests("rbac/rmd/rights.yaml", "rbac/observe/rights.yaml"))
+    assert ("", "nodes") in found
+    assert ("intel.com", "rmdnodestates") in found
+    assert ("wao.bitmedia.co.jp", "nodeconfigs") in found
+    assert ("", "pods") not in found
+    assert ("", "secrets") not in found
+
+
+def test_the_operator_of_the_lab_has_the_options_of_the_deployment() -> None:
+    options = options_of(manifests("manager/deployment.yaml"))
+    assert "--leader-election-namespace=wattwise-system" in options
+    assert "--max-concurrent-reconciles=1" in options
+    assert not [option for option in options if "bind-address" in option or "$" in option]
+    assert all(option.startswith("--") for option in options)
+
+
+def test_a_demo_that_could_not_work_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = LabState(tmp_path / "lab")
+    with pytest.raises(LabError, match="needs 12 nodes in 2 racks"):
+        demo.demo(state, LabSettings(nodes=4, racks=1), print)
+    monkeypatch.setenv("LAB_KUBECONFIG", "other")
+    with pytest.raises(LabError, match="unset LAB_KUBECONFIG"):
+        demo.demo(state, LabSettings(), print)
+    assert not state.root.exists()
+
+
+def test_a_demo_that_fails_says_where_the_logs_are_and_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def up(state: LabState, _asked: LabSettings, _say: t.Any) -> None:
+        state.create()
+        raise LabError("The lab does not start.")
+
+    monkeypatch.delenv("LAB_KUBECONFIG", raising=False)
+    monkeypatch.setattr(lifecycle, "up", up)
+    state = LabState(tmp_path / "lab")
+    with pytest.raises(LabError) as failure:
+        demo.demo(state, LabSettings(), print)
+    assert str(failure.value) == f"The lab does not start; the logs are in {state.logs}."
+    assert state.logs.is_dir()
