@@ -169,8 +169,10 @@ def _seconds(text: str) -> float:
 
 
 def requests(api: Api, manifests: Sequence[JsonObject]) -> dict[tuple[str, str], float]:
-    """Requests that the API server had so far, by verb and resource, of what wattwise defines."""
-    own = {resource for group, resource in writable(manifests) if "." in group}
+    """Requests that the API server had so far, by verb and resource, without those for Leases."""
+    own = {
+        resource for group, resource in writable(manifests) if "." in group and resource != "leases"
+    }
     found: dict[tuple[str, str], float] = {}
     for match in _REQUESTS.finditer(api.text("/metrics")):
         labels = dict(_LABEL.findall(match["labels"]))

@@ -92,7 +92,6 @@ def whole_fleet(stage: Stage) -> Row:
 def _row(stage: Stage, size: Size, seconds: float) -> Row:
     job = main_job(stage, size)
     nodes = len(job.hall.machines)
-    job.hall.quieten()
     with _at_work(stage, size) as continuous:
         steady, written = _steady_runs(stage, continuous)
         memory = _memory(stage, continuous)
@@ -152,7 +151,11 @@ def nothing_more(_parameters: Json) -> None:
 def _at_work(stage: Stage, size: Size) -> Iterator[Continuous]:
     room = main_job(stage, size).hall
     stage.say("  installing and starting the operator")
-    running = start(install(room.state, "default", _silent), _silent)
+    # Namespaces get their accounts from a controller.
+    room.liven()
+    installation = install(room.state, "default", _silent)
+    room.quieten()
+    running = start(installation, _silent)
     stage.resources.callback(running.stop)
     with Api(room.state.kubeconfig) as api:
         continuous = Continuous(api, running)
