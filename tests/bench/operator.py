@@ -32,10 +32,12 @@ FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
 TEMPLATES = "/apis/wao.bitmedia.co.jp/v1beta1/namespaces/wao-system/nodeconfigtemplates"
 LIBRARY = "ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation"
 # Longer than the interval after which a machine is read again.
-STEADY_INTERVAL, INTERVAL = "20s", "60s"
+STEADY_INTERVAL, INTERVAL, RARE_INTERVAL = "20s", "60s", "10m"
 SLOWEST_SECONDS = 240.0
 # A pod comes at any moment of a run; one of 1,000 nodes takes about so long.
 SPREAD_SECONDS = 12.0
+# The watcher leaves less between two requests.
+LAST_REQUEST_SECONDS = 6.0
 # The last so many steady runs are those whose memory is looked at, which costs time.
 OF_MEMORY = 2
 _STEP = re.compile(r'^wattwise_power_fleet_step_seconds\{.*step="(\w+)".*\} (\S+)$', re.MULTILINE)
@@ -159,7 +161,7 @@ def _at_work(stage: Stage, size: Size) -> Iterator[Continuous]:
     stage.resources.callback(running.stop)
     with Api(room.state.kubeconfig) as api:
         continuous = Continuous(api, running)
-        _create_fleet(api, NAME, str(room.state.ca_certificate), {})
+        _create_fleet(api, NAME, STEADY_INTERVAL, str(room.state.ca_certificate), {})
         wait_until(lambda: continuous.observed() == 1, SLOWEST_SECONDS, "its first run")
         continuous.wait_for_run(0)
         yield continuous
@@ -171,9 +173,9 @@ def _silent(_text: str) -> None:
     """The lab's own progress is not that of the benches."""
 
 
-def _create_fleet(api: Api, name: str, ca_path: str, selector: Json) -> None:
+def _create_fleet(api: Api, name: str, interval: str, ca_path: str, selector: Json) -> None:
     spec = {
-        "interval": STEADY_INTERVAL,
+        "interval": interval,
         "nodeSelector": selector,
         "nodeConfigs": {"enabled": True},
         "observe": {"caPath": ca_path},
@@ -239,9 +241,10 @@ def _empty_fleet(stage: Stage, continuous: Continuous) -> list[float]:
     name, found = "empty", []
     path = f"{FLEETS}/{NAME}"
     ended = unchanged.runs_ended(continuous.running, NAME)
-    continuous.api.merge(path, {"spec": {"suspend": True}})
+    continuous.api.merge(path, {"spec": {"suspend": True, "interval": RARE_INTERVAL}})
     continuous.wait_for_run(ended)
-    _create_fleet(continuous.api, name, "/none", {"matchLabels": {"none": "such"}})
+    nobody = {"matchLabels": {"none": "such"}}
+    _create_fleet(continuous.api, name, RARE_INTERVAL, "/none", nobody)
     ended = continuous.wait_for_run(unchanged.runs_ended(continuous.running, name), name)
     for number in stage.runs(3):
         spent = unchanged.reconcile_seconds(continuous.running)
@@ -318,6 +321,8 @@ def _burst(stage: Stage, continuous: Continuous) -> int:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(create, names))
         wait_until(are_followed, SLOWEST_SECONDS, "the templates to be followed", interval=0.5)
+        # A request for the last of them may still come, or not.
+        time.sleep(LAST_REQUEST_SECONDS)
         starts = unchanged.wait_until_idle(continuous.running, NAME) - runs
         list(threads.map(delete, names))
     return starts
