@@ -75,7 +75,7 @@ def test_a_reading_that_was_old_enough_is_a_heartbeat() -> None:
     after = {KEY: node_config(2, inletTemp=reading(20.1, 5))}
     fields = tuple(f".status.readings.inletTemp.{name}" for name in ("celsius", "time"))
     assert writes(before, after, 300.0) == [Write(KEY, fields, True, True)]
-    assert writes(before, after, 400.0) == [Write(KEY, fields, True, False)]
+    assert writes(before, after, 604.0) == [Write(KEY, fields, True, False)]
     assert writes(before, copy.deepcopy(before), 300.0) == []
 
 
