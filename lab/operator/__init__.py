@@ -23,7 +23,7 @@ from pathlib import Path
 
 from lab import process
 from lab.errors import LabError
-from lab.gotools import GoTools, Say, build
+from lab.gotools import GoTools, Say, build, cache_folder
 from lab.process import REPOSITORY, Service, free_port, wait_until
 from lab.state import LabState
 
@@ -180,6 +180,8 @@ def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "VIRTUAL_ENV": sys.prefix,
         "HOME": str(folder(state) / "home"),
+        # The lock on the ports lies there, and is one for all labs.
+        "XDG_CACHE_HOME": str(cache_folder().parent),
         "TMPDIR": str(folder(state) / "tmp"),
         "KUBECONFIG": str(settings.kubeconfig),
         "WATTWISE_KUBECONFIG": str(settings.kubeconfig),

@@ -94,6 +94,11 @@ def whole_fleet(stage: Stage) -> Row:
 def _row(stage: Stage, size: Size, seconds: float) -> Row:
     job = main_job(stage, size)
     nodes = len(job.hall.machines)
+    ansible = [stage.playbook(nothing()).seconds for _run in stage.runs(3)]
+    imports = [
+        stage.call("bench.kit.plays:import_alone", {}, [LIBRARY]).import_seconds
+        for _run in stage.runs(3)
+    ]
     with _at_work(stage, size) as continuous:
         steady, written = _steady_runs(stage, continuous)
         memory = _memory(stage, continuous)
@@ -110,7 +115,7 @@ def _row(stage: Stage, size: Size, seconds: float) -> Row:
         ),
         command="ansible-operator run --max-concurrent-reconciles=1",
         metrics=[
-            *_times(stage, steady, seconds),
+            *_times(steady, ansible, imports, seconds),
             *memory,
             metric("steady run of a fleet without nodes", "s", empty, at_most(4)),
             metric(
@@ -129,12 +134,9 @@ def _row(stage: Stage, size: Size, seconds: float) -> Row:
     )
 
 
-def _times(stage: Stage, steady: list[Steady], seconds: float) -> Iterator[Metric]:
-    ansible = [stage.playbook(nothing()).seconds for _run in stage.runs(3)]
-    imports = [
-        stage.call("bench.operator:nothing_more", {}, [LIBRARY]).import_seconds
-        for _run in stage.runs(3)
-    ]
+def _times(
+    steady: list[Steady], ansible: list[float], imports: list[float], seconds: float
+) -> Iterator[Metric]:
     known = statistics.median(ansible) + statistics.median(imports)
     yield metric("steady run", "s", [run.whole for run in steady], at_most(seconds))
     yield metric("of it Ansible's start", "s", ansible)
@@ -143,10 +145,6 @@ def _times(stage: Stage, steady: list[Steady], seconds: float) -> Iterator[Metri
         yield metric(f"of it {name}", "s", [run.parts[name] for run in steady])
     rest = [max(0.0, run.whole - run.module - known) for run in steady]
     yield metric("of it the rest", "s", rest)
-
-
-def nothing_more(_parameters: Json) -> None:
-    """A call that costs nothing beside its imports."""
 
 
 @contextmanager

@@ -16,3 +16,7 @@ def play(task: Json) -> list[Json]:
 def nothing() -> list[Json]:
     """What a playbook costs that does nothing."""
     return play({"ansible.builtin.debug": {"msg": "nothing"}})
+
+
+def import_alone(_parameters: Json) -> None:
+    """What a call costs that does nothing after its imports."""

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab import lifecycle
+from lab import lifecycle, operator, process
 from lab.errors import LabError
-from lab.operator import demo
+from lab.gotools import cache_folder
+from lab.operator import OperatorSettings, demo
 from lab.operator.installation import options_of
 from lab.operator.latencies import Latencies
 from lab.operator.writes import Write, writable, writes
@@ -121,6 +122,21 @@ def test_the_operator_of_the_lab_has_the_options_of_the_deployment() -> None:
     assert "--max-concurrent-reconciles=1" in options
     assert not [option for option in options if "bind-address" in option or "$" in option]
     assert all(option.startswith("--") for option in options)
+
+
+def test_operators_of_all_labs_wait_for_one_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container of its own has a home of its own, but not ports of its own."""
+    started: list[process.Service] = []
+    monkeypatch.setattr(operator, "build", lambda _tools, _say: tmp_path)
+    monkeypatch.setattr(process, "start", lambda services, _state: started.extend(services))
+    settings = OperatorSettings(tmp_path / "watches.yaml", tmp_path / "kubeconfig")
+    for name in ("one", "two"):
+        operator.start(LabState(tmp_path / name), settings, print)
+    first, second = (service.environment for service in started)
+    assert first["HOME"] != second["HOME"]
+    assert first["XDG_CACHE_HOME"] == second["XDG_CACHE_HOME"] == str(cache_folder().parent)
 
 
 def test_a_demo_that_could_not_work_is_refused_before_anything_starts(
