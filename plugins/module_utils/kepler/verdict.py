@@ -10,6 +10,7 @@ later), or its fake meter. Kepler 0.9 and earlier needs eBPF, and estimates wher
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
+    BARE_METAL,
     UNKNOWN,
     NodeFacts,
 )
@@ -28,9 +30,9 @@ METERS: tuple[str, ...] = t.get_args(Meter)
 _GPU_CHIPS = frozenset({"amdgpu", "radeon", "nouveau", "nvidia", "i915", "xe"})
 # Distributions build kernels with BTF since about this release.
 _BTF_KERNEL = (5, 8)
-_KERNEL = re.compile(r"(\d{1,3})\.(\d{1,3})(?![0-9])")
+_KERNEL = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
 
-_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[-+][0-9A-Za-z.+-]{1,64})?")
+_VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:[-+][0-9A-Za-z.+-]{1,64})?")
 _REWRITE, _REDFISH, _HWMON = (0, 10, 0), (0, 11, 0), (0, 11, 4)
 _SHOWN_NAMES = 4
 
@@ -110,8 +112,11 @@ def judge(
 ) -> Verdict:
     """The verdict on a node with these facts.
 
-    ``fake_cpu_meter`` says that Kepler's fake CPU meter starts where only a BMC meters the machine.
+    A BMC proves bare metal. ``fake_cpu_meter`` says that Kepler's fake CPU meter starts where only
+    a BMC meters the machine.
     """
+    if bmc is not None and facts.source == "node" and facts.virtualization == UNKNOWN:
+        facts = dataclasses.replace(facts, virtualization=BARE_METAL)
     grounds = _blocks(facts, version)
     if grounds:
         return Verdict(False, "none", (grounds,))

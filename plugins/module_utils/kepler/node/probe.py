@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -85,14 +86,17 @@ def read_facts(root: Path) -> NodeFacts:
 
 
 def _problems(files: HostFiles) -> tuple[str, ...]:
+    """The grounds that cannot be read. A kernel without meters has no tree of them."""
     found: list[str] = []
     for path in _GROUNDS:
         try:
             if path.startswith("sys"):
                 files.entries(path)
             else:
-                files.text(path)
+                files.text(path, 1)
         except OSError as error:
+            if error.errno == errno.ENOENT and files.is_folder(str(Path(path).parent)):
+                continue
             reason = (error.strerror or type(error).__name__).lower()
             found.append(text(f"/{path} cannot be read: {reason}", LONGEST_TEXT))
     return tuple(found)
