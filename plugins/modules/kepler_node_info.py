@@ -38,6 +38,11 @@ requirements:
 seealso:
   - module: wattwise.kube.kepler_node_labels
     description: It adds BMCs to the verdict and labels the nodes.
+attributes:
+  platform:
+    description: Operating systems of the node.
+    support: full
+    platforms: linux
 """
 
 EXAMPLES = r"""

@@ -38,7 +38,8 @@ options:
     elements: str
   probes:
     description:
-      - Results of M(wattwise.kube.kepler_node_info) by the name of the Node.
+      - Results of M(wattwise.kube.kepler_node_info) by the name of the Node. Results of hosts that
+        failed or were unreachable do not count.
     type: dict
     default: {}
   kepler_version:

@@ -42,6 +42,7 @@ from lab.process import wait_until
 from support.admission_policies import probe_manifests
 from support.kepler_trees import TREES, grow
 from support.playbook import environment as playbook_environment
+from support.playbook import run_playbook
 
 Object = dict[str, t.Any]
 NODES = "/api/v1/nodes"
@@ -149,7 +150,7 @@ def test_results_of_modules_count_before_annotations_and_nodes_that_are_gone_are
 ) -> None:
     fleet.annotate(1, "{")
     gone = f"gone-{fleet.names[0]}"
-    probes = {fleet.names[1]: METAL.as_dict(), fleet.names[0]: {"failed": True}, gone: {}}
+    probes = {fleet.names[1]: METAL.as_dict(), fleet.names[0]: {"source": "?"}, gone: {}}
     result = fleet.label(check=True, probes=probes)
     supported = {entry["name"]: entry["supported"] for entry in result["nodes"]}
     assert supported == dict(zip(fleet.names, (False, True, False), strict=True))
@@ -298,3 +299,32 @@ def test_the_entry_point_annotates_its_node_with_the_facts_of_its_host(
         log.read_text()
     )
     assert NodeFacts.from_dict(own) == read_facts(root)
+
+
+def test_the_role_labels_all_nodes_once_and_its_teardown_leaves_nothing(
+    fleet: Fleet, namespace: str, tmp_path: Path
+) -> None:
+    """One play, for the time of its start: the role, the role again, its teardown."""
+    variables = {
+        "kepler_namespace": namespace,
+        "kepler_probe_image": "registry.example/wattwise:1",
+        "kepler_probes": {fleet.names[1]: METAL.as_dict()},
+    }
+    role = {"name": "wattwise.kube.kepler"}
+    tasks = [
+        {"name": name, "ansible.builtin.include_role": {**role, "tasks_from": entry}}
+        for name, entry in (("One", "main"), ("Two", "main"), ("Three", "teardown"))
+    ]
+    play = {"name": "p", "hosts": "localhost", "gather_facts": False, "vars": variables}
+    kubeconfig = {"K8S_AUTH_KUBECONFIG": fleet.kubeconfig}
+    run = run_playbook([{**play, "tasks": tasks}], tmp_path, as_json=True, **kubeconfig)
+    assert run.returncode == 0, run.output
+    for task in ("allows paths of the host", "to its own Node", "Run the discovery pods", "that Kepler has there"):
+        assert [result["changed"] for result in run.results(task)] == [True, False], task
+    judged = {node["name"]: node for node in run.results("that Kepler has there")[0]["nodes"]}
+    assert judged[fleet.names[1]]["meter"] == "rapl"
+    for task in ("Remove the discovery pods", "Take back the labels and annotations of Nodes"):
+        assert [result["changed"] for result in run.results(task)] == [True], task
+    assert [fleet.labels(index) for index in range(3)] == [{}, {}, {}]
+    left = fleet.kube.list("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies")
+    assert "kepler-probe" not in {item["metadata"]["name"] for item in left}

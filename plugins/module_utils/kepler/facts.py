@@ -31,7 +31,7 @@ SENSOR_SCOPES = ("machine", "component")
 
 LONGEST_TEXT = 200
 MOST_ITEMS = 128  # of one list; a machine with eight packages has 24 RAPL zones
-_LARGEST_ENERGY = 2**63 - 1
+_LARGEST_ENERGY = 2**64 - 1
 
 
 @dataclass(frozen=True)

@@ -137,9 +137,11 @@ class Grounds:
         return Judged(subject.name, facts, verdict, bmc), []
 
     def _facts(self, node: t.Any, name: str, told: NodeFacts) -> NodeFacts:
-        if name in self.probes:
+        probe = self.probes.get(name)
+        # A host that failed or was not reached has no facts.
+        if probe is not None and not (member(probe, "failed") or member(probe, "unreachable")):
             try:
-                return NodeFacts.from_dict(self.probes[name])
+                return NodeFacts.from_dict(probe)
             except InvalidField as error:
                 raise InvalidField(f"probes[{name}].{error.field}", error.problem) from error
         return facts_in_annotation(node) or told

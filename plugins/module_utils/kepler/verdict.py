@@ -32,7 +32,9 @@ _GPU_CHIPS = frozenset({"amdgpu", "radeon", "nouveau", "nvidia", "i915", "xe"})
 _BTF_KERNEL = (5, 8)
 _KERNEL = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
 
-_VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:[-+][0-9A-Za-z.+-]{1,64})?")
+_VERSION = re.compile(
+    r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:[-+][0-9A-Za-z.+-]{1,64})?"
+)
 _REWRITE, _REDFISH, _HWMON = (0, 10, 0), (0, 11, 0), (0, 11, 4)
 _SHOWN_NAMES = 4
 

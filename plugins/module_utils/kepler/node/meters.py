@@ -25,8 +25,9 @@ _POWERCAP, _HWMON = "sys/class/powercap", "sys/class/hwmon"
 _ZONE = re.compile(r"intel-rapl(?:-mmio|-tpmi)?(?::[0-9a-f]{1,4}){1,3}")
 _CHIP = re.compile(r"hwmon[0-9]{1,5}")
 _SENSOR = re.compile(r"(?P<type>power|energy)(?P<number>[0-9]{1,4})_(?P<what>input|average)")
-_COUNTER = re.compile(r"[0-9]{1,19}")
-_READING = re.compile(r"-?[0-9]{1,19}")
+_COUNTER = re.compile(r"[0-9]{1,20}")
+_READING = re.compile(r"-?[0-9]{1,20}")
+_LARGEST_COUNT = 2**64 - 1
 # The driver of the meter that ACPI describes, which is in front of the power supplies.
 _MACHINE_CHIP = "power_meter"
 
@@ -50,7 +51,7 @@ def _zone(files: HostFiles, folder: str) -> RaplZone:
     return RaplZone(
         path=folder,
         name=name,
-        max_energy_range_uj=int(most) if most else None,
+        max_energy_range_uj=min(int(most), _LARGEST_COUNT) if most else None,
         readable=not first,
         problem=first,
     )

@@ -221,6 +221,13 @@ def test_facts_that_break_the_schema_are_refused(change: Json, field: str) -> No
     assert caught.value.field == field
 
 
+def test_a_host_that_was_not_reached_is_judged_by_its_node() -> None:
+    probes = {"a": {"unreachable": True, "msg": "no route to host"}}
+    grounds = Grounds(NEW, False, probes, {}, BareMetalHosts([]))
+    judged, findings = grounds.judge(node(FEATURES))
+    assert (judged.facts.source, judged.verdict.meter, findings) == ("node", "rapl", [])
+
+
 @each_seed(150)
 def test_odd_facts_are_the_finding_of_their_node_alone(seed: int) -> None:
     source = random.Random(seed)
