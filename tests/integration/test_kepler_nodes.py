@@ -319,7 +319,12 @@ def test_the_role_labels_all_nodes_once_and_its_teardown_leaves_nothing(
     kubeconfig = {"K8S_AUTH_KUBECONFIG": fleet.kubeconfig}
     run = run_playbook([{**play, "tasks": tasks}], tmp_path, as_json=True, **kubeconfig)
     assert run.returncode == 0, run.output
-    for task in ("allows paths of the host", "to its own Node", "Run the discovery pods", "that Kepler has there"):
+    for task in (
+        "allows paths of the host",
+        "to its own Node",
+        "Run the discovery pods",
+        "that Kepler has there",
+    ):
         assert [result["changed"] for result in run.results(task)] == [True, False], task
     judged = {node["name"]: node for node in run.results("that Kepler has there")[0]["nodes"]}
     assert judged[fleet.names[1]]["meter"] == "rapl"

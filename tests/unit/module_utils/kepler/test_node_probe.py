@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import tempfile
 import typing as t
 from collections.abc import Iterator
@@ -23,6 +25,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_fil
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import (
     read_facts,
     read_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processor import (
+    x86_microarchitecture,
 )
 from support.examples import examples
 from support.kepler_trees import KERNEL, SYSINFO, TREES, Link, Tree, dmi, grow, host, hwmon
@@ -265,6 +270,37 @@ def test_a_root_that_is_none_and_a_version_that_is_none_are_refused(tmp_path: Pa
         read(tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match="'new' is no version of Kepler"):
         read(tmp_path, "new")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        (("GenuineIntel", 6, 0x55, 4), "skylake"),
+        (("GenuineIntel", 6, 0x55, 7), "cascadelake"),
+        (("GenuineIntel", 6, 0x55, 11), "cooperlake"),
+        (("GenuineIntel", 6, 0xCF, 2), "emeraldrapids"),
+        (("GenuineIntel", 15, 6, 4), "unknown"),
+        (("AuthenticAMD", 0x17, 0x01, 2), "zen"),
+        (("AuthenticAMD", 0x17, 0x31, 0), "zen2"),
+        (("AuthenticAMD", 0x19, 0x01, 1), "zen3"),
+        (("AuthenticAMD", 0x1A, 0x02, 1), "zen5"),
+        (("HygonGenuine", 0x18, 0x00, 2), "dhyana"),
+    ],
+)
+def test_microarchitectures_by_family_model_and_stepping(
+    numbers: tuple[str, int, int, int], name: str
+) -> None:
+    assert x86_microarchitecture(*numbers) == name
+
+
+def test_the_probe_needs_the_standard_library_alone() -> None:
+    program = (
+        f"import sys; before = set(sys.modules); import {read_node.__module__};"
+        " print(*{name.split('.')[0] for name in sys.modules.keys() - before})"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - sys.stdlib_module_names == {"ansible_collections"}
 
 
 # Every file that the probe reads on one of the trees.
