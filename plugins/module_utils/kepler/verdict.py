@@ -170,6 +170,11 @@ def _ebpf_blocks(facts: NodeFacts, version: KeplerVersion) -> str:
         )
     if facts.btf is None:
         return "/sys/kernel/btf is not visible; mount the host's /sys"
+    if facts.kernel_headers is None:
+        return (
+            f"kernel {facts.kernel} has no BTF, and its headers are not visible; probe the host"
+            " over SSH, or mount its /lib/modules and /usr/src"
+        )
     return (
         f"kernel {facts.kernel} has neither BTF nor headers, which eBPF of Kepler {version} needs;"
         " install the headers of the running kernel"

@@ -113,6 +113,12 @@ def test_a_bmc_meters_by_version_and_fake_meter(
     assert (verdict.supported, verdict.meter) == (supported, meter), verdict.reasons
 
 
+def test_headers_that_a_container_does_not_see_are_not_taken_as_missing() -> None:
+    facts = NodeFacts("host", "amd64", kernel="4.18.0", btf=False, rapl_zones=())
+    [reason] = judge(facts, OLD).reasons
+    assert reason.startswith("kernel 4.18.0 has no BTF, and its headers are not visible; probe the")
+
+
 def test_readable_zones_count_before_sensors_and_sensors_before_a_bmc() -> None:
     zone = RaplZone("intel-rapl:0", "package-0", 1, True)
     sensor = HwmonSensor("hwmon0/power1_input", "xgene", "CPU", "power", "component", True)
