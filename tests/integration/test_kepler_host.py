@@ -40,16 +40,27 @@ class Host:
         content = PACKAGE_MODULE % (str(self.root), KERNEL)
         (library / "noted_package.py").write_text(content)
 
-    def prepare(self, *arguments: str, **variables: t.Any) -> PlaybookRun:
-        role: dict[str, t.Any] = {"name": "wattwise.kube.kepler", "tasks_from": "host"}
-        given = {"kepler_host_root": str(self.root), "ansible_package_use": "noted_package"}
-        task = {
-            "name": "Prepare the node",
-            "ansible.builtin.include_role": role,
-            "vars": {**given, "ansible_become": False, **variables},
+    def prepare(self, *entries: dict[str, t.Any]) -> PlaybookRun:
+        """One play, for the time of its start, that runs the entry point with the variables of each entry."""
+        given = {
+            "kepler_host_root": str(self.root),
+            "ansible_package_use": "ansible.legacy.noted_package",
+            "ansible_become": False,
         }
-        play = {"name": "p", "hosts": "localhost", "gather_facts": False, "tasks": [task]}
-        return run_playbook([play], self.folder, *arguments, as_json=True)
+        tasks = [
+            {
+                "name": "Prepare the node",
+                "ansible.builtin.include_role": {
+                    "name": "wattwise.kube.kepler",
+                    "tasks_from": "host",
+                    "apply": {"check_mode": entry.pop("check", False)},
+                },
+                "vars": {**given, **entry},
+            }
+            for entry in entries
+        ]
+        play = {"name": "p", "hosts": "localhost", "gather_facts": False, "tasks": tasks}
+        return run_playbook([play], self.folder, as_json=True)
 
 
 @pytest.fixture
@@ -57,22 +68,17 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def changed(run: PlaybookRun) -> int:
-    assert run.returncode == 0, run.output
-    return run.stats()["localhost"]["changed"]
-
-
 def test_headers_are_installed_where_ebpf_needs_them_and_once(host: Host) -> None:
-    assert changed(host.prepare(kepler_version="0.11.4")) == 0
-    assert changed(host.prepare("--check", kepler_version="0.7.12")) == 1
-    first = host.prepare(kepler_version="0.7.12")
-    assert changed(first) == 1
-    [installed] = first.results("Install the headers of the running kernel")
-    assert KERNEL in installed["installed"]
-    assert changed(host.prepare(kepler_version="0.7.12")) == 0
+    old = {"kepler_version": "0.7.12"}
+    run = host.prepare({"kepler_version": "0.11.4"}, {**old, "check": True}, {**old}, {**old})
+    assert run.returncode == 0, run.output
+    results = run.results("Install the headers of the running kernel")
+    assert [result["changed"] for result in results] == [False, True, True, False]
+    assert KERNEL in results[2]["installed"]
+    assert run.stats()["localhost"]["changed"] == 2
 
 
 def test_headers_of_another_kernel_are_refused(host: Host) -> None:
-    run = host.prepare(kepler_version="0.7.12", kepler_host_headers_package="wrong")
+    run = host.prepare({"kepler_version": "0.7.12", "kepler_host_headers_package": "wrong"})
     assert run.returncode == 2
     assert "are not those of the running kernel" in run.failures()["localhost"]
