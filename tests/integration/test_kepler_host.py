@@ -40,8 +40,8 @@ class Host:
         content = PACKAGE_MODULE % (str(self.root), KERNEL)
         (library / "noted_package.py").write_text(content)
 
-    def prepare(self, *entries: dict[str, t.Any]) -> PlaybookRun:
-        """One play, for the time of its start, that runs the entry point with the variables of each entry."""
+    def prepare(self, *entries: dict[str, t.Any], check: bool = False) -> PlaybookRun:
+        """One play that runs the entry point with the variables of each entry."""
         given = {
             "kepler_host_root": str(self.root),
             "ansible_package_use": "ansible.legacy.noted_package",
@@ -53,14 +53,14 @@ class Host:
                 "ansible.builtin.include_role": {
                     "name": "wattwise.kube.kepler",
                     "tasks_from": "host",
-                    "apply": {"check_mode": entry.pop("check", False)},
                 },
                 "vars": {**given, **entry},
             }
             for entry in entries
         ]
         play = {"name": "p", "hosts": "localhost", "gather_facts": False, "tasks": tasks}
-        return run_playbook([play], self.folder, as_json=True)
+        arguments = ["--check"] if check else []
+        return run_playbook([play], self.folder, *arguments, as_json=True)
 
 
 @pytest.fixture
@@ -69,13 +69,14 @@ def host(tmp_path: Path) -> Host:
 
 
 def test_headers_are_installed_where_ebpf_needs_them_and_once(host: Host) -> None:
-    old = {"kepler_version": "0.7.12"}
-    run = host.prepare({"kepler_version": "0.11.4"}, {**old, "check": True}, {**old}, {**old})
-    assert run.returncode == 0, run.output
-    results = run.results("Install the headers of the running kernel")
-    assert [result["changed"] for result in results] == [False, True, True, False]
-    assert KERNEL in results[2]["installed"]
-    assert run.stats()["localhost"]["changed"] == 2
+    new, old = {"kepler_version": "0.11.4"}, {"kepler_version": "0.7.12"}
+    planned, run = host.prepare(old, check=True), host.prepare(new, old, old)
+    assert (planned.returncode, run.returncode) == (0, 0), run.output
+    task = "Install the headers of the running kernel"
+    assert [result["changed"] for result in planned.results(task)] == [True]
+    results = run.results(task)
+    assert [result["changed"] for result in results] == [False, True, False]
+    assert KERNEL in results[1]["installed"]
 
 
 def test_headers_of_another_kernel_are_refused(host: Host) -> None:
