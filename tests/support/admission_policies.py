@@ -12,6 +12,10 @@ from pathlib import Path
 import jinja2
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
+    LONGEST_ANNOTATION,
+    PROBE_ANNOTATION,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -26,6 +30,19 @@ def devices_policies(account: str, gate: str) -> list[dict[str, t.Any]]:
     """Those of role crds for the account of role devices."""
     given = {"crds_devices_account": account, "crds_devices_gate": gate}
     return _rendered("crds", "devices_policy", **given)
+
+
+def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
+    """Those of role kepler for its discovery pods in this namespace, and the pods themselves."""
+    given = {
+        "kepler_namespace": namespace,
+        "kepler_probe_annotation": PROBE_ANNOTATION,
+        "kepler_probe_longest": str(LONGEST_ANNOTATION),
+        "kepler_probe_image": "registry.example/wattwise:1",
+        "kepler_probe_interval": "3600",
+    }
+    names = ("probe_policies", "probe")
+    return [manifest for name in names for manifest in _rendered("kepler", name, **given)]
 
 
 def _rendered(role: str, name: str, **given: str) -> list[dict[str, t.Any]]:

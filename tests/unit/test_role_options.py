@@ -76,6 +76,11 @@ REASONS: dict[str, dict[str, str]] = {
         "run_process": "the action plugin fills it in",
     },
     "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
+    "kepler_node_labels": {
+        "node_names": "the role labels all nodes",
+        "concurrency": "the default suits every cluster",
+        "force_conflicts": "labels that an administrator set by hand stay",
+    },
     "rmd_certificate": {
         "authority_secret": "the role keeps one authority",
         **dict.fromkeys(

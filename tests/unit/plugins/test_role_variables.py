@@ -24,7 +24,9 @@ from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables impor
 
 Json = dict[str, t.Any]
 
-EVERYTHING = variables_of(role_names())
+# Of an entry point that runs on nodes, not on clusters.
+OF_HOSTS = {"kepler": variables_of(["kepler"], "host")}
+EVERYTHING = {**OF_HOSTS["kepler"], **variables_of(role_names())}
 FINGERPRINT = "must be a SHA-256 fingerprint, 64 hexadecimal digits"
 
 
@@ -190,7 +192,7 @@ def test_a_role_checks_variables_of_other_roles_that_it_reads(role: str) -> None
     read = set(re.findall(r"\b[a-z]\w+\b", "\n".join(texts))) & EVERYTHING.keys()
     # The play reads these for all roles.
     read -= {"wattwise_run_dir", "wattwise_kubeconfig", "wattwise_context"}
-    assert read <= variables_of([role]).keys()
+    assert read <= {**variables_of([role]), **OF_HOSTS.get(role, {})}.keys()
 
 
 def test_a_role_or_entry_point_that_is_not_there_is_named() -> None:

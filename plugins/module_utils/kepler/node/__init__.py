@@ -1,0 +1,7 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Hardware facts of a node, read on the node itself from /proc, /sys, /lib and /var/lib/kubelet.
+
+Subroom ``node`` needs the standard library alone: it runs on nodes.
+"""

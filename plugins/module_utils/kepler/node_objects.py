@@ -1,0 +1,174 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Facts and BMCs of nodes from objects of the cluster, where the host cannot be reached.
+
+Sources: Node Feature Discovery, docs/usage/features.md; provider IDs of the cloud controllers, of
+Metal3 (``metal3://NAMESPACE/HOST/MACHINE``) and of OpenShift (``baremetalhost:///NAMESPACE/HOST/…``).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    text,
+    whole,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    mapping,
+    with_readable_metadata,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
+    BARE_METAL,
+    LONGEST_TEXT,
+    UNKNOWN,
+    NodeFacts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processor import (
+    x86_microarchitecture,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.virtualization import OTHER
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import Bmc
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+
+Object = t.Mapping[str, t.Any]
+
+PROBE_ANNOTATION = "wattwise.github.io/kepler-probe"
+LONGEST_ANNOTATION = 65_536  # the admission policy of the probe has this limit, too
+_LIMITS = strict_json.JsonLimits(size=LONGEST_ANNOTATION, members=4096, depth=4)
+
+BARE_METAL_HOST = ("metal3.io/v1alpha1", "BareMetalHost")
+
+_FEATURE = "feature.node.kubernetes.io/"
+_CLOUDS = {
+    "aws": "amazon",
+    "gce": "google",
+    "azure": "microsoft",
+    "vsphere": "vmware",
+    "openstack": "kvm",
+    "hcloud": "kvm",
+    "digitalocean": "kvm",
+    "kubevirt": "kvm",
+}
+_OF_HOST = re.compile(r"(?:metal3|baremetalhost):///?([^/]+)/([^/]+)(?:/.*)?")
+_OF_UID = re.compile(r"metal3://([^/]+)")
+_REDFISH = re.compile(r"(?:[a-z0-9-]*redfish[a-z0-9+-]*|[a-z0-9-]+-virtualmedia[a-z0-9+-]*)://")
+
+
+def facts_of_node(node: t.Any) -> NodeFacts:
+    """Facts from a Node object. Raises InvalidField."""
+    labels = with_readable_metadata(node)["metadata"].get("labels") or {}
+    info = mapping(mapping(node.get("status"), "status").get("nodeInfo"), "status.nodeInfo")
+    vendor, family, model = (
+        labels.get(f"{_FEATURE}cpu-model.{name}", "") for name in ("vendor_id", "family", "id")
+    )
+    numbers = [whole(value) for value in (family, model)]
+    return NodeFacts(
+        source="node",
+        architecture=_told(info, "architecture"),
+        operating_system=_told(info, "operatingSystem"),
+        kernel=_told(info, "kernelVersion"),
+        microarchitecture=x86_microarchitecture(
+            vendor, *(-1 if number is None else number for number in numbers)
+        ),
+        virtualization=_virtualization(node, labels),
+    )
+
+
+def facts_in_annotation(node: t.Any) -> NodeFacts | None:
+    """Facts that the probe's pod wrote to its Node; None if it wrote none. Raises InvalidField.
+
+    A pod on the node wrote them, so that they are as trustworthy as the node.
+    """
+    given = member(node, "metadata", "annotations", PROBE_ANNOTATION)
+    if given is None:
+        return None
+    path = f"metadata.annotations[{PROBE_ANNOTATION}]"
+    if not isinstance(given, str):
+        raise InvalidField(path, f"{shown(given)} is not a text")
+    try:
+        facts = NodeFacts.from_dict(strict_json.parse(given.encode("utf-8", "replace"), _LIMITS))
+    except InvalidField as error:
+        raise InvalidField(path, f"{error.field}: {error.problem}") from error
+    except ValueError as error:
+        raise InvalidField(path, f"it holds no facts of a probe: {error}") from error
+    architecture = facts_of_node(node).architecture
+    if UNKNOWN not in (architecture, facts.architecture) and facts.architecture != architecture:
+        problem = f"it says {facts.architecture}, and the kubelet says {architecture}"
+        raise InvalidField(path, problem)
+    return facts
+
+
+def bmcs_of_node_configs(by_node: t.Mapping[str, Object]) -> dict[str, Bmc]:
+    """The BMC of each node whose effective NodeConfig names a Redfish service."""
+    places = [nodeconfig.TERMS[kind].path for kind in _REDFISH_TERMS]
+    return {
+        name: Bmc(f"NodeConfig {nodeconfig.qualified_name(config)}")
+        for name, config in by_node.items()
+        if any(member(config, "spec", *place, "type") == "Redfish" for place in places)
+    }
+
+
+_REDFISH_TERMS: tuple[nodeconfig.EndpointKind, ...] = (
+    "inlet_temp",
+    "power_consumption_endpoint_provider",
+)
+
+
+class BareMetalHosts:
+    """The BMCs of BareMetalHosts, found by provider ID, else by the name of the Node."""
+
+    def __init__(self, hosts: t.Iterable[t.Any]) -> None:
+        self._by_place: dict[tuple[str, str], Bmc] = {}
+        self._by_uid: dict[str, Bmc] = {}
+        self._by_name: dict[str, list[Bmc]] = {}
+        for host in hosts:
+            namespace, name, uid, address = (
+                text(member(host, *path), LONGEST_TEXT)
+                for path in (
+                    ("metadata", "namespace"),
+                    ("metadata", "name"),
+                    ("metadata", "uid"),
+                    ("spec", "bmc", "address"),
+                )
+            )
+            if name and address:
+                is_redfish = _REDFISH.match(address) is not None
+                bmc = Bmc(f"BareMetalHost {namespace}/{name}", is_redfish)
+                self._by_place[namespace, name] = self._by_uid[uid] = bmc
+                self._by_name.setdefault(name, []).append(bmc)
+
+    def of_node(self, node: t.Any) -> Bmc | None:
+        """The BMC of this node's machine; None if no BareMetalHost is this node's."""
+        provider = text(member(node, "spec", "providerID"))
+        if match := _OF_HOST.fullmatch(provider):
+            return self._by_place.get((match[1], match[2]))
+        if match := _OF_UID.fullmatch(provider):
+            return self._by_uid.get(match[1])
+        if provider:
+            return None
+        named = self._by_name.get(text(member(node, "metadata", "name")), [])
+        return named[0] if len(named) == 1 else None
+
+
+def _virtualization(node: Object, labels: t.Mapping[str, str]) -> str:
+    if labels.get(f"{_FEATURE}cpu-cpuid.HYPERVISOR") == "true":
+        return OTHER
+    # Node Feature Discovery labels every flag of the processor, and this one is not among them.
+    if any(label.startswith(f"{_FEATURE}cpu-cpuid.") for label in labels):
+        return BARE_METAL
+    scheme = text(member(node, "spec", "providerID")).partition("://")[0]
+    if scheme in ("metal3", "baremetalhost"):
+        return BARE_METAL
+    if "metal" in labels.get("node.kubernetes.io/instance-type", ""):
+        return BARE_METAL
+    return _CLOUDS.get(scheme, UNKNOWN)
+
+
+def _told(info: Object, name: str) -> str:
+    return text(info.get(name), LONGEST_TEXT) or UNKNOWN

@@ -1,0 +1,261 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The verdict on a node: whether Kepler can meter it, by which meter, and why.
+
+Pure functions of facts. Sources: Kepler's internal/device (v0.10.0 to v0.11.4), and pkg/bpf
+(v0.7.12). Kepler 0.10 and later exits without a CPU meter: RAPL zones, hwmon sensors (0.11.4 and
+later), or its fake meter. Kepler 0.9 and earlier needs eBPF, and estimates where nothing meters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
+    BARE_METAL,
+    UNKNOWN,
+    NodeFacts,
+)
+
+Meter = t.Literal["rapl", "hwmon", "redfish", "model", "none"]
+METERS: tuple[str, ...] = t.get_args(Meter)
+
+# Drivers of GPUs: shares of the CPU time would divide the GPU's watts.
+_GPU_CHIPS = frozenset({"amdgpu", "radeon", "nouveau", "nvidia", "i915", "xe"})
+# Distributions build kernels with BTF since about this release.
+_BTF_KERNEL = (5, 8)
+_KERNEL = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
+
+_VERSION = re.compile(
+    r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:[-+][0-9A-Za-z.+-]{1,64})?"
+)
+_REWRITE, _REDFISH, _HWMON = (0, 10, 0), (0, 11, 0), (0, 11, 4)
+_SHOWN_NAMES = 4
+
+
+@dataclass(frozen=True, order=True)
+class KeplerVersion:
+    """A release of Kepler, and what it can do."""
+
+    numbers: tuple[int, int, int]
+
+    @classmethod
+    def parse(cls, text: str) -> KeplerVersion:
+        """The version in a tag such as ``v0.11.4``. Raises InvalidInput."""
+        if text == "latest":
+            return LATEST
+        match = _VERSION.fullmatch(text)
+        if match is None:
+            raise InvalidInput(
+                f"kepler_version: {shown(text)} is no version of Kepler; give one such as 0.11.4,"
+                " or latest"
+            )
+        major, minor, patch = (int(number or 0) for number in match.groups())
+        return cls((major, minor, patch))
+
+    def __str__(self) -> str:
+        return "latest" if self == LATEST else ".".join(map(str, self.numbers))
+
+    @property
+    def uses_ebpf(self) -> bool:
+        """Whether it counts in the kernel by eBPF, and can estimate by a model."""
+        return self.numbers < _REWRITE
+
+    @property
+    def reads_hwmon(self) -> bool:
+        """Whether hwmon sensors are a CPU meter of it."""
+        return self.numbers >= _HWMON
+
+    @property
+    def reads_redfish(self) -> bool:
+        """Whether it reads the watts of the machine from a BMC."""
+        return self.uses_ebpf or self.numbers >= _REDFISH
+
+
+LATEST = KeplerVersion((9999, 0, 0))
+
+
+@dataclass(frozen=True)
+class Bmc:
+    """A BMC of the machine, with the object that names it, such as ``NodeConfig a/b``."""
+
+    source: str
+    redfish: bool = True
+
+    def __str__(self) -> str:
+        return f"the BMC of {self.source}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether Kepler can run and meter on a node. ``reasons`` are sentences, one at least."""
+
+    supported: bool
+    meter: Meter
+    reasons: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The verdict in the form of module results."""
+        reasons = list(self.reasons)
+        return {"supported": self.supported, "meter": self.meter, "reasons": reasons}
+
+
+def judge(
+    facts: NodeFacts,
+    version: KeplerVersion,
+    bmc: t.Optional[Bmc] = None,
+    fake_cpu_meter: bool = False,
+) -> Verdict:
+    """The verdict on a node with these facts.
+
+    A BMC proves bare metal. ``fake_cpu_meter`` says that Kepler's fake CPU meter starts where only
+    a BMC meters the machine.
+    """
+    if bmc is not None and facts.source == "node" and facts.virtualization == UNKNOWN:
+        facts = dataclasses.replace(facts, virtualization=BARE_METAL)
+    grounds = _blocks(facts, version)
+    if grounds:
+        return Verdict(False, "none", (grounds,))
+    misses: list[str] = []
+    for meter, found in (
+        ("rapl", _rapl(facts)),
+        ("hwmon", _hwmon(facts, version)),
+        ("redfish", _redfish(bmc, version, fake_cpu_meter)),
+        ("model", _model(version)),
+    ):
+        if found.works:
+            also = () if bmc is None or meter == "redfish" else (f"{bmc} meters the machine, too",)
+            reasons = (*misses, found.reason) if meter in ("redfish", "model") else (found.reason,)
+            return Verdict(True, t.cast("Meter", meter), (*reasons, *also))
+        if found.reason:
+            misses.append(found.reason)
+    # The machine is metered all the same, but not by Kepler.
+    return Verdict(False, "redfish" if bmc is not None and bmc.redfish else "none", tuple(misses))
+
+
+class _Found(t.NamedTuple):
+    """Whether one meter works with Kepler, and the reason as a sentence."""
+
+    works: bool
+    reason: str
+
+
+def _blocks(facts: NodeFacts, version: KeplerVersion) -> str:
+    """The reason why Kepler cannot run at all; empty if it can."""
+    if facts.operating_system != "linux":
+        return f"Kepler runs on Linux, and the node has {facts.operating_system}"
+    if facts.architecture == UNKNOWN:
+        return "the processor architecture is not visible; mount the host's /proc"
+    if version.uses_ebpf:
+        return _ebpf_blocks(facts, version)
+    return ""
+
+
+def _ebpf_blocks(facts: NodeFacts, version: KeplerVersion) -> str:
+    if facts.btf or facts.kernel_headers:
+        return ""
+    if facts.btf is None and facts.source == "node":
+        match = _KERNEL.match(facts.kernel)
+        if match is not None and (int(match[1]), int(match[2])) >= _BTF_KERNEL:
+            return ""
+        return (
+            f"kernel {facts.kernel} may lack BTF, which eBPF of Kepler {version} needs;"
+            " probe the host"
+        )
+    if facts.btf is None:
+        return "/sys/kernel/btf is not visible; mount the host's /sys"
+    if facts.kernel_headers is None:
+        return (
+            f"kernel {facts.kernel} has no BTF, and its headers are not visible; probe the host"
+            " over SSH, or mount its /lib/modules and /usr/src"
+        )
+    return (
+        f"kernel {facts.kernel} has neither BTF nor headers, which eBPF of Kepler {version} needs;"
+        " install the headers of the running kernel"
+    )
+
+
+def _rapl(facts: NodeFacts) -> _Found:
+    zones = facts.rapl_zones
+    if zones is None:
+        return _rapl_unseen(facts)
+    if not zones:
+        if facts.is_virtual:
+            machine = f"a virtual machine ({facts.virtualization})"
+            return _Found(False, f"the node is {machine} without RAPL zones")
+        if facts.architecture != "amd64":
+            return _Found(False, f"{facts.architecture} processors have no RAPL zones")
+        return _Found(False, "the node has no RAPL zones; load the kernel module intel_rapl_msr")
+    bad = [f"{zone.path} ({zone.problem})" for zone in zones if not zone.readable]
+    if bad:
+        return _Found(False, f"RAPL zones {_some(bad)} cannot be read; run the probe as root")
+    return _Found(True, f"RAPL zones {_some([zone.name for zone in zones])} can be read")
+
+
+def _rapl_unseen(facts: NodeFacts) -> _Found:
+    if facts.source == "host":
+        return _Found(False, "/sys/class/powercap is not visible; mount the host's /sys")
+    if facts.is_virtual:
+        machine = f"a virtual machine ({facts.virtualization})"
+        return _Found(False, f"the node is {machine}, which has no RAPL zones as a rule")
+    if facts.architecture != "amd64":
+        return _Found(False, f"{facts.architecture} processors have no RAPL zones")
+    if facts.is_bare_metal:
+        return _Found(True, "the node is bare metal with RAPL zones as a rule; not probed")
+    return _Found(False, "whether the node is bare metal is unknown; probe the host")
+
+
+def _hwmon(facts: NodeFacts, version: KeplerVersion) -> _Found:
+    sensors = facts.hwmon_sensors
+    if sensors is None:
+        if facts.source == "host":
+            return _Found(False, "/sys/class/hwmon is not visible; mount the host's /sys")
+        return _Found(False, "hwmon sensors are not visible in the Node; probe the host")
+    usable = [sensor for sensor in sensors if sensor.chip not in _GPU_CHIPS]
+    if not usable:
+        owner = "GPUs alone have" if sensors else "the node has no"
+        return _Found(False, f"{owner} hwmon power sensors")
+    if not (version.uses_ebpf or version.reads_hwmon):
+        return _Found(False, f"Kepler {version} reads no hwmon sensors; 0.11.4 and later do")
+    bad = [f"{each.path} ({each.problem})" for each in usable if not each.readable]
+    if bad:
+        return _Found(False, f"hwmon sensors {_some(bad)} cannot be read; run the probe as root")
+    names = [f"{each.chip} {each.label or each.path}" for each in usable]
+    return _Found(True, f"hwmon sensors {_some(names)} can be read")
+
+
+def _redfish(bmc: Bmc | None, version: KeplerVersion, fake_cpu_meter: bool) -> _Found:
+    if bmc is None:
+        return _Found(False, "")
+    if not bmc.redfish:
+        return _Found(False, f"{bmc} is no Redfish service")
+    if version.uses_ebpf:
+        return _Found(True, f"{bmc} meters the machine")
+    if not version.reads_redfish:
+        return _Found(False, f"Kepler {version} asks no BMC; 0.11.0 and later do")
+    if not fake_cpu_meter:
+        return _Found(
+            False,
+            f"{bmc} meters the machine, but Kepler {version} exits without a CPU meter;"
+            " its fake one (fake_cpu_meter) lets it start",
+        )
+    return _Found(True, f"{bmc} meters the machine, and the fake CPU meter lets Kepler start")
+
+
+def _model(version: KeplerVersion) -> _Found:
+    if version.uses_ebpf:
+        return _Found(True, f"Kepler {version} estimates the power of the node by a model")
+    return _Found(False, f"Kepler {version} has no model that estimates power")
+
+
+def _some(names: t.Sequence[str]) -> str:
+    """The first of many names, so that a sentence stays short."""
+    shown = list(names[:_SHOWN_NAMES])
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {left} more" if left else "")
