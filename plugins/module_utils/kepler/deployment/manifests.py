@@ -1,0 +1,219 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""All objects of a KeplerSystem, in the namespace and outside of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
+    configuration,
+    daemon,
+    names,
+    policy,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+
+Object = dict[str, t.Any]
+
+_RBAC = "rbac.authorization.k8s.io"
+SCC = ("security.openshift.io/v1", "SecurityContextConstraints")
+# What an earlier run of a system may have made in its namespace.
+PRUNED_KINDS = (
+    ("v1", "ConfigMap"),
+    ("v1", "Service"),
+    ("v1", "ServiceAccount"),
+    ("apps/v1", "DaemonSet"),
+    ("apps/v1", "Deployment"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+)
+
+
+def namespace(system: System, is_openshift: bool) -> Manifest:
+    """The namespace, which lets pods share processes and folders of hosts."""
+    labels = {
+        f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")
+    }
+    if is_openshift:
+        labels["security.openshift.io/scc.podSecurityLabelSync"] = "false"
+    metadata = {"name": system.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def in_namespace(system: System, groups: t.Sequence[Group]) -> list[Manifest]:
+    """The objects that the owner owns."""
+    found = [
+        names.manifest(
+            system, "v1", "ServiceAccount", system.name, automountServiceAccountToken=False
+        ),
+        _service(system),
+        _network_policy(system),
+    ]
+    for group in groups:
+        found += daemon.manifests(system, group)
+    if system.model_server.enabled:
+        found += _model_server(system)
+    return found
+
+
+def of_cluster(system: System, is_openshift: bool) -> list[Manifest]:
+    """The objects outside of the namespace that are wanted, the policy apart."""
+    found = _rights(system) if system.is_cluster_wide else []
+    if is_openshift:
+        found.append(_security_context_constraints(system))
+    return found
+
+
+def unwanted_rights(system: System) -> list[Manifest]:
+    """The rights that another scope had; none where the scope needs them."""
+    if system.is_cluster_wide:
+        return []
+    return [
+        names.cluster_manifest(system, f"{_RBAC}/v1", kind)
+        for kind in ("ClusterRoleBinding", "ClusterRole")
+    ]
+
+
+def all_of_cluster(namespace: str, name: str, is_openshift: bool) -> list[Manifest]:
+    """Kind and name of everything outside of the namespace that a system may have."""
+    kinds = [
+        (f"{_RBAC}/v1", "ClusterRoleBinding"),
+        (f"{_RBAC}/v1", "ClusterRole"),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+        *([SCC] if is_openshift else []),
+    ]
+    metadata = {"name": names.cluster_name(namespace, name)}
+    return [
+        {"apiVersion": version, "kind": kind, "metadata": dict(metadata)} for version, kind in kinds
+    ]
+
+
+def _service(system: System) -> Manifest:
+    port = "https" if system.has_tls else "http"
+    spec = {
+        "clusterIP": "None",
+        "selector": names.pod_labels(system),
+        "ports": [{"name": port, "port": system.port, "targetPort": port, "protocol": "TCP"}],
+    }
+    return names.manifest(system, "v1", "Service", system.name, spec=spec)
+
+
+def _network_policy(system: System) -> Manifest:
+    """Only scrapers come in; nothing goes out where nothing has to."""
+    rule: Object = {"ports": [{"port": system.port, "protocol": "TCP"}]}
+    if system.scrape_namespaces:
+        wanted = {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "In",
+            "values": sorted(set(system.scrape_namespaces)),
+        }
+        rule["from"] = [{"namespaceSelector": {"matchExpressions": [wanted]}}]
+    spec: Object = {
+        "podSelector": {"matchLabels": names.pod_labels(system)},
+        "policyTypes": ["Ingress"],
+        "ingress": [rule],
+    }
+    is_closed = not (
+        system.is_cluster_wide
+        or system.redfish_secret
+        or system.model_server.enabled
+        or system.estimator.enabled
+    )
+    if is_closed:
+        spec["policyTypes"].append("Egress")
+    return names.manifest(system, "networking.k8s.io/v1", "NetworkPolicy", system.name, spec=spec)
+
+
+def _rights(system: System) -> list[Manifest]:
+    """The right to read the names of pods.
+
+    Getting nodes/proxy, which the other informer needs, also lets a holder run commands in pods.
+    """
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    if system.pod_informer == "kubelet" and not system.version.uses_ebpf:
+        rules = [{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]}]
+    role = {
+        "apiGroup": _RBAC,
+        "kind": "ClusterRole",
+        "name": names.cluster_name(system.namespace, system.name),
+    }
+    account = {"kind": "ServiceAccount", "name": system.name, "namespace": system.namespace}
+    return [
+        names.cluster_manifest(system, f"{_RBAC}/v1", "ClusterRole", rules=rules),
+        names.cluster_manifest(
+            system, f"{_RBAC}/v1", "ClusterRoleBinding", roleRef=role, subjects=[account]
+        ),
+    ]
+
+
+def _security_context_constraints(system: System) -> Manifest:
+    is_old = system.version.uses_ebpf
+    return names.cluster_manifest(
+        system,
+        *SCC,
+        allowPrivilegedContainer=is_old,
+        allowPrivilegeEscalation=is_old,
+        allowHostDirVolumePlugin=True,
+        allowHostIPC=False,
+        allowHostNetwork=False,
+        allowHostPID=True,
+        allowHostPorts=False,
+        allowedCapabilities=list(policy.CAPABILITIES),
+        requiredDropCapabilities=[] if is_old else ["ALL"],
+        readOnlyRootFilesystem=not is_old,
+        runAsUser={"type": "RunAsAny"},
+        seLinuxContext={"type": "RunAsAny"},
+        fsGroup={"type": "RunAsAny"},
+        supplementalGroups={"type": "RunAsAny"},
+        seccompProfiles=["runtime/default"],
+        volumes=["configMap", "emptyDir", "hostPath", "projected", "secret"],
+        users=[f"system:serviceaccount:{system.namespace}:{system.name}"],
+    )
+
+
+def _model_server(system: System) -> list[Manifest]:
+    name, labels = names.model_server_name(system), names.pod_labels(system, "model-server")
+    part, port = system.model_server, configuration.MODEL_SERVER_PORT
+    container = {
+        "name": "model-server",
+        "image": part.image,
+        "command": list(part.command),
+        "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
+        "resources": dict(part.resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "readinessProbe": {"tcpSocket": {"port": "http"}},
+        "volumeMounts": [{"name": "models", "mountPath": "/mnt"}],
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "models", "emptyDir": {}}],
+    }
+    deployment = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    ports = [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}]
+    callers = {"podSelector": {"matchLabels": names.pod_labels(system)}}
+    admitted = {"from": [callers], "ports": [{"port": port, "protocol": "TCP"}]}
+    reached = {
+        "podSelector": {"matchLabels": labels},
+        "policyTypes": ["Ingress"],
+        "ingress": [admitted],
+    }
+    service = {"selector": labels, "ports": ports}
+    return [
+        names.manifest(system, "apps/v1", "Deployment", name, spec=deployment),
+        names.manifest(system, "v1", "Service", name, spec=service),
+        names.manifest(system, "networking.k8s.io/v1", "NetworkPolicy", name, spec=reached),
+    ]

@@ -1,0 +1,176 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The verdict on each Node for one KeplerSystem: which pool, which meter, or why none."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    shown_text,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
+    Collector,
+    Pool,
+    System,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import NodeFacts
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import (
+    METER_LABEL,
+    REASONS_ANNOTATION,
+    SUPPORTED_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
+    facts_in_annotation,
+    facts_of_node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
+    METERS,
+    Meter,
+    Verdict,
+    judge,
+)
+
+Object = t.Mapping[str, t.Any]
+
+# Of the images that upstream publishes; those of 0.9 and earlier were built for s390x, too.
+_PUBLISHED = ("amd64", "arm64")
+_OLD_PUBLISHED = (*_PUBLISHED, "s390x")
+_ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class JudgedNode:
+    """A node that the system selects; ``reason`` says why it is left out, if it is."""
+
+    name: str
+    labels: t.Mapping[str, str]
+    architecture: str = ""
+    meter: str = ""
+    pool: str = ""
+    reason: str = ""
+
+
+def judge_all(system: System, nodes: t.Iterable[t.Any]) -> tuple[list[JudgedNode], list[Finding]]:
+    """The verdicts on all nodes that the system selects, by name, and Nodes that are no Nodes."""
+    judged: list[JudgedNode] = []
+    findings: list[Finding] = []
+    for node in nodes:
+        subject = subject_of(node, "Node")
+        found = guarded(subject, functools.partial(_judge, system, node))
+        if isinstance(found, Finding):
+            findings.append(found)
+        elif found is not None:
+            judged.append(found)
+    return sorted(judged, key=lambda one: one.name), findings
+
+
+def _judge(system: System, node: t.Any) -> JudgedNode | None:
+    """The verdict; None for a node that the system does not select. Raises InvalidField."""
+    told = facts_of_node(node)
+    metadata = node["metadata"]
+    labels = metadata.get("labels") or {}
+    if not system.node_selector.items() <= labels.items():
+        return None
+    left_out = functools.partial(JudgedNode, metadata["name"], labels, told.architecture)
+    pools = [pool for pool in system.pools if pool.selects(labels)]
+    if len(pools) > 1:
+        names = " and ".join(pool.name for pool in pools)
+        return left_out(reason=f"the pools {names} all select the node; give it labels of one")
+    facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
+    if isinstance(facts, Finding):
+        return left_out(reason=shown_text(f"{facts.field}: {facts.problem}", _LONGEST_REASON))
+    pool = pools[0] if pools else Pool("", {}, system.rest)
+    return _of_pool(system, pool, metadata, facts or told)
+
+
+def _of_pool(system: System, pool: Pool, metadata: Object, facts: NodeFacts) -> JudgedNode:
+    labels = metadata.get("labels") or {}
+    node = JudgedNode(metadata["name"], labels, facts.architecture, pool=pool.name)
+    reason = _architecture_problem(system, facts.architecture)
+    if reason:
+        return dataclasses.replace(node, reason=reason)
+    verdict = _verdict(system, pool.collector, node, metadata, facts)
+    if not verdict.supported:
+        text = shown_text("; ".join(verdict.reasons), _LONGEST_REASON)
+        return dataclasses.replace(node, reason=text)
+    return dataclasses.replace(node, meter=verdict.meter)
+
+
+def _architecture_problem(system: System, architecture: str) -> str:
+    """Why there is no image for the architecture, which a kubelet reports; empty if there is."""
+    known = _OLD_PUBLISHED if system.version.uses_ebpf else _PUBLISHED
+    if architecture in known or architecture in system.images:
+        return ""
+    if not _ARCHITECTURE.fullmatch(architecture):
+        return f"its architecture {shown_text(architecture, 40)} is none that an image can have"
+    return (
+        f"Kepler {system.version} is published for {', '.join(known)} alone; name an image for "
+        f"{architecture} in image.byArchitecture"
+    )
+
+
+def _verdict(
+    system: System, collector: Collector, node: JudgedNode, metadata: Object, facts: NodeFacts
+) -> Verdict:
+    """The verdict of the labels, which knows BMCs and probes over SSH; without them that of facts.
+
+    A meter that is asked for is looked up in the facts of a probe, because labels name one alone.
+    """
+    forced = collector.meter
+    if forced != "auto" and facts.source == "host":
+        return _forced(system, forced, facts)
+    labelled = _labelled(system, node, metadata)
+    verdict = labelled or judge(facts, system.version, None, system.fake_cpu_meter)
+    if forced != "auto" and verdict.supported and verdict.meter != forced:
+        why = f"the meter {forced} is asked for, and {verdict.meter} is the one that is known"
+        return Verdict(False, "none", (f"{why}; probe the host",))
+    return verdict
+
+
+def _forced(system: System, forced: str, facts: NodeFacts) -> Verdict:
+    none: dict[str, t.Any] = {"rapl_zones": ()} if forced == "hwmon" else {"hwmon_sensors": ()}
+    verdict = judge(dataclasses.replace(facts, **none), system.version)
+    if verdict.supported and verdict.meter == forced:
+        return verdict
+    return Verdict(
+        False, "none", (f"the meter {forced} is asked for, and the probe found none to read",)
+    )
+
+
+def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | None:
+    """The verdict that the labels of the probe tell; None for a node without them."""
+    meter, supported = (node.labels.get(label) for label in (METER_LABEL, SUPPORTED_LABEL))
+    if meter is None or supported is None:
+        return None
+    if meter not in METERS or supported not in ("true", "false"):
+        told = (
+            f"{METER_LABEL}={shown_text(meter, 40)}, {SUPPORTED_LABEL}={shown_text(supported, 40)}"
+        )
+        return Verdict(False, "none", (f"the labels {told} are none of the probe's; remove them",))
+    reasons = (metadata.get("annotations") or {}).get(REASONS_ANNOTATION) or "its labels say so"
+    if supported == "false":
+        return Verdict(False, "none", (reasons,))
+    if not _suits(system, meter):
+        why = f"its labels name the meter {meter}, which Kepler {system.version} has not"
+        return Verdict(False, "none", (f"{why}; label the nodes for this version",))
+    return Verdict(True, t.cast("Meter", meter), (reasons,))
+
+
+def _suits(system: System, meter: str) -> bool:
+    """Whether this version, as it is configured, starts with the meter."""
+    version = system.version
+    if meter == "rapl" or version.uses_ebpf:
+        return meter != "none"
+    return (meter == "hwmon" and version.reads_hwmon) or (
+        meter == "redfish" and system.fake_cpu_meter
+    )

@@ -1,0 +1,90 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Collectors that do not run, with the sentence of their container or of its runtime."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    shown_text,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
+
+CRASHING, WAITING = "crashing", "waiting"
+_LONGEST_MESSAGE = 400
+_LONGEST_REASON = 60
+# Reasons of a waiting container that go away by themselves.
+_COMING = ("ContainerCreating", "PodInitializing", "")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A pod that does not run. ``kind`` is crashing, or waiting for what does not come."""
+
+    group: str
+    pod: str
+    node: str
+    kind: str
+    message: str
+
+
+def troubles(pods: t.Iterable[t.Any]) -> list[Trouble]:
+    """The collectors that crash or wait in vain, by name. Pods may be anything."""
+    found: list[Trouble] = []
+    for pod in pods:
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_trouble, pod))
+        if read is not None and not isinstance(read, Finding):
+            found.append(read)
+    return sorted(found, key=lambda one: (one.group, one.pod))
+
+
+def _trouble(pod: t.Any) -> Trouble | None:
+    for status in objects(member(pod, "status", "containerStatuses")):
+        found = _of_container(status)
+        if found is not None:
+            return _named(pod, *found)
+    for condition in objects(member(pod, "status", "conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _named(pod, WAITING, str(condition.get("message", "it is not scheduled")))
+    return None
+
+
+def _named(pod: t.Any, kind: str, message: str) -> Trouble:
+    node = member(pod, "spec", "nodeName")
+    return Trouble(
+        group=str(member(pod, "metadata", "labels", names.GROUP_LABEL) or ""),
+        pod=subject_of(pod, "Pod").name,
+        node=shown_text(node, 253) if isinstance(node, str) else "",
+        kind=kind,
+        message=shown_text(" ".join(message.split()), _LONGEST_MESSAGE),
+    )
+
+
+def _of_container(status: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
+    """Whether one container crashes or waits, and its last words."""
+    reason = str(member(status, "state", "waiting", "reason") or "")
+    ended = member(status, "state", "terminated") or member(status, "lastState", "terminated")
+    is_again = ended and status.get("ready") is not True and reason in _COMING
+    if reason == "CrashLoopBackOff" or is_again:
+        return CRASHING, _last_words(ended)
+    if reason not in _COMING:
+        told = member(status, "state", "waiting", "message") or ""
+        return WAITING, f"{shown_text(reason, _LONGEST_REASON)}: {told}"
+    return None
+
+
+def _last_words(ended: t.Any) -> str:
+    code = member(ended, "exitCode")
+    words = str(member(ended, "message") or "").strip()
+    # The end of a log has the error; what stands before it would take the place.
+    words = words[-_LONGEST_MESSAGE + 40 :]
+    exits = f"exit code {code}" if isinstance(code, int) else "unknown exit code"
+    return f"{exits}: {words}" if words else f"{exits}, and it said nothing"

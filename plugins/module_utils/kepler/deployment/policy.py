@@ -1,0 +1,114 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The ValidatingAdmissionPolicy that holds the namespace to what Kepler needs of a host.
+
+The namespace enforces the Pod Security Standard privileged, because hostPID and hostPath need it.
+The policy takes back everything else that this standard allows.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+
+# The last one is of the discovery pods.
+HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo")
+# eBPF programs of Kepler 0.9 and earlier are compiled against the kernel of the host.
+OLD_HOST_PATHS = (*HOST_PATHS, "/lib/modules", "/usr/src")
+CAPABILITIES = ("SYS_PTRACE",)
+_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "name", "projected", "secret")
+_API_VERSION = "admissionregistration.k8s.io/v1"
+
+_CONTAINERS = (
+    "object.spec.containers + object.spec.?initContainers.orValue([])"
+    " + object.spec.?ephemeralContainers.orValue([])"
+)
+_HOST_VOLUMES = "object.spec.?volumes.orValue([]).filter(v, has(v.hostPath)).map(v, v.name)"
+
+
+def manifests(system: System) -> list[Manifest]:
+    """The policy and its binding."""
+    name = names.cluster_name(system.namespace, system.name)
+    namespace = {"kubernetes.io/metadata.name": system.namespace}
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": namespace},
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["pods", "pods/ephemeralcontainers"],
+                }
+            ],
+        },
+        "variables": [
+            {"name": "containers", "expression": _CONTAINERS},
+            {"name": "hostVolumes", "expression": _HOST_VOLUMES},
+        ],
+        "validations": [
+            {"expression": rule, "message": message, "reason": "Forbidden"}
+            for rule, message in _rules(system)
+        ],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        names.cluster_manifest(system, _API_VERSION, "ValidatingAdmissionPolicy", spec=policy),
+        names.cluster_manifest(
+            system, _API_VERSION, "ValidatingAdmissionPolicyBinding", spec=binding
+        ),
+    ]
+
+
+def _rules(system: System) -> t.Iterator[tuple[str, str]]:
+    is_old = system.version.uses_ebpf
+    paths = OLD_HOST_PATHS if is_old else HOST_PATHS
+    yield (
+        "!object.spec.?hostNetwork.orValue(false) && !object.spec.?hostIPC.orValue(false)",
+        "a pod of Kepler shares no network and no IPC with its host",
+    )
+    yield (
+        f"object.spec.?volumes.orValue([]).all(v, v.all(k, k in {_listed(_VOLUMES)}))",
+        "a pod of Kepler mounts no volume of another type",
+    )
+    yield (
+        "object.spec.?volumes.orValue([]).all(v, !has(v.hostPath)"
+        f" || v.hostPath.path in {_listed(paths)})",
+        f"a pod of Kepler mounts no folder of its host except {', '.join(paths)}",
+    )
+    yield (
+        "variables.containers.all(c, c.?volumeMounts.orValue([]).all(m,"
+        " !(m.name in variables.hostVolumes) || (m.?readOnly.orValue(false)"
+        " && m.?mountPropagation.orValue('None') != 'Bidirectional')))",
+        "a pod of Kepler mounts folders of its host for reading alone",
+    )
+    yield (
+        "variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
+        "a pod of Kepler takes no port of its host",
+    )
+    if not is_old:
+        yield (
+            "variables.containers.all(c, !c.?securityContext.?privileged.orValue(false)"
+            " && !c.?securityContext.?allowPrivilegeEscalation.orValue(true))",
+            "a container of Kepler is not privileged and gains no privileges",
+        )
+        yield (
+            "variables.containers.all(c, c.?securityContext.?capabilities.?drop.orValue([])"
+            " == ['ALL'] && c.?securityContext.?capabilities.?add.orValue([]).all(a, a in"
+            f" {_listed(CAPABILITIES)}))",
+            f"a container of Kepler has no capability except {', '.join(CAPABILITIES)}",
+        )
+    yield (
+        "variables.containers.all(c,"
+        " c.?securityContext.?procMount.orValue('Default') == 'Default')",
+        "a container of Kepler sees the usual part of its own /proc",
+    )
+
+
+def _listed(words: t.Sequence[str]) -> str:
+    return "[" + ", ".join(f"'{word}'" for word in words) + "]"

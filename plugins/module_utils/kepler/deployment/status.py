@@ -1,0 +1,275 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a KeplerSystem: conditions, counts by group and pool, and what is wrong where.
+
+Conditions follow the order of decisions of upstream's operator. Its message about an empty
+DaemonSet stands also for crashing pods there; here a crash is told with its last words.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+    whole,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names, pods
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import (
+    JudgedNode,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.pods import Trouble
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+
+Object = t.Mapping[str, t.Any]
+Status = dict[str, t.Any]
+
+MOST_LISTED = 20
+CONDITIONS = ("Reconciled", "Available", "NodesMetered", "PodNames")
+_COUNTS = {
+    "desired": "desiredNumberScheduled",
+    "updated": "updatedNumberScheduled",
+    "ready": "numberReady",
+    "available": "numberAvailable",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run ended early, as reason and sentence of a condition."""
+
+    reason: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The cluster after a run. ``system`` is None where the spec cannot be carried out."""
+
+    system: System | None
+    nodes: t.Sequence[JudgedNode] = ()
+    groups: t.Sequence[Group] = ()
+    daemon_sets: t.Sequence[t.Any] = ()
+    pods: t.Sequence[t.Any] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """The state of one DaemonSet; the least ``rank`` of all is told."""
+
+    rank: int
+    status: str
+    reason: str
+    message: str
+
+
+def status_of(seen: Seen, generation: int, stored: Object) -> Status:
+    """The status after a run; parts that it did not reach are as they were."""
+    failing = pods.troubles(seen.pods)
+    status: Status = {"observedGeneration": generation}
+    reached = bool(seen.nodes)
+    if seen.system is not None:
+        status["version"] = str(seen.system.version)
+    if reached and seen.system is not None:
+        status.update(_counts(seen, failing))
+    else:
+        parts = ("version", "nodes", "groups", "pools", "leftOut", "failing")
+        status.update({name: stored[name] for name in parts if stored.get(name)})
+    conditions = [_reconciled(seen)]
+    if reached and seen.system is not None:
+        conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
+    else:
+        conditions += [_kept(stored, name) for name in CONDITIONS[1:]]
+    status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
+    return status
+
+
+def _counts(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
+    groups = [_group_counts(seen, group) for group in seen.groups]
+    left_out = [node for node in seen.nodes if node.reason]
+    crashing = [each for each in failing if each.kind == pods.CRASHING]
+    found: Status = {
+        "nodes": {
+            "selected": len(seen.nodes),
+            "metered": len(seen.nodes) - len(left_out),
+            "leftOut": len(left_out),
+            "ready": sum(group["ready"] for group in groups),
+            "crashing": len(crashing),
+        },
+        "groups": groups,
+        "pools": _pools(seen, groups),
+        "leftOut": [
+            {"node": node.name, "reason": told_text(node.reason)} for node in left_out[:MOST_LISTED]
+        ],
+        "failing": [
+            {"node": each.node, "pod": each.pod, "message": told_text(each.message)}
+            for each in failing[:MOST_LISTED]
+        ],
+    }
+    return {name: part for name, part in found.items() if part}
+
+
+def _group_counts(seen: Seen, group: Group) -> Status:
+    system = t.cast("System", seen.system)
+    found = _daemon_set(seen, group)
+    return {
+        "name": group.name,
+        "architecture": group.architecture,
+        "meter": group.meter,
+        **({"pool": group.pool} if group.pool else {}),
+        "image": system.image_for(group.architecture),
+        "nodes": len(group.nodes),
+        **{name: _count(found, key) for name, key in _COUNTS.items()},
+    }
+
+
+def _pools(seen: Seen, groups: t.Sequence[Status]) -> list[Status]:
+    """Counts of each pool; without pools there is nothing to tell apart."""
+    system = t.cast("System", seen.system)
+    if not system.pools:
+        return []
+    found: list[Status] = []
+    for name in ("", *(pool.name for pool in system.pools)):
+        nodes = [node for node in seen.nodes if node.pool == name]
+        own = [group for group in groups if group.get("pool", "") == name]
+        counts = {
+            "nodes": len(nodes),
+            "metered": sum(not node.reason for node in nodes),
+            "ready": sum(group["ready"] for group in own),
+        }
+        if name or nodes:
+            found.append({"name": name or "others", **counts})
+    return found
+
+
+def _daemon_set(seen: Seen, group: Group) -> t.Any:
+    wanted = names.daemon_set_name(t.cast("System", seen.system), group)
+    for each in seen.daemon_sets:
+        if member(each, "metadata", "name") == wanted:
+            return each
+    return None
+
+
+def _count(daemon_set: t.Any, key: str) -> int:
+    return max(0, whole(member(daemon_set, "status", key)) or 0)
+
+
+def _reconciled(seen: Seen) -> Status:
+    if seen.failure is not None:
+        return _condition("Reconciled", "False", seen.failure.reason, seen.failure.sentence)
+    return _condition(
+        "Reconciled", "True", "ReconcileSuccess", "The last run applied all that the spec asks for."
+    )
+
+
+def _available(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
+    judged = [_judge(seen, group, failing) for group in seen.groups]
+    if not judged:
+        sentence = "No node can be metered, so that no collector runs."
+        return _condition("Available", "False", "NoSupportedNode", sentence)
+    worst = min(judged, key=lambda each: each.rank)
+    others = sum(each.rank < _READY for each in judged) - 1
+    more = f" {others} more groups are not available." if others > 0 else ""
+    if worst.rank == _READY:
+        ready = sum(_count(_daemon_set(seen, group), "numberReady") for group in seen.groups)
+        wanted = sum(
+            _count(_daemon_set(seen, group), "desiredNumberScheduled") for group in seen.groups
+        )
+        text = f"Collectors run on all nodes that can be metered; ready {ready}/{wanted}."
+        return _condition("Available", "True", worst.reason, text)
+    return _condition("Available", worst.status, worst.reason, worst.message + more)
+
+
+_READY = 8
+
+
+def _judge(seen: Seen, group: Group, failing: t.Sequence[Trouble]) -> _Judgement:
+    """The decision about one DaemonSet, in upstream's order, with crashes before rollouts."""
+    name = names.daemon_set_name(t.cast("System", seen.system), group)
+    found = _daemon_set(seen, group)
+    if found is None:
+        return _Judgement(0, "False", "DaemonSetNotFound", f"There is no DaemonSet {name}.")
+    generation = whole(member(found, "metadata", "generation")) or 0
+    observed = _count(found, "observedGeneration")
+    if generation > observed:
+        sentence = (
+            f"Generation {generation} of DaemonSet {name} is out of sync with the observed "
+            f"generation {observed}."
+        )
+        return _Judgement(4, "Unknown", "DaemonSetOutOfSync", sentence)
+    own = [each for each in failing if each.group == group.name]
+    desired, updated, ready, available = (_count(found, key) for key in _COUNTS.values())
+    for rank, kind, reason, verb in (
+        (1, pods.CRASHING, "PodsCrashing", "crash"),
+        (2, pods.WAITING, "PodsWaiting", "cannot start"),
+    ):
+        troubled = [each for each in own if each.kind == kind]
+        if troubled:
+            first = troubled[0]
+            sentence = (
+                f"{len(troubled)} of {desired} pods of DaemonSet {name} {verb}, the first is "
+                f"{first.pod} on {first.node or 'no node'}: {first.message}"
+            )
+            return _Judgement(rank, "False", reason, sentence)
+    return _by_counts(name, desired, updated, ready, available)
+
+
+def _by_counts(name: str, desired: int, updated: int, ready: int, available: int) -> _Judgement:
+    if desired == 0:
+        text = (
+            f"DaemonSet {name} is not rolled out to any node; check node selector, taints, labels."
+        )
+        return _Judgement(3, "False", "DaemonSetPodsNotRunning", text)
+    if updated < desired:
+        text = f"Rollout of DaemonSet {name}: {updated} of {desired} pods have been updated."
+        return _Judgement(5, "Unknown", "DaemonSetRolloutInProgress", text)
+    if ready == 0:
+        text = f"None of the {desired} pods of DaemonSet {name} is ready."
+        return _Judgement(3, "False", "DaemonSetPodsNotRunning", text)
+    if available < desired:
+        text = f"{available} of {desired} pods of DaemonSet {name} are available."
+        return _Judgement(6, "False", "DaemonSetPartiallyAvailable", text)
+    return _Judgement(_READY, "True", "DaemonSetReady", "")
+
+
+def _metered(seen: Seen) -> Status:
+    left_out = [node for node in seen.nodes if node.reason]
+    if not left_out:
+        text = f"All {len(seen.nodes)} nodes can be metered."
+        return _condition("NodesMetered", "True", "AllNodesMetered", text)
+    first = left_out[0]
+    text = (
+        f"{len(left_out)} of {len(seen.nodes)} nodes are left out, the first is {first.name}: "
+        f"{first.reason}"
+    )
+    return _condition("NodesMetered", "False", "NodesLeftOut", text)
+
+
+def _pod_names(system: System) -> Status:
+    if system.is_cluster_wide:
+        text = "Metrics name pods and their namespaces."
+        return _condition("PodNames", "True", "ClusterScope", text)
+    text = (
+        "Metrics name containers by id alone: the minimum scope gives Kepler no right to read "
+        "pods. Set scope to cluster for names."
+    )
+    return _condition("PodNames", "False", "MinimumScope", text)
+
+
+def _kept(stored: Object, name: str) -> Status:
+    """A condition as it was; a run that ended before it says nothing about it."""
+    for each in objects(stored.get("conditions")):
+        parts = [each.get(part) for part in ("status", "reason", "message")]
+        if each.get("type") == name and all(isinstance(part, str) for part in parts):
+            return _condition(name, *t.cast("list[str]", parts))
+    return _condition(name, "Unknown", "NotYet", "No run has come so far.")
+
+
+def _condition(name: str, status: str, reason: str, message: str) -> Status:
+    return {"type": name, "status": status, "reason": reason, "message": told_text(message)}

@@ -1,0 +1,380 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kepler on the nodes of a cluster: judged, installed and told in one task."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding, warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
+    manifests,
+    names,
+    options,
+    policy,
+    rivals,
+    status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import (
+    Group,
+    group,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import (
+    JudgedNode,
+    judge_all,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
+    System,
+    read_system,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+
+Object = t.Mapping[str, t.Any]
+
+FIELD_MANAGER = "wattwise-kepler"
+_POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
+_MOST_REASONS = 3
+
+SPEC = KUBERNETES.merge(
+    ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": "kepler"},
+            "name": {"type": "str", "default": "kepler"},
+            "spec": {
+                "type": "dict",
+                "options": dict(options.SYSTEM.options),
+            },
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+            "force": {"type": "bool", "default": False},
+            "prune_max": {"type": "float", "default": 0.3},
+            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
+        }
+    ),
+)
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Run Kepler on every node that can be metered, by ``spec`` or by a KeplerSystem.
+
+    Raises WattwiseError, with what was done so far. A KeplerSystem is told the error first; with
+    ``on_error: report`` the error is in its status and in the result alone.
+    """
+    given = SPEC.complete(parameters)
+    kube = Kube.connect(given)
+    if given["state"] == "absent":
+        return _removed(kube, given, context)
+    if given["spec"] is not None:
+        return _Run(kube, given, context, None).made()
+    resource = _find(kube, given)
+    if resource is None or member(resource, "metadata", "deletionTimestamp"):
+        return {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
+    return _Run(kube, given, context, resource).told()
+
+
+def _find(kube: Kube, given: Parameters) -> dict[str, t.Any] | None:
+    kind = kube.resource(options.API_VERSION, options.KIND)
+    return kube.find(kind.path(given["name"], given["namespace"]))
+
+
+class _Failed(WattwiseError):
+    """A run that ended early, with the reason of a condition."""
+
+    def __init__(self, reason: str, message: str, **fields: t.Any) -> None:
+        super().__init__(message, **fields)
+        self.reason = reason
+
+
+@dataclass
+class _Run:
+    """One run, and what is known so far. ``resource`` is the KeplerSystem, if there is one."""
+
+    kube: Kube
+    given: Parameters
+    context: Context
+    resource: Object | None
+    system: System | None = None
+    nodes: list[JudgedNode] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    applying: Applying = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.applying = Applying(self.kube, self.context, ())
+
+    def made(self) -> Result:
+        """All steps. Raises WattwiseError, with the results of all steps so far."""
+        try:
+            self._steps()
+        except WattwiseError as error:
+            error.fields.update(self._result(None))
+            raise
+        return self._result(None)
+
+    def told(self) -> Result:
+        """All steps, then the status of the KeplerSystem, whatever came of them."""
+        failed: WattwiseError | None = None
+        try:
+            self._steps()
+        except WattwiseError as error:
+            failed = error
+        failure = None if failed is None else status.Failure(_reason(failed), str(failed))
+        found = self._result(failure)
+        resource = t.cast("Object", self.resource)
+        manifest = {
+            "apiVersion": options.API_VERSION,
+            "kind": options.KIND,
+            "metadata": same_object(resource["metadata"]),
+            "status": found["status"],
+        }
+        how = {"manifests": [manifest], "status": True, "field_manager": FIELD_MANAGER}
+        self.applying.apply(how)
+        found = {**found, **self.applying.result}
+        if failed is None:
+            return found
+        if self.given["on_error"] == "fail":
+            failed.fields.update(found)
+            raise failed
+        return {**found, "failure": str(failed)}
+
+    def _steps(self) -> None:
+        self._read()
+        wanted = t.cast("System", self.system)
+        self._refuse_rivals(wanted)
+        self._refuse_missing_secrets(wanted)
+        self._judge(wanted)
+        self._apply(wanted)
+
+    def _read(self) -> None:
+        spec = self.given["spec"]
+        if self.resource is not None:
+            spec = options.of_manifest(self.resource.get("spec"))
+        try:
+            self.system = read_system(self.given["namespace"], self.given["name"], spec)
+        except InvalidInput as error:
+            raise _Failed("InvalidKeplerSystem", str(error)) from error
+
+    def _refuse_rivals(self, wanted: System) -> None:
+        if self.given["force"]:
+            return
+        resources: list[Object] = []
+        for kind in rivals.RIVAL_KINDS:
+            if self.kube.serves(options.API_VERSION, kind):
+                place = self.kube.resource(options.API_VERSION, kind)
+                resources += self.kube.list(place.collection(), trim=_identity)
+        found = rivals.rivals(
+            wanted,
+            self.kube.list("/apis/apps/v1/daemonsets", trim=_workload),
+            self.kube.list("/apis/apps/v1/deployments", trim=_workload),
+            resources,
+        )
+        if found:
+            raise _Failed("AnotherKepler", rivals.sentence(found))
+
+    def _refuse_missing_secrets(self, wanted: System) -> None:
+        for name, keys in wanted.needed_secrets:
+            found = self.kube.read_secret(wanted.namespace, name)
+            missing = [key for key in keys if found is None or not found[0].get(key)]
+            if missing:
+                raise _Failed(
+                    "SecretNotFound",
+                    f"The Secret {wanted.namespace}/{name} must have {', '.join(missing)}, and "
+                    f"{'there is no such Secret' if found is None else 'it has not'}; make it "
+                    "first, for example with cert-manager",
+                )
+
+    def _judge(self, wanted: System) -> None:
+        nodes = self.kube.list("/api/v1/nodes", trim=_node)
+        self.nodes, self.findings = judge_all(wanted, nodes)
+        warn_of(self.findings, self.context)
+        self.groups = group(wanted, self.nodes)
+        if not self.groups:
+            raise _Failed("NoSupportedNode", _nothing_metered(self.nodes))
+
+    def _apply(self, wanted: System) -> None:
+        is_openshift = self.kube.serves(*manifests.SCC)
+        has_policies = self.kube.serves(*_POLICY)
+        if not has_policies:
+            self.context.warn(
+                f"The cluster serves no {_POLICY[1]}, so nothing holds pods of namespace "
+                f"{wanted.namespace} to what Kepler needs; use Kubernetes 1.30 or later"
+            )
+        namespace = manifests.namespace(wanted, is_openshift)
+        self.applying = Applying(self.kube, self.context, [namespace])
+        of_cluster = manifests.of_cluster(wanted, is_openshift)
+        if has_policies:
+            of_cluster += policy.manifests(wanted)
+        self._write([namespace, *of_cluster])
+        self._take_back_rights(wanted)
+        owner = self._owner(wanted)
+        kinds = [
+            {"api_version": version, "kind": kind, "namespace": wanted.namespace}
+            for version, kind in manifests.PRUNED_KINDS
+        ]
+        self._write(
+            manifests.in_namespace(wanted, self.groups),
+            owner=owner,
+            prune=names.apply_set(wanted.name),
+            prune_kinds=kinds,
+            prune_max=self.given["prune_max"],
+        )
+
+    def _write(self, given: t.Sequence[Object], **how: t.Any) -> None:
+        if given:
+            self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
+
+    def _take_back_rights(self, wanted: System) -> None:
+        unwanted = [each for each in manifests.unwanted_rights(wanted) if _exists(self.kube, each)]
+        self._write(unwanted, state="absent")
+
+    def _owner(self, wanted: System) -> dict[str, str]:
+        """What owns the objects: the KeplerSystem, else a ConfigMap."""
+        if self.resource is not None:
+            return {
+                "api_version": options.API_VERSION,
+                "kind": options.KIND,
+                "namespace": wanted.namespace,
+                "name": wanted.name,
+            }
+        owner = _owner_manifest(wanted.namespace, wanted.name)
+        self._write([owner])
+        return {
+            "api_version": "v1",
+            "kind": "ConfigMap",
+            "namespace": wanted.namespace,
+            "name": owner["metadata"]["name"],
+        }
+
+    def _result(self, failure: status.Failure | None) -> Result:
+        """What was done and what is there now, as the status of a KeplerSystem has it."""
+        generation = member(self.resource, "metadata", "generation")
+        stored = member(self.resource, "status")
+        seen = self._seen(failure)
+        told = status.status_of(
+            seen,
+            generation if isinstance(generation, int) else 0,
+            stored if isinstance(stored, dict) else {},
+        )
+        return {
+            **self.applying.result,
+            "found": True,
+            "status": told,
+            "left_out": [
+                {"node": node.name, "reason": node.reason} for node in self.nodes if node.reason
+            ],
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+    def _seen(self, failure: status.Failure | None) -> status.Seen:
+        daemon_sets: t.Sequence[Object] = ()
+        pods: t.Sequence[Object] = ()
+        if self.system is not None and self.groups:
+            place = f"namespaces/{self.system.namespace}"
+            labels = names.pod_labels(self.system)
+            selector = ",".join(f"{label}={value}" for label, value in labels.items())
+            own = {"labelSelector": f"{names.INSTANCE_LABEL}={self.system.name}"}
+            try:
+                daemon_sets = self.kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
+                pods = self.kube.list(f"/api/v1/{place}/pods", {"labelSelector": selector})
+            except ApiError as error:
+                self.context.warn(f"The collectors could not be looked at: {error}")
+        return status.Seen(self.system, self.nodes, self.groups, daemon_sets, pods, failure)
+
+
+def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
+    """Remove the owner, with it all that it owns, and everything outside of the namespace.
+
+    The namespace, Secrets and a KeplerSystem are people's, and stay.
+    """
+    applying = Applying(kube, context, ())
+    namespace, name = given["namespace"], given["name"]
+    owner = _owner_manifest(namespace, name)
+    of_cluster = manifests.all_of_cluster(namespace, name, kube.serves(*manifests.SCC))
+    applying.apply({"manifests": [owner, *of_cluster], "state": "absent"})
+    return {**applying.result, "found": False}
+
+
+def _owner_manifest(namespace: str, name: str) -> dict[str, t.Any]:
+    metadata = {
+        "name": names.owner_name(name),
+        "namespace": namespace,
+        "labels": {names.MANAGED_BY_LABEL: names.MANAGER},
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def _exists(kube: Kube, manifest: Object) -> bool:
+    """Whether an object is there. Who may not look has not made it."""
+    try:
+        place = kube.resource(manifest["apiVersion"], manifest["kind"])
+        return kube.find(place.path(manifest["metadata"]["name"])) is not None
+    except UnknownKind:
+        return False
+    except ApiError as error:
+        if error.status == 403:
+            return False
+        raise
+
+
+def _reason(error: WattwiseError) -> str:
+    return error.reason if isinstance(error, _Failed) else "ReconcileError"
+
+
+def _nothing_metered(nodes: t.Sequence[JudgedNode]) -> str:
+    if not nodes:
+        return (
+            "No node of the cluster has the labels of collector.node_selector; correct them, or "
+            "label nodes"
+        )
+    named = "; ".join(f"{node.name}: {node.reason}" for node in nodes[:_MOST_REASONS])
+    more = len(nodes) - _MOST_REASONS
+    return (
+        f"None of {len(nodes)} nodes can be metered, so nothing is installed or changed ({named}"
+        f"{f'; and {more} more' if more > 0 else ''}); module wattwise.kube.kepler_node_info shows "
+        "what a node has"
+    )
+
+
+def _identity(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    metadata = item.get("metadata") or {}
+    kept = {key: metadata.get(key) for key in ("name", "namespace")}
+    return {"kind": item.get("kind"), "metadata": kept}
+
+
+def _workload(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Of a workload its labels, the images of its pods and their node selector."""
+    metadata = item.get("metadata") or {}
+    pod = member(item, "spec", "template", "spec")
+    return {
+        "metadata": {key: metadata.get(key) for key in ("name", "namespace", "labels")},
+        "spec": {
+            "template": {"spec": {key: member(pod, key) for key in ("containers", "nodeSelector")}}
+        },
+    }
+
+
+def _node(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Of a Node what verdicts stand on."""
+    return {
+        "metadata": item.get("metadata"),
+        "spec": {"providerID": member(item, "spec", "providerID")},
+        "status": {"nodeInfo": member(item, "status", "nodeInfo")},
+    }

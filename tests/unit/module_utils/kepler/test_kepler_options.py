@@ -1,0 +1,191 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of a KeplerSystem: those of the definition, and every value that is none is named."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
+    KIND,
+    SYSTEM,
+    camel,
+    of_manifest,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
+    read_system,
+)
+from support.kepler_systems import IMAGE, system
+from support.wao import DEFINITIONS
+
+Json = dict[str, t.Any]
+
+DEFINITION = yaml.safe_load(
+    (DEFINITIONS / "kepler.system.sustainable.computing.io_keplersystems.yaml").read_text()
+)
+SCHEMA = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+TYPES = {
+    "str": "string",
+    "int": "integer",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+}
+# A mapping of any keys would open the schema, so a KeplerSystem has it as text.
+TEXT = "additional_config"
+
+
+def compared(options: t.Mapping[str, t.Any], schema: Json, place: str) -> t.Iterator[str]:
+    """The places of all options, each of which is in the definition in the same way."""
+    assert {camel(name) for name in options} == schema["properties"].keys(), place
+    needed = {camel(name) for name, option in options.items() if option.get("required")}
+    assert set(schema.get("required", [])) == needed, place
+    for name, option in options.items():
+        field, where = schema["properties"][camel(name)], f"{place}.{name}"
+        yield where
+        if name == TEXT:
+            assert field["type"] == "string"
+            assert yaml.safe_load(field.get("default", "{}")) == option.get("default", {})
+            continue
+        assert field["type"] == TYPES[option["type"]], where
+        assert field.get("default") == option.get("default"), where
+        choices = field["items"] if option["type"] == "list" else field
+        assert choices.get("enum") == option.get("choices"), where
+        if "options" in option:
+            inner = field["items"] if option["type"] == "list" else field
+            yield from compared(option["options"], inner, where)
+
+
+def test_options_are_those_of_the_definition() -> None:
+    assert DEFINITION["spec"]["names"]["kind"] == KIND
+    assert len(list(compared(SYSTEM.options, SCHEMA, "spec"))) > 50
+
+
+def test_a_manifest_gives_what_options_give() -> None:
+    spec = {
+        "image": {"repository": "registry.example/kepler", "pullPolicy": "Always"},
+        "collector": {"sampleRate": "3s", "additionalConfig": "rapl:\n  zones: [package]\n"},
+        "pools": [{"name": "arm", "nodeSelector": {"a/maxTerminated": "b"}, "collector": {}}],
+    }
+    given = {
+        "image": {"repository": "registry.example/kepler", "pull_policy": "Always"},
+        "collector": {"sample_rate": "3s", "additional_config": {"rapl": {"zones": ["package"]}}},
+        "pools": [{"name": "arm", "node_selector": {"a/maxTerminated": "b"}}],
+    }
+    read = read_system("kepler", "kepler", of_manifest(spec))
+    assert read == read_system("kepler", "kepler", given)
+    # Settings that a pool does not have are those of the others.
+    assert read.pools[0].collector == read.rest
+
+
+BAD: list[tuple[Json, str]] = [
+    ({"version": "newest"}, "newest' is no version of Kepler"),
+    ({"version": "latest"}, "version: the configuration is written by it"),
+    ({"image": {"repository": "kepler"}}, "image.repository: 'kepler' does not name a registry"),
+    ({"image": {"repository": "docker/kepler"}}, "does not name a registry"),
+    ({"image": {**IMAGE, "tag": "a b"}}, "image.tag: 'a b' is no tag"),
+    (
+        {"image": {**IMAGE, "by_architecture": [{"architecture": "arm/v7"}]}},
+        r"image.by_architecture\[0\].architecture: 'arm/v7' is no architecture",
+    ),
+    ({"image": {**IMAGE, "by_architecture": [{"architecture": "s390x"}] * 2}}, "given twice"),
+    ({"scope": "all"}, "scope: 'all' is none of minimum, cluster"),
+    ({"collector": {"sample_rate": "often"}}, "collector.sample_rate: 'often' is not a duration"),
+    ({"collector": {"sample_rate": "1ms"}}, "collector.sample_rate: '1ms' is not from 0.1 s"),
+    ({"collector": {"staleness": "-1s"}}, "collector.staleness: '-1s' is not from 0 s to 24 h"),
+    ({"collector": {"staleness": "99999h"}}, "is not from 0 s to 24 h"),
+    ({"collector": {"metric_levels": ["pods"]}}, "metric_levels: 'pods' is none of node, process"),
+    ({"collector": {"metric_levels": []}}, "metric_levels: without a level"),
+    ({"collector": {"log_level": "trace"}}, "log_level: 'trace' is none of"),
+    ({"collector": {"meter": "model"}}, "meter: 'model' is none of auto, rapl, hwmon"),
+    ({"collector": {"max_terminated": -2}}, "max_terminated: -2 is not a whole number from -1"),
+    ({"collector": {"port": 80}}, "collector.port: 80 is not a whole number from 1024"),
+    ({"collector": {"resources": {"limit": {}}}}, "resources.'limit': give requests or limits"),
+    ({"collector": {"resources": {"limits": {"memory": "much"}}}}, "limits.memory: 'much' is not"),
+    ({"collector": {"tolerations": [{"keys": "a"}]}}, r"tolerations\[0\].'keys': a toleration"),
+    ({"collector": {"node_selector": {"a b": "c"}}}, "node_selector: 'a b': 'c' is no label"),
+    ({"version": "0.11.3", "collector": {"meter": "hwmon"}}, "0.11.4 and later can"),
+    ({"pools": [{"name": "A", "node_selector": {"a": "b"}}]}, r"pools\[0\].name: 'A' is not"),
+    ({"pools": [{"name": "a", "node_selector": {}}]}, "would take every node"),
+    (
+        {"pools": [{"name": "a", "node_selector": {"a": "b"}}] * 2},
+        "there are two pools a; rename one",
+    ),
+    (
+        {"pools": [{"name": name, "node_selector": {"a": "b"}} for name in "ab"]},
+        "the pools a and b select the same nodes",
+    ),
+    (
+        {"pools": [{"name": "a", "node_selector": {"a": "b"}, "collector": {"staleness": "x"}}]},
+        r"pools\[0\].collector.staleness: 'x' is not a duration",
+    ),
+    ({"estimator": {"enabled": True}}, "estimator.enabled: Kepler 0.11.4 has none"),
+    ({"version": "0.7.12", "model_server": {"enabled": True, "image": "x"}}, "registry and tag"),
+    ({"version": "0.7.12", "security": {"mode": "tls"}}, "serves plain HTTP alone"),
+    ({"security": {"mode": "ssl"}}, "security.mode: 'ssl' is none of none, tls, mtls"),
+    ({"security": {"server_secret": "../x"}}, "cannot be the name of an object"),
+    ({"version": "0.10.2", "redfish": {"enabled": True}}, "asks no BMC; use 0.11.0 or later"),
+    ({"redfish": {"fake_cpu_meter": True}}, "enable redfish"),
+    ({"scrape_namespaces": ["A"]}, "'A' cannot be the name"),
+    ({"colector": {}}, "unknown option colector"),
+]
+ADDITIONAL: list[tuple[str, t.Any, str]] = [
+    ("0.11.4", {"cpu": {"meters": ["rapl"]}}, "cpu.*: Kepler 0.11.4 knows no such key"),
+    ("0.11.4", {"cpu": {"preferredMeters": ["fake"]}}, "does not know this key, 0.12.0 and later"),
+    ("0.10.0", {"experimental": {"gpu": {"enabled": True}}}, "0.11.4 and later do"),
+    ("0.11.4", {"log": {"level": "debug"}}, "the option collector.log_level sets it"),
+    ("0.11.4", {"kube": {"nodeName": "n"}}, "nobody may set it: each pod has its own"),
+    ("0.11.4", {"log": "debug"}, "log: 'debug' is not a mapping"),
+    ("0.11.4", {"rapl": {"zones": ["psyx"]}}, "'psyx' is none of package"),
+    ("0.11.4", {"rapl": {"zones": None}}, "it has no value"),
+    ("0.11.4", {"debug": {"pprof": {"enabled": "yes"}}}, "'yes' is not true or false"),
+    ("0.11.4", {"kube": {"podInformer": {"pollInterval": "1 week"}}}, "is not a duration"),
+    ("0.11.4", {"experimental": {"gpu": {"idlePower": True}}}, "is not a number of watts"),
+    ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{"name": "a", "b": 1}]}}}, "no such key"),
+    ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{}]}}}, "is no name of a chip"),
+    ("0.11.4", {1: 2}, "knows no such key"),
+    ("0.11.4", "a: &x [*x]", "must not contain anchors"),
+    ("0.11.4", "a: [", "it is not YAML"),
+    ("0.11.4", "- a", "is not a mapping"),
+    ("0.11.4", "#" * 20_000, "more than 16384 characters"),
+    ("0.7.12", {"ENABLE_EVERYTHING": "true"}, "Kepler 0.7.12 has no such variable"),
+    ("0.7.12", {"BIND_ADDRESS": "0.0.0.0:1"}, "the option collector.port sets it"),
+    ("0.7.12", {"ENABLE_GPU": True}, "is not a printable text"),
+]
+
+
+@pytest.mark.parametrize(("spec", "sentence"), BAD, ids=lambda each: str(each)[:50])
+def test_a_value_that_is_none_is_named(spec: Json, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        system(**spec)
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "sentence"), ADDITIONAL, ids=lambda each: str(each)[:50]
+)
+def test_additional_configuration_is_checked_key_by_key(
+    version: str, given: t.Any, sentence: str
+) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        system(version=version, collector={"additional_config": given})
+
+
+@pytest.mark.parametrize("namespace", ["default", "kube-system"])
+def test_collectors_stand_in_no_namespace_of_others(namespace: str) -> None:
+    with pytest.raises(InvalidInput, match="give them their own"):
+        read_system(namespace, "kepler", {"image": IMAGE})
+
+
+def test_a_name_is_one_label() -> None:
+    with pytest.raises(InvalidInput, match="is not a DNS label of at most 40 characters"):
+        read_system("kepler", "a.b", {"image": IMAGE})
+
+
+def test_an_unknown_field_of_a_manifest_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"spec.collector.'sampleRat': there is no such field"):
+        of_manifest({"image": IMAGE, "collector": {"sampleRat": "5s"}})
