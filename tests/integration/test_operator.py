@@ -45,6 +45,7 @@ Json = dict[str, t.Any]
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "roles" / "crds" / "files"
 DEFINITIONS = (
+    "kepler.system.sustainable.computing.io_keplersystems.yaml",
     "wattwise.github.io_powerfleets.yaml",
     "wao.bitmedia.co.jp_nodeconfigs.yaml",
     "wao.bitmedia.co.jp_nodeconfigtemplates.yaml",

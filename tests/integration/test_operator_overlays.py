@@ -26,7 +26,7 @@ CONFIG = ROOT / "operator" / "config"
 OVERLAYS = ("minimal", "default", "full")
 NAMESPACE = "wattwise-system"
 # Those of the objects that are observed, which an overlay takes to be there.
-OTHERS = ("wao-system", "rmd-system")
+OTHERS = ("wao-system", "rmd-system", "kepler")
 DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/powerfleets.wattwise.github.io"
 )
@@ -34,7 +34,10 @@ DEFINITION = (
 SYSTEMS = {
     "minimal": set(),
     "default": {"wao.bitmedia.co.jp"},
-    "full": {"wao.bitmedia.co.jp", "intel.com", "devmgmtproto.k8s.io"},
+    "full": {
+        *("wao.bitmedia.co.jp", "intel.com", "devmgmtproto.k8s.io"),
+        "kepler.system.sustainable.computing.io",
+    },
 }
 
 

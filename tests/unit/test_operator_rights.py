@@ -27,7 +27,9 @@ ROLES = {
     "node-configs": "node_configs",
     "devices": "devices_reconciliation",
     "rmd": "rmd_workloads",
+    "kepler": "kepler",
 }
+KEPLER = "kepler.system.sustainable.computing.io"
 # For the watcher, which lists and watches.
 MORE: dict[str, set[Right]] = {
     "observe": {("", "nodes", "watch")},
@@ -36,6 +38,11 @@ MORE: dict[str, set[Right]] = {
     "node-configs": {("", "nodes", "watch")}
     | {(group, "nodeconfigtemplates", "watch") for group in GROUPS},
     "rmd": {("intel.com", "rmdworkloads", "watch")},
+    # The resource itself, which the role does not need.
+    "kepler": {
+        *((KEPLER, "keplersystems", verb) for verb in ("get", "list", "watch")),
+        (KEPLER, "keplersystems/status", "patch"),
+    },
 }
 # Templates, Secrets and the namespace are the inventory's; the operator renders templates alone.
 LESS: dict[str, set[Right]] = {
@@ -44,7 +51,13 @@ LESS: dict[str, set[Right]] = {
         (group, "nodeconfigtemplates", verb)
         for group in GROUPS
         for verb in ("create", "patch", "delete")
-    }
+    },
+    # The probe is the inventory's.
+    "kepler": {
+        ("", "nodes", "patch"),
+        ("metal3.io", "baremetalhosts", "list"),
+        *((group, "nodeconfigs", "list") for group in GROUPS),
+    },
 }
 
 
@@ -85,9 +98,11 @@ def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capabi
     assert less <= used and not more & used
     given = manifests(capability)
     assert rights(given, "ClusterRole") == used - less | more
-    for namespace in ("kube-system", "rmd-system"):
-        # The operator's documents are those of several fleets, and in its own namespace.
+    for namespace in ("kube-system", "rmd-system", "kepler"):
+        # The operator's documents are those of several fleets, and in its own namespace. Those of
+        # Kepler are the configuration of collectors.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
+        documents = documents if capability != "kepler" else set()
         assert named(given, namespace) == named(role["items"], namespace) - documents
 
 
@@ -138,7 +153,7 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("default") == capabilities("minimal") | {
         *("node-configs", "placement", "records")
     }
-    assert capabilities("full") == capabilities("default") | {"devices", "rmd"}
+    assert capabilities("full") == capabilities("default") | {"devices", "kepler", "rmd"}
     # Moving running pods is for those who ask for it.
     assert set(CAPABILITIES) - capabilities("full") == {"eviction"}
 

@@ -76,6 +76,7 @@ REASONS: dict[str, dict[str, str]] = {
         "run_process": "the action plugin fills it in",
     },
     "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
+    "kepler_reconciliation": {"on_error": "an error of a role fails its task"},
     "kepler_node_labels": {
         "node_names": "the role labels all nodes",
         "concurrency": "the default suits every cluster",

@@ -206,10 +206,15 @@ class _Run:
         self.nodes, self.findings = judge_all(wanted, nodes)
         warn_of(self.findings, self.context)
         self.groups = group(wanted, self.nodes)
-        if not self.groups:
+        if not self.groups and self.context.check_mode:
+            # A task before this one may label nodes.
+            self.context.warn(_nothing_metered(self.nodes))
+        elif not self.groups:
             raise _Failed("NoSupportedNode", _nothing_metered(self.nodes))
 
     def _apply(self, wanted: System) -> None:
+        if not self.groups:
+            return
         is_openshift = self.kube.serves(*manifests.SCC)
         has_policies = self.kube.serves(*_POLICY)
         if not has_policies:

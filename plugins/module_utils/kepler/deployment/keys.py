@@ -29,8 +29,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.op
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 
-# Releases that brought keys. No release has the last ones yet.
-_REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0, 12, 0)
+# Releases that brought keys. The last one stands for the release after 0.11.4, which is to come.
+_REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0, 11, 5)
 _LARGEST_COUNT = 1_000_000
 _LONGEST_TEXT = 1024
 _LONGEST_DURATION_SECONDS = 86_400.0

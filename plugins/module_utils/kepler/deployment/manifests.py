@@ -177,31 +177,11 @@ def _security_context_constraints(system: System) -> Manifest:
 
 def _model_server(system: System) -> list[Manifest]:
     name, labels = names.model_server_name(system), names.pod_labels(system, "model-server")
-    part, port = system.model_server, configuration.MODEL_SERVER_PORT
-    container = {
-        "name": "model-server",
-        "image": part.image,
-        "command": list(part.command),
-        "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
-        "resources": dict(part.resources),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "readinessProbe": {"tcpSocket": {"port": "http"}},
-        "volumeMounts": [{"name": "models", "mountPath": "/mnt"}],
-    }
-    pod = {
-        "automountServiceAccountToken": False,
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-        "volumes": [{"name": "models", "emptyDir": {}}],
-    }
+    port = configuration.MODEL_SERVER_PORT
     deployment = {
         "replicas": 1,
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
+        "template": {"metadata": {"labels": labels}, "spec": _model_pod(system)},
     }
     ports = [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}]
     callers = {"podSelector": {"matchLabels": names.pod_labels(system)}}
@@ -217,3 +197,27 @@ def _model_server(system: System) -> list[Manifest]:
         names.manifest(system, "v1", "Service", name, spec=service),
         names.manifest(system, "networking.k8s.io/v1", "NetworkPolicy", name, spec=reached),
     ]
+
+
+def _model_pod(system: System) -> Object:
+    part, port = system.model_server, configuration.MODEL_SERVER_PORT
+    container = {
+        "name": "model-server",
+        "image": part.image,
+        "command": list(part.command),
+        "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
+        "resources": dict(part.resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "readinessProbe": {"tcpSocket": {"port": "http"}},
+        "volumeMounts": [{"name": "models", "mountPath": "/mnt"}],
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "models", "emptyDir": {}}],
+    }

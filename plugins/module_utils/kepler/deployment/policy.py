@@ -91,22 +91,32 @@ def _rules(system: System) -> t.Iterator[tuple[str, str]]:
         "variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
         "a pod of Kepler takes no port of its host",
     )
-    if not is_old:
-        yield (
-            "variables.containers.all(c, !c.?securityContext.?privileged.orValue(false)"
-            " && !c.?securityContext.?allowPrivilegeEscalation.orValue(true))",
-            "a container of Kepler is not privileged and gains no privileges",
-        )
-        yield (
-            "variables.containers.all(c, c.?securityContext.?capabilities.?drop.orValue([])"
-            " == ['ALL'] && c.?securityContext.?capabilities.?add.orValue([]).all(a, a in"
-            f" {_listed(CAPABILITIES)}))",
-            f"a container of Kepler has no capability except {', '.join(CAPABILITIES)}",
-        )
     yield (
         "variables.containers.all(c,"
         " c.?securityContext.?procMount.orValue('Default') == 'Default')",
         "a container of Kepler sees the usual part of its own /proc",
+    )
+    if not is_old:
+        yield from _privilege_rules()
+
+
+def _privilege_rules() -> t.Iterator[tuple[str, str]]:
+    yield (
+        "!object.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false)"
+        " && variables.containers.all(c,"
+        " !c.?securityContext.?windowsOptions.?hostProcess.orValue(false))",
+        "a container of Kepler is no process of a Windows host",
+    )
+    yield (
+        "variables.containers.all(c, !c.?securityContext.?privileged.orValue(false)"
+        " && !c.?securityContext.?allowPrivilegeEscalation.orValue(true))",
+        "a container of Kepler is not privileged and gains no privileges",
+    )
+    yield (
+        "variables.containers.all(c, c.?securityContext.?capabilities.?drop.orValue([])"
+        " == ['ALL'] && c.?securityContext.?capabilities.?add.orValue([]).all(a, a in"
+        f" {_listed(CAPABILITIES)}))",
+        f"a container of Kepler has no capability except {', '.join(CAPABILITIES)}",
     )
 
 

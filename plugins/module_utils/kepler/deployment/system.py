@@ -140,16 +140,9 @@ class System:
 
 def read_system(namespace: str, name: str, given: Object) -> System:
     """The system that these options describe. Raises InvalidInput, which names the option."""
-    if not _LABEL.fullmatch(name) or len(name) > _LONGEST_NAME:
-        problem = f"{shown(name)} is not a DNS label of at most {_LONGEST_NAME} characters"
-        raise InvalidField("name", problem)
-    if namespace in ("default", "kube-system", "kube-public", "kube-node-lease"):
-        problem = f"pods with rights on hosts never stand in {namespace}; give them their own"
-        raise InvalidField("namespace", problem)
+    _check_place(namespace, name)
     spec = SYSTEM.complete(given)
-    if spec["version"] == "latest":
-        raise InvalidField("version", "the configuration is written by it; give one as 0.11.4")
-    version = KeplerVersion.parse(spec["version"])
+    version = _version(spec["version"])
     collector, security, redfish = spec["collector"], spec["security"], spec["redfish"]
     _check_security(security, version)
     _check_redfish(redfish, version)
@@ -183,6 +176,21 @@ def read_system(namespace: str, name: str, given: Object) -> System:
 
 
 _COLLECTOR = t.cast("Object", SYSTEM.options["collector"]["options"])
+
+
+def _check_place(namespace: str, name: str) -> None:
+    if not _LABEL.fullmatch(name) or len(name) > _LONGEST_NAME:
+        problem = f"{shown(name)} is not a DNS label of at most {_LONGEST_NAME} characters"
+        raise InvalidField("name", problem)
+    if namespace in ("default", "kube-system", "kube-public", "kube-node-lease"):
+        problem = f"pods with rights on hosts never stand in {namespace}; give them their own"
+        raise InvalidField("namespace", problem)
+
+
+def _version(text: str) -> KeplerVersion:
+    if text == "latest":
+        raise InvalidField("version", "the configuration is written by it; give one as 0.11.4")
+    return KeplerVersion.parse(text)
 
 
 def _check_security(given: Object, version: KeplerVersion) -> None:

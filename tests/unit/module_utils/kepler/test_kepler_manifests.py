@@ -79,7 +79,7 @@ def pod_of(wanted: System, name: str = "kepler-amd64-rapl") -> Json:
         ("0.10.0", V0_10),
         ("0.11.0", V0_10 | REDFISH),
         ("0.11.4", V0_11_4),
-        ("0.12.0", LATER),
+        ("0.11.5", LATER),
     ],
 )
 def test_a_configuration_has_every_key_of_its_version_and_no_other(
@@ -126,9 +126,9 @@ def test_a_configuration_says_what_the_spec_says() -> None:
         ("0.11.4", "rapl", {"experimental.hwmon.enabled": False}),
         ("0.11.4", "hwmon", {"experimental.hwmon.enabled": True}),
         ("0.11.4", "redfish", {"dev.fake-cpu-meter.enabled": True}),
-        ("0.12.0", "hwmon", {"cpu.preferredMeters": ["hwmon"]}),
-        ("0.12.0", "redfish", {"cpu.preferredMeters": ["fake"]}),
-        ("0.12.0", "redfish", {"dev.fake-cpu-meter.enabled": False}),
+        ("0.11.5", "hwmon", {"cpu.preferredMeters": ["hwmon"]}),
+        ("0.11.5", "redfish", {"cpu.preferredMeters": ["fake"]}),
+        ("0.11.5", "redfish", {"dev.fake-cpu-meter.enabled": False}),
     ],
 )
 def test_a_group_is_configured_for_its_meter(version: str, meter: str, wanted: Json) -> None:

@@ -136,7 +136,7 @@ BAD: list[tuple[Json, str]] = [
 ]
 ADDITIONAL: list[tuple[str, t.Any, str]] = [
     ("0.11.4", {"cpu": {"meters": ["rapl"]}}, "cpu.*: Kepler 0.11.4 knows no such key"),
-    ("0.11.4", {"cpu": {"preferredMeters": ["fake"]}}, "does not know this key, 0.12.0 and later"),
+    ("0.11.4", {"cpu": {"preferredMeters": ["fake"]}}, "does not know this key, 0.11.5 and later"),
     ("0.10.0", {"experimental": {"gpu": {"enabled": True}}}, "0.11.4 and later do"),
     ("0.11.4", {"log": {"level": "debug"}}, "the option collector.log_level sets it"),
     ("0.11.4", {"kube": {"nodeName": "n"}}, "nobody may set it: each pod has its own"),

@@ -1,0 +1,390 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kepler on nodes of a test: installed, held by its policy, told and removed, on an API server."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
+    of_manifest,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
+    read_system,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.kepler import reconcile
+from lab.process import wait_until
+from support.kepler_systems import labels_of, node
+from support.wao import DEFINITIONS
+
+Json = dict[str, t.Any]
+
+NODES = "/api/v1/nodes"
+DEFINITION = DEFINITIONS / "kepler.system.sustainable.computing.io_keplersystems.yaml"
+GROUP = "/apis/kepler.system.sustainable.computing.io/v1alpha1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+IMAGE = {"repository": "registry.example/kepler"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Four nodes of a test, and the namespace in which their collectors stand."""
+
+    kube: Kube
+    kubeconfig: str
+    namespace: str
+
+    @property
+    def selector(self) -> dict[str, str]:
+        return {"site": self.namespace}
+
+    def run(self, *, check: bool = False, given: Json | None = None, **spec: t.Any) -> Json:
+        """One run with a spec, on the nodes of the test alone."""
+        collector = {"node_selector": self.selector, **spec.pop("collector", {})}
+        wanted = {"image": IMAGE, "collector": collector, **spec}
+        return self.call(check=check, spec=wanted, **(given or {}))
+
+    def call(self, *, check: bool = False, **given: t.Any) -> Json:
+        options = {"kubeconfig": self.kubeconfig, "namespace": self.namespace, **given}
+        return reconcile(options, Context(check_mode=check))
+
+    def path(self, kind: str, root: str = "/api/v1") -> str:
+        return f"{root}/namespaces/{self.namespace}/{kind}"
+
+    def daemon_sets(self) -> dict[str, Json]:
+        found = self.kube.list(self.path("daemonsets", "/apis/apps/v1"))
+        return {each["metadata"]["name"]: each for each in found}
+
+    def pods(self) -> list[Json]:
+        return self.kube.list(self.path("pods"))
+
+    def of_cluster(self) -> set[str]:
+        """Kinds of the objects outside of the namespace."""
+        name = names.cluster_name(self.namespace, "kepler")
+        kinds = (
+            (RBAC, "clusterroles"),
+            (RBAC, "clusterrolebindings"),
+            (ADMISSION, "validatingadmissionpolicies"),
+            (ADMISSION, "validatingadmissionpolicybindings"),
+        )
+        return {kind for root, kind in kinds if self.kube.find(f"{root}/{kind}/{name}")}
+
+
+POLICY = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+RIGHTS = {"clusterroles", "clusterrolebindings"}
+
+
+@pytest.fixture
+def site(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Site]:
+    """Nodes by kind: labelled by the probe, known by their provider, and one virtual machine."""
+    place = f"{namespace}-kepler"
+    mark = {"site": place}
+    made = [
+        node(f"labelled-{place}", labels={**mark, **labels_of("rapl")}),
+        node(f"metal-{place}", labels=mark),
+        node(f"arm-{place}", "arm64", labels={**mark, **labels_of("hwmon")}),
+        node(f"virtual-{place}", metal=False, labels=mark),
+    ]
+    for each in made:
+        stored = kube.request("POST", NODES, each)
+        body = {
+            "status": {"nodeInfo": {**stored["status"]["nodeInfo"], **each["status"]["nodeInfo"]}}
+        }
+        path = f"{NODES}/{each['metadata']['name']}/status"
+        kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+    found = Site(kube, kubeconfig, place)
+    yield found
+    found.call(state="absent")
+    with contextlib.suppress(ApiError):
+        kube.request("DELETE", f"/api/v1/namespaces/{place}")
+    for each in made:
+        kube.request("DELETE", f"{NODES}/{each['metadata']['name']}")
+    for pod in found.pods():
+        # No kubelet ends the pods of these nodes.
+        options = {"gracePeriodSeconds": 0}
+        with contextlib.suppress(ApiError):
+            kube.request("DELETE", f"{found.path('pods')}/{pod['metadata']['name']}", options)
+
+
+def failed(result: Json) -> list[Json]:
+    return [each for each in result["results"] if each["action"] == "failed"]
+
+
+def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) -> None:
+    planned = site.run(check=True)
+    assert planned["changed"] and not failed(planned)
+    assert site.kube.find(f"/api/v1/namespaces/{site.namespace}") is None
+
+    made = site.run()
+    assert made["changed"] and made["found"] and not failed(made)
+    assert {each["node"] for each in made["left_out"]} == {f"virtual-{site.namespace}"}
+    assert site.of_cluster() == POLICY
+    metadata = site.kube.get(f"/api/v1/namespaces/{site.namespace}")["metadata"]
+    assert metadata["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    again = site.run()
+    assert (again["changed"], again["diff"], again["pruned"]) == (False, [], [])
+
+    # The controller of DaemonSets reads the affinities, and the policy admits its pods.
+    wanted = {"kepler-amd64-rapl": 2, "kepler-arm64-hwmon": 1}
+    assert site.daemon_sets().keys() == wanted.keys()
+    wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
+    wait_until(lambda: counts(site) == wanted, 60.0, "the counts of the DaemonSets")
+
+    wide = site.run(scope="cluster")
+    assert wide["changed"] and site.of_cluster() == POLICY | RIGHTS
+    assert not site.run(scope="cluster")["changed"]
+    narrow = site.run()
+    assert narrow["changed"] and site.of_cluster() == POLICY
+    # Without Arm its DaemonSet and ConfigMap go.
+    label = {"metadata": {"labels": labels_of("hwmon", supported=False)}}
+    site.kube.request("PATCH", f"{NODES}/arm-{site.namespace}", label, MERGE_CONTENT_TYPE)
+    pruned = site.run(given={"prune_max": 1.0})["pruned"]
+    assert {(each["kind"], each["name"]) for each in pruned} == {
+        ("DaemonSet", "kepler-arm64-hwmon"),
+        ("ConfigMap", "kepler-arm64-hwmon"),
+    }
+
+    removed = site.call(state="absent")
+    assert removed["changed"] and site.of_cluster() == set()
+    wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
+    assert not site.call(state="absent")["changed"]
+    assert site.kube.find(f"/api/v1/namespaces/{site.namespace}") is not None
+
+
+def counts(site: Site) -> dict[str, int]:
+    return {
+        name: each.get("status", {}).get("desiredNumberScheduled", 0)
+        for name, each in site.daemon_sets().items()
+    }
+
+
+def changed(pod: Json, path: str, value: t.Any) -> Json:
+    """The pod with a value at a path of names and numbers."""
+    found = copy.deepcopy(pod)
+    place: t.Any = found["spec"]
+    *parents, last = [int(name) if name.isdecimal() else name for name in path.split(".")]
+    for parent in parents:
+        place = place[parent]
+    place[last] = [*place[last], value] if isinstance(place.get(last), list) else value
+    return found
+
+
+HOSTILE = {
+    "hostNetwork": True,
+    "hostIPC": True,
+    "containers.0.securityContext.privileged": True,
+    "containers.0.securityContext.allowPrivilegeEscalation": True,
+    "containers.0.securityContext.capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+    "containers.0.volumeMounts.0.readOnly": False,
+    "containers.0.securityContext.procMount": "Unmasked",
+    "volumes.0.hostPath": {"path": "/etc"},
+    "volumes.1.hostPath": {"path": "/proc/1/root"},
+    "volumes": {"name": "n", "nfs": {"server": "s", "path": "/"}},
+    "containers": {"name": "second", "image": "i:1"},
+    "initContainers": [{"name": "first", "image": "i:1", "securityContext": {"privileged": True}}],
+}
+
+
+def test_the_policy_admits_pods_of_kepler_and_refuses_more(site: Site) -> None:
+    site.run()
+    template = site.daemon_sets()["kepler-amd64-rapl"]["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "try"}, "spec": template["spec"]}
+
+    def is_refused(manifest: Json) -> bool:
+        try:
+            site.kube.request("POST", f"{site.path('pods')}?dryRun=All", manifest)
+        except ApiError as error:
+            assert error.status in (403, 422) and "of Kepler" in str(error), error
+            return True
+        return False
+
+    hostile = changed(pod, "hostNetwork", True)
+    wait_until(functools.partial(is_refused, hostile), 60.0, "the policy")
+    assert not is_refused(pod)
+    for path, value in HOSTILE.items():
+        assert is_refused(changed(pod, path, value)), path
+    wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
+    name = site.pods()[0]["metadata"]["name"]
+    container = {"name": "debug", "image": "i:1", "securityContext": {"privileged": True}}
+    with pytest.raises(ApiError, match="a container of Kepler is not privileged"):
+        site.kube.request(
+            "PATCH",
+            f"{site.path('pods')}/{name}/ephemeralcontainers",
+            {"spec": {"ephemeralContainers": [container]}},
+            "application/strategic-merge-patch+json",
+        )
+    # Nothing of this holds in another namespace.
+    site.kube.request(
+        "POST",
+        "/api/v1/namespaces/kube-system/pods?dryRun=All",
+        {**pod, "spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "i:1"}]}},
+    )
+
+
+@pytest.fixture
+def systems(site: Site) -> Iterator[str]:
+    """The path of KeplerSystems of the namespace."""
+    apply({"kubeconfig": site.kubeconfig, "src": [str(DEFINITION)], "wait": True})
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}}
+    apply({"kubeconfig": site.kubeconfig, "manifests": [manifest]})
+    path = site.path("keplersystems", GROUP)
+    yield path
+    for each in site.kube.list(path):
+        site.kube.request("DELETE", f"{path}/{each['metadata']['name']}")
+
+
+def kepler_system(site: Site, name: str = "kepler", **spec: t.Any) -> Json:
+    collector = {"nodeSelector": site.selector, **spec.pop("collector", {})}
+    return {
+        "apiVersion": GROUP.replace("/apis/", ""),
+        "kind": "KeplerSystem",
+        "metadata": {"name": name, "namespace": site.namespace},
+        "spec": {"image": IMAGE, "collector": collector, **spec},
+    }
+
+
+def condition(status: Json, name: str) -> tuple[str, str, str]:
+    [one] = [each for each in status["conditions"] if each["type"] == name]
+    return one["status"], one["reason"], one["message"]
+
+
+def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> None:
+    assert not site.call()["found"]
+    site.kube.request("POST", systems, kepler_system(site, security={"mode": "tls"}))
+    with pytest.raises(WattwiseError, match="must have tls.crt, tls.key, and there is no such"):
+        site.call()
+    stored = site.kube.get(f"{systems}/kepler")
+    assert condition(stored["status"], "Reconciled")[:2] == ("False", "SecretNotFound")
+    assert not site.daemon_sets()
+
+    plain = {"spec": {"security": {"mode": "none"}}}
+    site.kube.request("PATCH", f"{systems}/kepler", plain, MERGE_CONTENT_TYPE)
+    made = site.call()
+    assert made["changed"] and not failed(made)
+    wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
+    wait_until(lambda: site.call()["status"] == site.call()["status"], 30.0, "a quiet status")
+    [owner] = site.daemon_sets()["kepler-amd64-rapl"]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("KeplerSystem", stored["metadata"]["uid"])
+
+    end(site)
+    site.call()
+    status = site.kube.get(f"{systems}/kepler")["status"]
+    assert condition(status, "Reconciled")[0] == "True"
+    is_available, reason, message = condition(status, "Available")
+    assert (is_available, reason) == ("False", "PodsCrashing")
+    assert message.endswith("exit code 1: no RAPL zones found")
+    assert status["nodes"] == {"selected": 4, "metered": 3, "leftOut": 1, "ready": 0, "crashing": 1}
+    assert condition(status, "PodNames")[:2] == ("False", "MinimumScope")
+    before = site.kube.get(f"{systems}/kepler")["metadata"]["resourceVersion"]
+    assert not site.call()["changed"]
+    assert site.kube.get(f"{systems}/kepler")["metadata"]["resourceVersion"] == before
+
+    # The owner takes its objects along.
+    site.kube.request("DELETE", f"{systems}/kepler")
+    wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
+
+
+def end(site: Site) -> None:
+    """Let the collector of the node that the probe labelled crash, as a kubelet would tell it."""
+    name = f"labelled-{site.namespace}"
+
+    def bound() -> list[Json]:
+        return [pod for pod in site.pods() if pod["spec"].get("nodeName") == name]
+
+    wait_until(lambda: bool(bound()), 60.0, "a pod on the labelled node")
+    [pod] = bound()
+    ended = {"terminated": {"exitCode": 1, "message": "no RAPL zones found\n"}}
+    container = {
+        "name": "kepler",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 5,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": ended,
+    }
+    path = f"{site.path('pods')}/{pod['metadata']['name']}/status"
+    body = {"status": {"phase": "Running", "containerStatuses": [container]}}
+    site.kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+
+
+def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> None:
+    labels = {"app": "foreign"}
+    spec = {
+        "nodeSelector": site.selector,
+        "containers": [{"name": "k", "image": "r.example/kepler:1"}],
+    }
+    foreign = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "foreign", "namespace": site.namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    apply({"kubeconfig": site.kubeconfig, "manifests": [foreign]})
+    site.kube.request("POST", systems, kepler_system(site))
+    told = site.call(on_error="report")
+    assert (
+        f"DaemonSet {site.namespace}/foreign" in told["failure"] and "set force" in told["failure"]
+    )
+    status = site.kube.get(f"{systems}/kepler")["status"]
+    assert condition(status, "Reconciled")[1] == "AnotherKepler"
+    assert site.daemon_sets().keys() == {"foreign"}
+    with pytest.raises(WattwiseError, match="Kepler runs in this cluster already"):
+        site.run()
+    assert not failed(site.call(force=True))
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"version": "0.7.12", "security": {"mode": "tls"}}, "serves plain HTTP alone"),
+        ({"estimator": {"enabled": True}}, "only Kepler 0.9 and earlier has an estimator"),
+        ({"redfish": {"fakeCpuMeter": True}}, "fakeCpuMeter needs redfish.enabled"),
+        ({"collector": {"sampleRate": "1ms"}}, "sampleRate must be from 100ms to 24h"),
+        ({"collector": {"sampleRate": "often"}}, "should match"),
+        ({"collector": {"metricLevels": ["pods"]}}, "Unsupported value"),
+        ({"image": {"repository": "kepler"}}, "should match"),
+        ({"pools": [{"name": "a", "nodeSelector": {}}]}, "should have at least 1 properties"),
+        ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}}] * 2}, "Duplicate value"),
+        ({"metadata": {"name": "a.b"}}, "no dot"),
+    ],
+    ids=str,
+)
+def test_the_api_server_refuses_a_spec_that_is_none(
+    site: Site, systems: str, spec: Json, sentence: str
+) -> None:
+    metadata = spec.pop("metadata", {})
+    manifest = kepler_system(site, **{"name": "kepler", **metadata}, **spec)
+    with pytest.raises(ApiError, match=sentence):
+        site.kube.request("POST", f"{systems}?dryRun=All", manifest)
+
+
+def test_defaults_of_the_api_server_are_those_of_the_library(site: Site, systems: str) -> None:
+    bare = kepler_system(site)
+    stored = site.kube.request("POST", f"{systems}?dryRun=All", bare)
+    assert read_system("kepler", "kepler", of_manifest(stored["spec"])) == read_system(
+        "kepler", "kepler", of_manifest(bare["spec"])
+    )
