@@ -11,8 +11,10 @@ import dataclasses
 import functools
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
@@ -33,7 +35,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.kepler import reconcile
 from lab.process import wait_until
+from support.dockerfile import ROOT
 from support.kepler_systems import labels_of, node
+from support.lab import RunningLab
+from support.recording_proxy import Right, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -43,6 +48,7 @@ DEFINITION = DEFINITIONS / "kepler.system.sustainable.computing.io_keplersystems
 GROUP = "/apis/kepler.system.sustainable.computing.io/v1alpha1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+RIGHTS_FILE = ROOT / "operator" / "config" / "rbac" / "kepler" / "rights.yaml"
 IMAGE = {"repository": "registry.example/kepler"}
 
 
@@ -107,9 +113,9 @@ def site(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Site]:
     ]
     for each in made:
         stored = kube.request("POST", NODES, each)
-        body = {
-            "status": {"nodeInfo": {**stored["status"]["nodeInfo"], **each["status"]["nodeInfo"]}}
-        }
+        info = {**stored["status"]["nodeInfo"], **each["status"]["nodeInfo"]}
+        room = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        body = {"status": {"nodeInfo": info, "capacity": room, "allocatable": room}}
         path = f"{NODES}/{each['metadata']['name']}/status"
         kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
     found = Site(kube, kubeconfig, place)
@@ -192,11 +198,10 @@ def changed(pod: Json, path: str, value: t.Any) -> Json:
 HOSTILE = {
     "hostNetwork": True,
     "hostIPC": True,
-    "containers.0.securityContext.privileged": True,
+    "containers.0.securityContext": {"privileged": True},
     "containers.0.securityContext.allowPrivilegeEscalation": True,
-    "containers.0.securityContext.capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+    "containers.0.securityContext.capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
     "containers.0.volumeMounts.0.readOnly": False,
-    "containers.0.securityContext.procMount": "Unmasked",
     "volumes.0.hostPath": {"path": "/etc"},
     "volumes.1.hostPath": {"path": "/proc/1/root"},
     "volumes": {"name": "n", "nfs": {"server": "s", "path": "/"}},
@@ -282,7 +287,7 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     made = site.call()
     assert made["changed"] and not failed(made)
     wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
-    wait_until(lambda: site.call()["status"] == site.call()["status"], 30.0, "a quiet status")
+    wait_until(lambda: is_rolled_out(site.call()["status"]), 60.0, "the counts of the DaemonSets")
     [owner] = site.daemon_sets()["kepler-amd64-rapl"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("KeplerSystem", stored["metadata"]["uid"])
 
@@ -302,6 +307,10 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     # The owner takes its objects along.
     site.kube.request("DELETE", f"{systems}/kepler")
     wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
+
+
+def is_rolled_out(status: Json) -> bool:
+    return all(each["nodes"] == each["desired"] == each["updated"] for each in status["groups"])
 
 
 def end(site: Site) -> None:
@@ -326,6 +335,52 @@ def end(site: Site) -> None:
     path = f"{site.path('pods')}/{pod['metadata']['name']}/status"
     body = {"status": {"phase": "Running", "containerStatuses": [container]}}
     site.kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+
+
+def test_the_operator_has_the_rights_that_its_runs_use(
+    site: Site, systems: str, lab: RunningLab, tmp_path: Path
+) -> None:
+    """Those of operator/config, with the namespace of the test in place of kepler."""
+    account, mine = f"{site.namespace}-operator", names.cluster_name(site.namespace, "kepler")
+    text = RIGHTS_FILE.read_text()
+    for before, after in (
+        ("wattwise-kepler.kepler.kepler", mine),
+        ("namespace: kepler", f"namespace: {site.namespace}"),
+        ("resourceNames: [kepler]", f"resourceNames: [{site.namespace}]"),
+        ("namespace: wattwise-system", f"namespace: {site.namespace}"),
+        ("wattwise-operator", account),
+    ):
+        text = text.replace(before, after)
+    owned = {"name": account, "namespace": site.namespace}
+    given = [
+        *yaml.safe_load_all(text),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned},
+    ]
+    apply({"kubeconfig": site.kubeconfig, "manifests": given})
+    path = f"{site.path('serviceaccounts')}/{account}/token"
+    asked = {"spec": {"expirationSeconds": 3600}}
+    token = site.kube.request("POST", path, asked)["status"]["token"]
+    site.kube.request("POST", systems, kepler_system(site, scope="cluster"))
+    with recording_proxy(site.kube.host, str(lab.state.ca_certificate)) as proxy:
+        options = {"kubeconfig": None, "host": proxy.server, "api_key": token}
+        assert not failed(site.call(**options))
+        # The collectors may read pods, so whoever grants that must be allowed to.
+        assert site.of_cluster() == POLICY | RIGHTS
+        narrow = {"spec": {"scope": "minimum", "version": "0.10.2"}}
+        site.kube.request("PATCH", f"{systems}/kepler", narrow, MERGE_CONTENT_TYPE)
+        site.call(**options, prune_max=1.0)
+        assert site.of_cluster() == POLICY
+        assert proxy.refused == []
+        allowed = {
+            Right(group, resource, verb)
+            for item in given
+            for rule in item.get("rules", [])
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        assert proxy.used <= allowed
+    apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
 
 
 def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> None:

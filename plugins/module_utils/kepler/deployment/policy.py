@@ -91,11 +91,6 @@ def _rules(system: System) -> t.Iterator[tuple[str, str]]:
         "variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
         "a pod of Kepler takes no port of its host",
     )
-    yield (
-        "variables.containers.all(c,"
-        " c.?securityContext.?procMount.orValue('Default') == 'Default')",
-        "a container of Kepler sees the usual part of its own /proc",
-    )
     if not is_old:
         yield from _privilege_rules()
 

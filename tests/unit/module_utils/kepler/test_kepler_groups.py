@@ -148,14 +148,14 @@ def test_a_node_that_is_labelled_later_is_of_the_group_that_the_labels_tell() ->
 
 def a_fleet(source: random.Random) -> tuple[Json, list[Json]]:
     """A system with pools that may overlap, and nodes whose labels may lie."""
-    pools = []
+    pools: list[Json] = []
     for name in "abc"[: source.randrange(4)]:
         selector = {
             source.choice("xyz"): source.choice("12") for _n in range(source.choice([1, 2]))
         }
         if selector not in [pool["node_selector"] for pool in pools]:
             pools.append({"name": name, "node_selector": selector})
-    nodes = []
+    nodes: list[Json] = []
     for number in range(source.randrange(1, 30)):
         labels = {key: source.choice("12") for key in "xyz" if source.random() < 0.5}
         if source.random() < 0.6:
