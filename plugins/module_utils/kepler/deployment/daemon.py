@@ -62,7 +62,7 @@ def _pod(system: System, group: Group, configuration_name: str) -> Object:
         "automountServiceAccountToken": system.is_cluster_wide,
         "enableServiceLinks": False,
         "hostPID": True,
-        "nodeSelector": {"kubernetes.io/os": "linux", **system.node_selector},
+        **({"nodeSelector": dict(system.node_selector)} if system.node_selector else {}),
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
         "tolerations": [dict(each) for each in group.collector.tolerations],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
