@@ -287,7 +287,8 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     made = site.call()
     assert made["changed"] and not failed(made)
     wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
-    wait_until(lambda: is_rolled_out(site.call()["status"]), 60.0, "the counts of the DaemonSets")
+    # The lab plays the kubelet of these pods.
+    wait_until(lambda: is_available(site), 60.0, "collectors that are available")
     [owner] = site.daemon_sets()["kepler-amd64-rapl"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("KeplerSystem", stored["metadata"]["uid"])
 
@@ -295,10 +296,11 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     site.call()
     status = site.kube.get(f"{systems}/kepler")["status"]
     assert condition(status, "Reconciled")[0] == "True"
-    is_available, reason, message = condition(status, "Available")
-    assert (is_available, reason) == ("False", "PodsCrashing")
+    told, reason, message = condition(status, "Available")
+    assert (told, reason) == ("False", "PodsCrashing")
     assert message.endswith("exit code 1: no RAPL zones found")
-    assert status["nodes"] == {"selected": 4, "metered": 3, "leftOut": 1, "ready": 0, "crashing": 1}
+    counted = {"selected": 4, "metered": 3, "leftOut": 1, "crashing": 1}
+    assert counted.items() <= status["nodes"].items()
     assert condition(status, "PodNames")[:2] == ("False", "MinimumScope")
     before = site.kube.get(f"{systems}/kepler")["metadata"]["resourceVersion"]
     assert not site.call()["changed"]
@@ -309,8 +311,8 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
 
 
-def is_rolled_out(status: Json) -> bool:
-    return all(each["nodes"] == each["desired"] == each["updated"] for each in status["groups"])
+def is_available(site: Site) -> bool:
+    return condition(site.call()["status"], "Available")[:2] == ("True", "DaemonSetReady")
 
 
 def end(site: Site) -> None:
