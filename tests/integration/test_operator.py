@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The continuous mode whole: the real ansible-operator, the watcher and the metrics endpoint.
 
-The operator watches PowerFleets as operator/watches.yaml says, and a stand-in kind whose runs are
-short, which shows what ansible-operator does of itself.
+The operator watches PowerFleets and KeplerSystems as overlay full says, and a stand-in kind whose
+runs are short, which shows what ansible-operator does of itself.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def settings(
     api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     sources = [str(FILES / name) for name in DEFINITIONS]
     apply({"kubeconfig": lab.kubeconfig, "src": sources, "wait": True})
-    ours = yaml.safe_load((ROOT / "operator" / "watches.yaml").read_text())
+    full = ROOT / "operator" / "config" / "overlays" / "full" / "watches.yaml"
+    ours = yaml.safe_load(full.read_text())
     for watch in ours:
         watch["playbook"] = str(ROOT / "operator" / watch["playbook"])
     watches = write_watches(tmp_path_factory.mktemp("operator"), ours)
@@ -264,6 +265,39 @@ def test_texts_of_a_fleet_are_text_and_names_of_variables_are_no_variables(
     assert variables["observe"]["caPath"] == {"__ansible_unsafe": text}
     assert variables["ansible_operator_meta"] == {"name": "texts", "namespace": namespace}
     kube.request("DELETE", fleet.path)
+
+
+def test_a_kepler_system_is_carried_out_and_its_texts_are_text(
+    kube: Kube, running: RunningOperator, namespace: str, tmp_path: Path
+) -> None:
+    touched = tmp_path / "touched"
+    path = f"/apis/kepler.system.sustainable.computing.io/v1alpha1/namespaces/{namespace}"
+    spec = {
+        "image": {"repository": "registry.example/kepler"},
+        "collector": {"additionalConfig": template_that_touches(touched)},
+    }
+    manifest = {
+        "apiVersion": "kepler.system.sustainable.computing.io/v1alpha1",
+        "kind": "KeplerSystem",
+        "metadata": {"name": "kepler", "namespace": namespace},
+        "spec": spec,
+    }
+    kube.request("POST", f"{path}/keplersystems", manifest)
+
+    def told() -> list[Json]:
+        status = kube.get(f"{path}/keplersystems/kepler").get("status") or {}
+        return [each for each in status.get("conditions", []) if each["type"] == "Reconciled"]
+
+    wait_until(lambda: bool(told()), 60.0, "the status of the KeplerSystem")
+    assert (told()[0]["status"], told()[0]["reason"]) == ("False", "InvalidKeplerSystem")
+    assert "collector.additional_config" in told()[0]["message"]
+    # Nothing of the cluster was touched: no label selects a node here.
+    nowhere = {"nodeSelector": {"none": "such"}, "additionalConfig": "{}"}
+    body = {"spec": {"collector": nowhere}}
+    kube.request("PATCH", f"{path}/keplersystems/kepler", body, MERGE_CONTENT_TYPE)
+    wait_until(lambda: told()[0]["reason"] == "NoSupportedNode", 60.0, "the next run")
+    assert not touched.exists()
+    kube.request("DELETE", f"{path}/keplersystems/kepler")
 
 
 def test_runs_of_an_unchanged_cluster_write_nothing(fleet: Fleet, kube: Kube, api: Api) -> None:
