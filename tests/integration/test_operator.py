@@ -290,7 +290,7 @@ def test_a_kepler_system_is_carried_out_and_its_texts_are_text(
 
     wait_until(lambda: bool(told()), 60.0, "the status of the KeplerSystem")
     assert (told()[0]["status"], told()[0]["reason"]) == ("False", "InvalidKeplerSystem")
-    assert "collector.additional_config" in told()[0]["message"]
+    assert "collector.additionalConfig" in told()[0]["message"]
     # Nothing of the cluster was touched: no label selects a node here.
     nowhere = {"nodeSelector": {"none": "such"}, "additionalConfig": "{}"}
     body = {"spec": {"collector": nowhere}}

@@ -136,7 +136,10 @@ class _Run:
             self._steps()
         except WattwiseError as error:
             failed = error
-        failure = None if failed is None else status.Failure(_reason(failed), str(failed))
+        failure = None
+        if failed is not None:
+            sentence = options.in_words_of_manifest(str(failed))
+            failure = status.Failure(_reason(failed), sentence)
         found = self._result(failure)
         resource = t.cast("Object", self.resource)
         manifest = {
@@ -148,12 +151,12 @@ class _Run:
         how = {"manifests": [manifest], "status": True, "field_manager": FIELD_MANAGER}
         self.applying.apply(how)
         found = {**found, **self.applying.result}
-        if failed is None:
+        if failed is None or failure is None:
             return found
         if self.given["on_error"] == "fail":
             failed.fields.update(found)
             raise failed
-        return {**found, "failure": str(failed)}
+        return {**found, "failure": failure.sentence}
 
     def _steps(self) -> None:
         self._read()

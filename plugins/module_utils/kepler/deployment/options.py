@@ -170,6 +170,22 @@ def camel(name: str) -> str:
     return re.sub("_([a-z])", lambda match: match.group(1).upper(), name)
 
 
+def in_words_of_manifest(sentence: str) -> str:
+    """A sentence about options as one about the fields of a KeplerSystem."""
+    return _NAMES.sub(lambda match: camel(match.group()), sentence)
+
+
+def _names(options: Options) -> t.Iterator[str]:
+    for name, option in options.items():
+        yield name
+        yield from _names(option.get("options") or {})
+
+
+_NAMES = re.compile(
+    rf"\b({'|'.join(sorted(each for each in _names(SYSTEM.options) if '_' in each))})\b"
+)
+
+
 def _renamed(options: Options, given: t.Mapping[str, t.Any], where: str) -> dict[str, t.Any]:
     names = {camel(name): name for name in options}
     unknown = sorted(given.keys() - names.keys())

@@ -15,6 +15,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.op
     KIND,
     SYSTEM,
     camel,
+    in_words_of_manifest,
     of_manifest,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
@@ -184,6 +185,12 @@ def test_collectors_stand_in_no_namespace_of_others(namespace: str) -> None:
 def test_a_name_is_one_label() -> None:
     with pytest.raises(InvalidInput, match="is not a DNS label of at most 40 characters"):
         read_system("kepler", "a.b", {"image": IMAGE})
+
+
+def test_a_sentence_about_options_names_the_fields_of_a_manifest() -> None:
+    given = "collector.additional_config.log.level: the option collector.log_level sets it, a_b"
+    wanted = "collector.additionalConfig.log.level: the option collector.logLevel sets it, a_b"
+    assert in_words_of_manifest(given) == wanted
 
 
 def test_an_unknown_field_of_a_manifest_is_named() -> None:
