@@ -9,6 +9,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import json
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.kepler_systems import labels_of, node
 from support.lab import RunningLab
+from support.playbook import run_playbook
 from support.recording_proxy import Right, recording_proxy
 from support.wao import DEFINITIONS
 
@@ -175,6 +177,46 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
     assert not site.call(state="absent")["changed"]
     assert site.kube.find(f"/api/v1/namespaces/{site.namespace}") is not None
+
+
+def test_the_playbook_runs_the_role_and_its_teardown_takes_all_back(
+    site: Site, tmp_path: Path
+) -> None:
+    variables = {
+        "wattwise_kubeconfig": site.kubeconfig,
+        "kepler_namespace": site.namespace,
+        "kepler_image": IMAGE,
+        "kepler_scope": "cluster",
+        "kepler_collector": {"node_selector": site.selector, "sample_rate": "2s"},
+        "kepler_pools": [
+            {"name": "arm", "node_selector": {"kubernetes.io/arch": "arm64"}, "collector": {}}
+        ],
+    }
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({"clusters": {"hosts": {"here": variables}}}))
+
+    def changes(playbook: str | list[Json], *arguments: str) -> int:
+        run = run_playbook(playbook, tmp_path, "-i", str(inventory), *arguments, as_json=True)
+        assert run.returncode == 0, run.failures()
+        return run.stats()["here"]["changed"]
+
+    assert changes("wattwise.kube.kepler") == 2
+    assert site.daemon_sets().keys() == {"kepler-amd64-rapl", "kepler-arm64-hwmon-arm"}
+    configuration = site.kube.get(site.path("configmaps/kepler-amd64-rapl"))["data"]["config.yaml"]
+    assert yaml.safe_load(configuration)["monitor"]["interval"] == "2s"
+    assert site.of_cluster() == POLICY | RIGHTS
+    assert changes("wattwise.kube.kepler", "--check") == changes("wattwise.kube.kepler") == 0
+    role = {"name": "wattwise.kube.kepler", "tasks_from": "teardown"}
+    defaults = {"group/wattwise.kube.wattwise": {"kubeconfig": site.kubeconfig}}
+    play = {
+        "hosts": "clusters",
+        "connection": "local",
+        "gather_facts": False,
+        "module_defaults": defaults,
+        "tasks": [{"ansible.builtin.include_role": role}],
+    }
+    assert changes([play]) == 2
+    assert site.of_cluster() == set()
 
 
 def counts(site: Site) -> dict[str, int]:
