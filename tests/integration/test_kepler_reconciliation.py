@@ -98,6 +98,15 @@ class Site:
         return {kind for root, kind in kinds if self.kube.find(f"{root}/{kind}/{name}")}
 
 
+# Kinds that the lab does not serve, and the resource that ansible-operator watches.
+ABSENT = {"security.openshift.io", "kepler.system.sustainable.computing.io"}
+UNUSED = {
+    # Of the collectors, and nobody may grant more than he has.
+    Right("", "pods", "get"),
+    Right("", "pods", "watch"),
+    # The namespace of a KeplerSystem is there.
+    Right("", "namespaces", "create"),
+}
 POLICY = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 RIGHTS = {"clusterroles", "clusterrolebindings"}
 
@@ -404,15 +413,22 @@ def test_the_operator_has_the_rights_that_its_runs_use(
     path = f"{site.path('serviceaccounts')}/{account}/token"
     asked = {"spec": {"expirationSeconds": 3600}}
     token = site.kube.request("POST", path, asked)["status"]["token"]
-    site.kube.request("POST", systems, kepler_system(site, scope="cluster"))
+    keys = {"redfish.csv": "YQ==", "redfish.yaml": "YQ=="}
+    secret = {"metadata": {"name": "kepler-redfish"}, "data": keys}
+    site.kube.request("POST", site.path("secrets"), secret)
+    server = {"enabled": True, "image": "registry.example/model:v0.7"}
+    wanted = kepler_system(
+        site, scope="cluster", version="0.7.12", redfish={"enabled": True}, modelServer=server
+    )
+    site.kube.request("POST", systems, wanted)
     with recording_proxy(site.kube.host, str(lab.state.ca_certificate)) as proxy:
-        options = {"kubeconfig": None, "host": proxy.server, "api_key": token}
+        options = {"kubeconfig": None, "host": proxy.server, "api_key": token, "prune_max": 1.0}
         assert not failed(site.call(**options))
         # The collectors may read pods, so whoever grants that must be allowed to.
         assert site.of_cluster() == POLICY | RIGHTS
-        narrow = {"spec": {"scope": "minimum", "version": "0.10.2"}}
-        site.kube.request("PATCH", f"{systems}/kepler", narrow, MERGE_CONTENT_TYPE)
-        site.call(**options, prune_max=1.0)
+        spec = {"scope": "minimum", "version": "0.10.2", "redfish": None, "modelServer": None}
+        site.kube.request("PATCH", f"{systems}/kepler", {"spec": spec}, MERGE_CONTENT_TYPE)
+        site.call(**options)
         assert site.of_cluster() == POLICY
         assert proxy.refused == []
         allowed = {
@@ -424,6 +440,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(
             for verb in rule["verbs"]
         }
         assert proxy.used <= allowed
+        assert {right for right in allowed - proxy.used if right.group not in ABSENT} == UNUSED
     apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
 
 

@@ -21,11 +21,10 @@ Object = dict[str, t.Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 SCC = ("security.openshift.io/v1", "SecurityContextConstraints")
-# What an earlier run of a system may have made in its namespace.
+# What an earlier run of a system may have made in its namespace, and a later one may not want.
 PRUNED_KINDS = (
     ("v1", "ConfigMap"),
     ("v1", "Service"),
-    ("v1", "ServiceAccount"),
     ("apps/v1", "DaemonSet"),
     ("apps/v1", "Deployment"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
