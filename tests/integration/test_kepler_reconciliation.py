@@ -422,7 +422,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(
     )
     site.kube.request("POST", systems, wanted)
     with recording_proxy(site.kube.host, str(lab.state.ca_certificate)) as proxy:
-        options = {"kubeconfig": None, "host": proxy.server, "api_key": token, "prune_max": 1.0}
+        options = {"kubeconfig": None, "host": proxy.server, "api_key": token}
         assert not failed(site.call(**options))
         # The collectors may read pods, so whoever grants that must be allowed to.
         assert site.of_cluster() == POLICY | RIGHTS

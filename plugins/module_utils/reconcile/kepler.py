@@ -242,8 +242,18 @@ class _Run:
             owner=owner,
             prune=names.apply_set(wanted.name),
             prune_kinds=kinds,
-            prune_max=self.given["prune_max"],
+            prune_max=1.0 if self._is_new_spec() else self.given["prune_max"],
         )
+
+    def _is_new_spec(self) -> bool:
+        """Whether somebody changed the KeplerSystem since it was carried out the last time.
+
+        Then its old objects are not wanted, however many they are. Without a change only nodes and
+        labels can have gone, perhaps by mistake.
+        """
+        applied = member(self.resource, "status", "appliedGeneration")
+        generation = member(self.resource, "metadata", "generation")
+        return self.resource is not None and applied != generation
 
     def _write(self, given: t.Sequence[Object], **how: t.Any) -> None:
         if given:

@@ -74,6 +74,10 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     failing = pods.troubles(seen.pods)
     status: Status = {"observedGeneration": generation}
     reached = bool(seen.nodes)
+    if seen.failure is None:
+        status["appliedGeneration"] = generation
+    elif stored.get("appliedGeneration"):
+        status["appliedGeneration"] = stored["appliedGeneration"]
     if seen.system is not None:
         status["version"] = str(seen.system.version)
     if reached and seen.system is not None:

@@ -127,6 +127,16 @@ def test_a_node_has_the_best_meter_or_the_one_that_is_asked_for(
     assert (found.reason, found.meter) == ("", meter)
 
 
+@pytest.mark.parametrize("name", ["../../etc", "a b", "", "x" * 300, None])
+def test_a_node_whose_name_is_none_is_told_and_in_no_group(name: t.Any) -> None:
+    bad = node("bad", labels=labels_of("rapl"))
+    bad["metadata"]["name"] = name
+    found, findings = judge_all(system(), [bad, node("good")])
+    assert [each.name for each in found] == ["good"] and len(findings) == 1
+    [one] = group(system(), found)
+    assert one.nodes == ("good",)
+
+
 def test_a_node_of_two_pools_is_left_out_and_stops_no_other() -> None:
     pools = [{"name": name, "node_selector": {name: "yes"}} for name in ("a", "b")]
     found, groups = judged(

@@ -208,6 +208,7 @@ def test_a_run_that_ended_early_keeps_what_is_known() -> None:
     assert condition(after, "Reconciled") == ("False", "AnotherKepler", "Kepler runs here already.")
     assert condition(after, "Available")[0] == "True"
     assert after["nodes"] == before["nodes"] and after["groups"] == before["groups"]
+    assert (after["observedGeneration"], after["appliedGeneration"]) == (8, 7)
     nothing = status_of(failed, 1, {"conditions": [{"type": "Available"}, 5]})
     check(nothing)
     assert condition(nothing, "Available")[:2] == ("Unknown", "NotYet")
