@@ -110,8 +110,11 @@ def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
     kubeconfig = whole_lab.kubeconfig
     named = [item for item in built("minimal") if item["kind"] in ("Namespace", "ServiceAccount")]
     definition = ROOT / "roles" / "crds" / "files" / "wattwise.github.io_powerfleets.yaml"
-    others = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rmd-system"}}
-    apply({"kubeconfig": kubeconfig, "manifests": [*named, others]})
+    others = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in ("rmd-system", "kepler")
+    ]
+    apply({"kubeconfig": kubeconfig, "manifests": [*named, *others]})
     apply({"kubeconfig": kubeconfig, "src": [str(definition)], "wait": True})
     with Api(whole_lab.state.kubeconfig) as api:
         server = api.server
