@@ -483,6 +483,7 @@ def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> 
         ({"collector": {"sampleRate": "often"}}, "should match"),
         ({"collector": {"metricLevels": ["pods"]}}, "Unsupported value"),
         ({"image": {"repository": "kepler"}}, "should match"),
+        ({"image": {"repository": "library/kepler"}}, "must begin with a registry"),
         ({"pools": [{"name": "a", "nodeSelector": {}}]}, "should have at least 1 properties"),
         ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}}] * 2}, "Duplicate value"),
         ({"metadata": {"name": "a.b"}}, "no dot"),
