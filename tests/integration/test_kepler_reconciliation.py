@@ -164,8 +164,8 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     # The controller of DaemonSets reads the affinities, and the policy admits its pods.
     wanted = {"kepler-amd64-rapl": 2, "kepler-arm64-hwmon": 1}
     assert site.daemon_sets().keys() == wanted.keys()
-    wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
-    wait_until(lambda: counts(site) == wanted, 60.0, "the counts of the DaemonSets")
+    wait_until(lambda: len(site.pods()) == 3, 120.0, "the pods of Kepler")
+    wait_until(lambda: counts(site) == wanted, 120.0, "the counts of the DaemonSets")
 
     wide = site.run(scope="cluster")
     assert wide["changed"] and site.of_cluster() == POLICY | RIGHTS
@@ -183,7 +183,7 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
 
     removed = site.call(state="absent")
     assert removed["changed"] and site.of_cluster() == set()
-    wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
+    wait_until(lambda: not site.daemon_sets(), 120.0, "the end of the DaemonSets")
     assert not site.call(state="absent")["changed"]
     assert site.kube.find(f"/api/v1/namespaces/{site.namespace}") is not None
 
@@ -275,11 +275,11 @@ def test_the_policy_admits_pods_of_kepler_and_refuses_more(site: Site) -> None:
         return False
 
     hostile = changed(pod, "hostNetwork", True)
-    wait_until(functools.partial(is_refused, hostile), 60.0, "the policy")
+    wait_until(functools.partial(is_refused, hostile), 120.0, "the policy")
     assert not is_refused(pod)
     for path, value in HOSTILE.items():
         assert is_refused(changed(pod, path, value)), path
-    wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
+    wait_until(lambda: len(site.pods()) == 3, 120.0, "the pods of Kepler")
     name = site.pods()[0]["metadata"]["name"]
     container = {"name": "debug", "image": "i:1", "securityContext": {"privileged": True}}
     with pytest.raises(ApiError, match="a container of Kepler is not privileged"):
@@ -337,9 +337,9 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     site.kube.request("PATCH", f"{systems}/kepler", plain, MERGE_CONTENT_TYPE)
     made = site.call()
     assert made["changed"] and not failed(made)
-    wait_until(lambda: len(site.pods()) == 3, 60.0, "the pods of Kepler")
+    wait_until(lambda: len(site.pods()) == 3, 120.0, "the pods of Kepler")
     # The lab plays the kubelet of these pods.
-    wait_until(lambda: is_available(site), 60.0, "collectors that are available")
+    wait_until(lambda: is_available(site), 120.0, "collectors that are available")
     [owner] = site.daemon_sets()["kepler-amd64-rapl"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("KeplerSystem", stored["metadata"]["uid"])
 
@@ -359,7 +359,7 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
 
     # The owner takes its objects along.
     site.kube.request("DELETE", f"{systems}/kepler")
-    wait_until(lambda: not site.daemon_sets(), 60.0, "the end of the DaemonSets")
+    wait_until(lambda: not site.daemon_sets(), 120.0, "the end of the DaemonSets")
 
 
 def is_available(site: Site) -> bool:
@@ -373,7 +373,7 @@ def end(site: Site) -> None:
     def bound() -> list[Json]:
         return [pod for pod in site.pods() if pod["spec"].get("nodeName") == name]
 
-    wait_until(lambda: bool(bound()), 60.0, "a pod on the labelled node")
+    wait_until(lambda: bool(bound()), 120.0, "a pod on the labelled node")
     [pod] = bound()
     ended = {"terminated": {"exitCode": 1, "message": "no RAPL zones found\n"}}
     container = {
