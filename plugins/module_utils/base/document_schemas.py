@@ -14,6 +14,8 @@ Schema = dict[str, t.Any]
 
 _TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"}
 _NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+_AMOUNT_OR_NULL: Schema = {"type": ["number", "null"], "minimum": 0}
+_JOULES: Schema = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
 _OBJECTS: Schema = {"type": "array", "items": {"type": "object", "required": ["metadata"]}}
 _NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
 _ERRORS: Schema = {
@@ -248,6 +250,59 @@ SCHEMAS: dict[str, Schema] = {
             )
         },
         {"errors": _ERRORS},
+    ),
+    # Watts that Kepler gives to pods, and RAPL's of nodes beside those of their BMCs; see
+    # observe/metering. ``counters`` are joules of a Kepler that counts energy alone.
+    "metering": _schema(
+        "metering",
+        {
+            "source": {"enum": ["prometheus", "kepler"]},
+            "pods": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["namespace", "pod", "node", "package_watts", "dram_watts"],
+                    "properties": {
+                        "namespace": _TEXT,
+                        "pod": _TEXT,
+                        "uid": _TEXT,
+                        "node": _TEXT,
+                        "workload_kind": _TEXT,
+                        "workload": _TEXT,
+                        "package_watts": _AMOUNT_OR_NULL,
+                        "dram_watts": _AMOUNT_OR_NULL,
+                    },
+                },
+            },
+            "nodes": _by_node(
+                {
+                    "type": "object",
+                    "required": ["rapl_watts", "measured_watts", "difference_watts"],
+                    "properties": {
+                        "package_watts": _AMOUNT_OR_NULL,
+                        "dram_watts": _AMOUNT_OR_NULL,
+                        "rapl_watts": {"type": "number", "minimum": 0},
+                        "measured_watts": _NUMBER_OR_NULL,
+                        "difference_watts": _NUMBER_OR_NULL,
+                    },
+                }
+            ),
+        },
+        {
+            "left_out": {"type": "integer", "minimum": 0},
+            "errors": _ERRORS,
+            "counters": _by_node(
+                {
+                    "type": "object",
+                    "required": ["time", "node", "pods"],
+                    "properties": {
+                        "time": _TIME,
+                        "node": _JOULES,
+                        "pods": {"type": "object", "additionalProperties": _JOULES},
+                    },
+                }
+            ),
+        },
     ),
     "models": _schema("models", {"models": {"type": "array", "items": {"type": "object"}}}, {}),
     "curves": _schema(

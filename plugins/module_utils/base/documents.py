@@ -25,6 +25,7 @@ DocumentKind = t.Literal[
     "snapshot",
     "node_configs",
     "readings",
+    "metering",
     "models",
     "curves",
     "plan",

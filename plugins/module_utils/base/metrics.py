@@ -20,7 +20,7 @@ Labels = t.Mapping[str, str]
 Samples = t.Iterable[tuple[Labels, float]]
 
 # Of all metrics of the collection, so that one set of labels serves every file.
-_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache"})
+_OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache", "namespace"})
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 

@@ -70,6 +70,13 @@ class Credential:
 
 
 @dataclass(frozen=True)
+class BearerToken:
+    """A token for HTTP bearer authentication (RFC 6750)."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Target:
     """One server to ask for node ``name``; ``extra`` belongs to the caller.
 
@@ -78,7 +85,7 @@ class Target:
 
     name: str
     endpoint: str
-    credential: Credential | None = None
+    credential: Credential | BearerToken | None = None
     trust: Trust = field(default_factory=Trust)
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)
     allow_plain_http: bool = False
@@ -196,7 +203,7 @@ class Client:
         self._one_at_a_time = asyncio.Lock()
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if target.credential is not None:
-            self._headers["Authorization"] = _basic_authorization(target.credential)
+            self._headers["Authorization"] = _authorization(target.credential)
         self._server_name = target.trust.server_name
         self._is_connected = False
         self.has_answered = False
@@ -209,6 +216,22 @@ class Client:
     async def get_json(self, link: str, *, limit: float | None = None) -> Answer:
         """GET a path or a URL of the target's origin; ``limit`` are the seconds of this request."""
         return await self._send("GET", link, None, limit, repeatable=True)
+
+    async def get_text(self, link: str) -> str:
+        """GET a text in UTF-8, as ``get_json`` does."""
+        url = self._address.url(link)
+        what = f"GET {url[len(origin_text(self._address.origin)) :]}"
+        received = await self._repeated(
+            lambda: self._follow("GET", url, None, None, what), repeatable=True
+        )
+        try:
+            return received.content.decode()
+        except UnicodeDecodeError as error:
+            raise TargetFailure(
+                "malformed",
+                f"the answer to {what} is no text in UTF-8; check that the endpoint is the right "
+                "service",
+            ) from error
 
     async def post_json(self, link: str, body: t.Any, *, repeatable: bool = False) -> Answer:
         """POST JSON; bytes are sent unchanged, other values encoded.
@@ -442,7 +465,9 @@ def _encoded(body: t.Any) -> bytes:
     return strict_json.format_compact(body).encode()
 
 
-def _basic_authorization(credential: Credential) -> str:
+def _authorization(credential: Credential | BearerToken) -> str:
+    if isinstance(credential, BearerToken):
+        return f"Bearer {credential.token}"
     token = f"{credential.username}:{credential.password}".encode()
     return "Basic " + base64.b64encode(token).decode("ascii")
 

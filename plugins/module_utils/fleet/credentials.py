@@ -13,6 +13,7 @@ the password.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -29,9 +30,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Credential
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    BearerToken,
+    Credential,
+)
 
 DEFAULT_KEY = "default"
+_TOKEN = re.compile(r"[!-~]{1,16384}", re.ASCII)
 ENVIRONMENT = ("WATTWISE_REDFISH_USERNAME", "WATTWISE_REDFISH_PASSWORD")
 
 SecretName = tuple[str, str]
@@ -94,7 +99,7 @@ class Access:
     existing entry ``default`` was not used.
     """
 
-    credential: Credential | None = None
+    credential: Credential | BearerToken | None = None
     ca: str | None = None
     fingerprints: tuple[str, ...] = ()
     source: str = ""
@@ -166,6 +171,8 @@ class Credentials:
 
     def _access(self, data: t.Any, source: str, version: str) -> Access:
         values = data if isinstance(data, dict) else {}
+        if values.get("token") and not values.get("username"):
+            return self._of_token(values, source, version)
         missing = [key for key in ("username", "password") if not values.get(key)]
         if missing:
             raise TargetFailure("credential", f"{source} has no {' and no '.join(missing)}; add it")
@@ -178,6 +185,21 @@ class Credentials:
             )
         return Access(
             credential,
+            ca=values.get("ca") or None,
+            fingerprints=_fingerprints(values.get("tls_fingerprint")),
+            source=source,
+            version=version,
+        )
+
+    def _of_token(self, values: t.Mapping[str, t.Any], source: str, version: str) -> Access:
+        token = str(values["token"]).strip()
+        self._protect(token)
+        if not _TOKEN.fullmatch(token):
+            raise TargetFailure(
+                "credential", f"the token in {source} has characters that HTTP cannot carry"
+            )
+        return Access(
+            BearerToken(token),
             ca=values.get("ca") or None,
             fingerprints=_fingerprints(values.get("tls_fingerprint")),
             source=source,

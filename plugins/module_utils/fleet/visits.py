@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries impor
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
     USER_AGENT,
     Answer,
+    BearerToken,
     Budget,
     Client,
     Credential,
@@ -43,6 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
 
 __all__ = [
     "Answer",
+    "BearerToken",
     "Budget",
     "Client",
     "Credential",
@@ -57,7 +59,7 @@ __all__ = [
 
 T = t.TypeVar("T")
 Visit = t.Callable[[Client, Target], t.Awaitable[T]]
-Account = tuple[Origin, t.Optional[Credential]]
+Account = tuple[Origin, t.Union[Credential, BearerToken, None]]
 
 
 def visit(

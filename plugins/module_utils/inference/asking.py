@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    BearerToken,
     Client,
     Credential,
     FleetOptions,
@@ -39,7 +40,7 @@ class Model:
     """Where a model is asked, and how: the URL to POST to, who asks, and whom that trusts."""
 
     url: str
-    credential: t.Optional[Credential] = None
+    credential: t.Union[Credential, BearerToken, None] = None
     trust: Trust = field(default_factory=Trust)
     allow_plain_http: bool = False
 

@@ -9,7 +9,7 @@ The endpoints come from option ``targets`` of a module or from the targets of a 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
@@ -41,6 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import client_context
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    Budget,
     Client,
     FleetOptions,
     Target,
@@ -237,13 +238,14 @@ def poll(
     context: Context,
     secrets: SecretSource | None = None,
     per_host: int = 1,
+    budget: Budget = Budget(),  # noqa: B008 - frozen
 ) -> Polled[T]:
     """Run all jobs; those of one node at one server run in sequence on one connection.
 
     Secrets are read from ``secrets``, else from the cluster of the options. Refused accounts are
     recorded if the options have ``authentication``.
     """
-    fleet = fleet_options(options, per_host)
+    fleet = replace(fleet_options(options, per_host), budget=budget)
     # Shared options are checked once, so that not every target reports their defects.
     client_context(shared_trust(options))
     memory = Memory(_remembered([job.target for job in jobs], options))
@@ -386,6 +388,8 @@ def _target(job: Job[t.Any], access: Access, options: Parameters) -> Target:
     found = job.target
     try:
         trust = _trust(found.tls, access, options)
+        if found.tls.get("server_name"):
+            trust = replace(trust, server_name=found.tls["server_name"])
     except InvalidInput as error:
         raise TargetFailure("tls", str(error)) from error
     allowed = options["allow_plain_http"]

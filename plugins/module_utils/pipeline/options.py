@@ -20,12 +20,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices import recon
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
 
 # In the order of execution.
 STEPS = (
-    *("snapshot", "read", "merge", "statuses"),
+    *("snapshot", "read", "merge", "statuses", "meter"),
     *("predict", "place", "bind", "devices", "evict"),
 )
 BY_DEFAULT = ("snapshot", "read", "merge", "statuses", "predict", "place", "bind")
@@ -50,6 +51,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         observation.SPEC,
         *("heartbeat_seconds", "max_age", "min_success", "textfile", "textfile_labels"),
     ),
+    "meter": metering.SPEC.options,
     "predict": {
         **_of(prediction.SPEC, *_ASKING, "batch_rows", "cpu_usage_format", "min_success"),
         **_of(prediction.SPEC, "model_origins"),
@@ -101,6 +103,7 @@ SPEC = KUBERNETES.merge(
 NEEDS: t.Mapping[str, tuple[str, ...]] = {
     "read": ("snapshot",),
     "merge": ("snapshot",),
+    "meter": ("snapshot", "merge"),
     "predict": ("snapshot", "merge"),
     "place": ("snapshot", "predict"),
     "bind": ("place",),
@@ -131,6 +134,8 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
                 f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir "
                 "with the document of an earlier task"
             )
+    if "meter" in steps:
+        metering.check_options(options["meter"])
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
     return options

@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     observation,
     pressure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
     complete,
@@ -133,6 +134,7 @@ class FleetRun:
             "snapshot": self._read_cluster,
             "read": self._read_machines,
             "merge": self._merge,
+            "meter": self._meter,
             "predict": self._predict,
             "place": self._place,
             "bind": self._bind,
@@ -332,6 +334,32 @@ class FleetRun:
                 states = self._snapshot().get("rmd_node_states") or []
                 text = merged.metrics(given["textfile_labels"], states)
                 metrics.write(given["textfile"], text)
+
+    def _meter(self) -> None:
+        """Watts of pods; without them the run goes on, because nothing else depends on them."""
+        options = self.options["meter"]
+        if options["source"] == "none":
+            return
+        with self.log.step("meter") as (step, context):
+            try:
+                readings = self._read_values()[0]
+                last = self.folder.last("metering")
+                found = metering.meter(
+                    options, self._snapshot(), readings, context, self.kube, last
+                )
+            except WattwiseError as error:
+                context.warn(f"No watts of pods were read: {error}")
+                step.errors.append({"name": "", "reason": "malformed", "detail": str(error)})
+                return
+            step.errors += [error.as_dict() for error in found.errors]
+            step.counts = {
+                "pods": len(found.pods),
+                "nodes": len(found.nodes),
+                "left_out": found.left_out,
+            }
+            self._write("metering", found.body())
+            if options["textfile"]:
+                metrics.write(options["textfile"], found.metrics(options["textfile_labels"]))
 
     def _predict(self) -> None:
         with self.log.step("predict") as (step, context):

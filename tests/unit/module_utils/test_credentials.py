@@ -23,6 +23,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials im
     Named,
     with_environment,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    BearerToken,
+    Credential,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.certificates import self_signed
@@ -72,7 +76,7 @@ def resolve(
 
 
 def username(access: Access) -> str | None:
-    return access.credential.username if access.credential else None
+    return access.credential.username if isinstance(access.credential, Credential) else None
 
 
 @pytest.mark.parametrize(
@@ -149,6 +153,19 @@ def test_each_secret_is_read_once() -> None:
         credentials = Credentials({}, named, lambda: connection, Context())
         assert [username(credentials.resolve(item)) for item in named] == ["admin"] * 3
     assert len(script.asked) == 1
+
+
+def test_a_token_replaces_user_name_and_password() -> None:
+    access, protected = resolve(Named(key="a"), {"a": {"token": "abc.def\n"}})
+    assert access.credential == BearerToken("abc.def")
+    assert protected == ["abc.def"]
+    assert "abc.def" not in repr(access)
+    stored = secret({"token": "xyz", "ca.crt": "PEM"})
+    access, _protected = resolve(Named(key="ns/prometheus"), ns__prometheus=stored)
+    assert (access.credential, access.ca) == (BearerToken("xyz"), "PEM")
+    for token in ("a b", "a\nb", "ä"):
+        with pytest.raises(TargetFailure, match="HTTP cannot carry"):
+            resolve(Named(key="a"), {"a": {"token": token}})
 
 
 def test_trust_comes_with_the_credential() -> None:

@@ -1,0 +1,324 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Questions to Prometheus and to each Kepler; the answers are amounts of power or energy by node.
+
+A Prometheus answers for all nodes at once, so a defect there is that of its series. A defect in the
+metrics of one Kepler is that of the whole node.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    TargetError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    Object,
+    member,
+    objects,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import Budget
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    Job,
+    PollTarget,
+    poll,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
+    exposition,
+    kepler,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
+    ZONES,
+    Amounts,
+    PodName,
+)
+
+PROMETHEUS, KEPLER = "Prometheus", "Kepler"
+# Kepler names every process; a thousand of them take about 1 MB.
+_OF_KEPLER = Budget(requests=10, size=8 * 2**20)
+# Two series for each of 100,000 pods.
+_OF_PROMETHEUS = Budget(requests=20, size=128 * 2**20, members=4_000_000)
+# At most so many answers are in memory at once.
+_MOST_AT_ONCE = 16
+_MOST_ERRORS_OF_SERIES = 100
+
+_SELECTED = '{state="running",zone=~"package|dram"}'
+_POD_LABELS = "node_name,pod_id,pod_namespace,pod_name,zone"
+_NEW_PODS = f"max by ({_POD_LABELS}) ({kepler.POD_WATTS}{_SELECTED})"
+# Each path once, however many jobs scrape it, then the sum of the packages of all sockets.
+_NEW_NODES = (
+    "sum by (node_name,zone) (max by (node_name,zone,path) "
+    f'({kepler.NODE_WATTS}{{zone=~"package|dram"}}))'
+)
+
+
+def _old_query(level: str, mode: str, labels: str) -> str:
+    """Mean watts of five minutes from the counters of Kepler 0.9 and older, for both zones."""
+    parts = (
+        f"label_replace(sum by ({labels}) "
+        f'(rate(kepler_{level}_{zone}_joules_total{mode}[5m])),"zone","{zone}","","")'
+        for zone in ZONES
+    )
+    return " or ".join(parts)
+
+
+_OLD_PODS = _old_query("container", '{mode="dynamic"}', "instance,container_namespace,pod_name")
+_OLD_NODES = _old_query("node", "", "instance")
+
+
+@dataclass
+class Answers:
+    """Amounts by node, and errors by node or server."""
+
+    nodes: dict[str, Amounts] = field(default_factory=dict)
+    errors: list[TargetError] = field(default_factory=list)
+
+
+def ask(options: Parameters, context: Context, kube: Kube) -> Answers:
+    """Ask the source of the options. Raises WattwiseError where no question can be put."""
+    asked = _AskedPrometheus if options["source"] == "prometheus" else _AskedKepler
+    return asked(options, context, kube).answers()
+
+
+def _polled(
+    jobs: t.Sequence[Job[t.Any]], options: Parameters, context: Context, kube: Kube, budget: Budget
+) -> list[t.Any]:
+    shared = {
+        **options,
+        "min_success": 0.0,
+        "concurrency": min(options["concurrency"], _MOST_AT_ONCE),
+    }
+    return poll(jobs, shared, context, kube, budget=budget).results
+
+
+def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters) -> PollTarget:
+    return PollTarget(
+        name,
+        endpoint,
+        kind,
+        where,
+        named=Named(key=options["credential"] or None),
+        # Those of the options go before an authority in the credential: that in the Secret of a
+        # service account is the authority of the API server.
+        tls={
+            "ca_path": options["ca_path"],
+            "tls_fingerprint": options["tls_fingerprint"],
+            "server_name": options["tls_server_name"],
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _AskedKepler:
+    """The metrics of each Kepler, from a list or from its pods."""
+
+    options: Parameters
+    context: Context
+    kube: Kube
+
+    def answers(self) -> Answers:
+        targets = self._listed() if self.options["targets"] else self._discovered()
+        jobs = [Job(target, KEPLER, _scrape, Amounts(False)) for target in targets]
+        found = Answers()
+        results = _polled(jobs, self.options, self.context, self.kube, _OF_KEPLER)
+        for target, result in zip(targets, results):
+            if isinstance(result, TargetError):
+                found.errors.append(result)
+            else:
+                found.nodes[target.name] = result
+        return found
+
+    def _listed(self) -> list[PollTarget]:
+        given = {one["name"]: one["endpoint"] for one in self.options["targets"]}
+        return [
+            _target(name, endpoint, KEPLER, "targets", self.options)
+            for name, endpoint in given.items()
+        ]
+
+    def _discovered(self) -> list[PollTarget]:
+        """One running pod of Kepler for each node, a ready one if there are several."""
+        path = f"/api/v1/namespaces/{self.options['namespace']}/pods"
+        query = {"labelSelector": self.options["selector"], "fieldSelector": "status.phase=Running"}
+        pods = self.kube.list(path, query)
+        by_node: dict[str, tuple[bool, str]] = {}
+        for pod in pods:
+            node, address = member(pod, "spec", "nodeName"), _address(pod)
+            if isinstance(node, str) and address is not None:
+                endpoint = f"{self.options['scheme']}://{address}:{self.options['port']}"
+                by_node[node] = max(by_node.get(node, (False, "")), (_is_ready(pod), endpoint))
+        return [
+            _target(node, endpoint, KEPLER, f"the pod of Kepler on {node}", self.options)
+            for node, (_ready, endpoint) in sorted(by_node.items())
+        ]
+
+
+def _address(pod: Object) -> str | None:
+    try:
+        address = ipaddress.ip_address(member(pod, "status", "podIP"))
+    except ValueError:
+        return None
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = objects(member(pod, "status", "conditions"))
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+async def _scrape(client: Client, _target: PollTarget) -> Amounts:
+    return kepler.of_text(await client.get_text("/metrics"))
+
+
+@dataclass(frozen=True)
+class _AskedPrometheus:
+    """Instant queries, first in the words of Kepler 0.10, then in those of older versions."""
+
+    options: Parameters
+    context: Context
+    kube: Kube
+
+    def answers(self) -> Answers:
+        target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
+        job = Job(target, PROMETHEUS, _query_all, _Vectors((), ()))
+        [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
+        if isinstance(result, TargetError):
+            return Answers(errors=[result])
+        return _Reader(redacted(self.options["url"])).read(result)
+
+
+class _Vectors(t.NamedTuple):
+    """Series of nodes and of pods; in old ones ``instance`` is the node."""
+
+    nodes: t.Sequence[Object]
+    pods: t.Sequence[Object]
+    is_old: bool = False
+
+
+async def _query_all(client: Client, _target: PollTarget) -> _Vectors:
+    nodes = await _query(client, _NEW_NODES)
+    pods = await _query(client, _NEW_PODS)
+    if nodes or pods:
+        return _Vectors(nodes, pods)
+    found = _Vectors(await _query(client, _OLD_NODES), await _query(client, _OLD_PODS), True)
+    if not found.nodes and not found.pods:
+        raise TargetFailure(
+            "no_sensor",
+            "it has no metrics of Kepler; let it scrape Kepler, with the levels node and pod",
+        )
+    return found
+
+
+async def _query(client: Client, query: str) -> list[Object]:
+    """The vector of an instant query. Raises TargetFailure."""
+    path = f"/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    body = (await client.get_json(path)).body
+    result = member(body, "data", "result")
+    is_vector = member(body, "data", "resultType") == "vector" and isinstance(result, list)
+    if member(body, "status") != "success" or not is_vector:
+        told = text(member(body, "error"), 200)
+        raise TargetFailure(
+            "malformed",
+            f"it answers no vector to a query{f' ({told})' if told else ''}; check that the URL is "
+            "Prometheus'",
+        )
+    return objects(result)
+
+
+@dataclass
+class _Reader:
+    """The series of one Prometheus; a defective one is an error of the node in its labels."""
+
+    url: str
+    found: Answers = field(default_factory=Answers)
+    twice: set[tuple[str, PodName | str]] = field(default_factory=set)
+
+    def read(self, vectors: _Vectors) -> Answers:
+        for series in vectors.nodes:
+            self._each(series, vectors.is_old, self._put_node)
+        for series in vectors.pods:
+            self._each(series, vectors.is_old, self._put_pod)
+        # Which of two series is right is not known, so neither counts.
+        for node, name in self.twice:
+            amounts = self.found.nodes[node]
+            if isinstance(name, PodName):
+                amounts.pods.pop(name, None)
+            else:
+                amounts.node.pop(name, None)
+        return self.found
+
+    def _each(
+        self, series: Object, is_old: bool, put: t.Callable[[str, Labels, str, float], None]
+    ) -> None:
+        labels = _labels(series)
+        if is_old:
+            labels = _in_new_words(labels)
+        node, zone = labels.get("node_name", ""), labels.get("zone", "")
+        if zone not in ZONES:
+            return
+        try:
+            put(node, labels, zone, kepler.plausible(_value(series)))
+        except TargetFailure as failure:
+            self._fail(node, failure)
+
+    def _put_node(self, node: str, _labels: Labels, zone: str, watts: float) -> None:
+        zones = self.found.nodes.setdefault(node, Amounts(False)).node
+        if zone in zones:
+            self.twice.add((node, zone))
+            raise TargetFailure("malformed", f"two series are of its zone {zone}")
+        zones[zone] = watts
+
+    def _put_pod(self, node: str, labels: Labels, zone: str, watts: float) -> None:
+        name = kepler.pod_name(labels)
+        zones = self.found.nodes.setdefault(node, Amounts(False)).pods.setdefault(name, {})
+        if zone in zones:
+            self.twice.add((node, name))
+            raise TargetFailure(
+                "malformed", f"two series are of its pod {shown(name.name)} in zone {zone}"
+            )
+        zones[zone] = watts
+
+    def _fail(self, node: str, failure: TargetFailure) -> None:
+        if len(self.found.errors) < _MOST_ERRORS_OF_SERIES:
+            name = text(node, 253) or "prometheus"
+            self.found.errors.append(TargetError(name, self.url, failure.reason, failure.detail))
+
+
+Labels = dict[str, str]
+
+
+def _labels(series: Object) -> Labels:
+    given = member(series, "metric")
+    pairs = given.items() if isinstance(given, dict) else ()
+    return {name: value for name, value in pairs if isinstance(value, str)}
+
+
+def _in_new_words(labels: Labels) -> Labels:
+    return {
+        "zone": labels.get("zone", ""),
+        "node_name": labels.get("instance", ""),
+        "pod_namespace": labels.get("container_namespace", ""),
+        "pod_name": labels.get("pod_name", ""),
+    }
+
+
+def _value(series: Object) -> float:
+    """The watts of a series. Raises TargetFailure."""
+    pair = member(series, "value")
+    given = pair[1] if isinstance(pair, list) and len(pair) == 2 else None
+    try:
+        return exposition.amount(given if isinstance(given, str) else "")
+    except ValueError as error:
+        raise TargetFailure("malformed", f"a series {error}") from error

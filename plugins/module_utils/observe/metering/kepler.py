@@ -1,0 +1,135 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Power of pods and of their node from the families of Kepler, of 0.10 and of older versions.
+
+Zones overlap: package contains core and uncore, and psys contains both. So only package and dram
+are read, the two that may be added. Older versions count joules alone.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import exposition
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.exposition import (
+    MOST_WATTS,
+    Sample,
+)
+
+ZONES = ("package", "dram")
+# Amounts by zone, in W or J.
+Zones = dict[str, float]
+
+POD_WATTS, NODE_WATTS = "kepler_pod_cpu_watts", "kepler_node_cpu_watts"
+_OLD_POD = {f"kepler_container_{zone}_joules_total": zone for zone in ZONES}
+_OLD_NODE = {f"kepler_node_{zone}_joules_total": zone for zone in ZONES}
+_FAMILIES = frozenset({POD_WATTS, NODE_WATTS, *_OLD_POD, *_OLD_NODE})
+
+
+class PodName(t.NamedTuple):
+    """The labels that name a pod; ``uid`` is empty in older versions."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Amounts of one node and its pods: W, or J since Kepler's start if ``are_joules``."""
+
+    are_joules: bool
+    node: Zones = field(default_factory=dict)
+    pods: dict[PodName, Zones] = field(default_factory=dict)
+
+
+def of_text(text: str) -> Amounts:
+    """Amounts from the metrics of one Kepler. Raises TargetFailure."""
+    samples = exposition.parse(text, _FAMILIES)
+    if not samples:
+        raise TargetFailure(
+            "no_sensor",
+            "its metrics have no power of a node or a pod; Kepler reads no meter there, or its "
+            "metric levels lack node and pod (see its log)",
+        )
+    has_watts = any(sample.name in (POD_WATTS, NODE_WATTS) for sample in samples)
+    return _new(samples) if has_watts else _old(samples)
+
+
+def _new(samples: t.Iterable[Sample]) -> Amounts:
+    found = Amounts(are_joules=False)
+    for sample in samples:
+        labels, zone = sample.labels, sample.labels.get("zone")
+        if zone not in ZONES:
+            continue
+        if sample.name == NODE_WATTS:
+            # A series for each path, such as the packages of two sockets.
+            found.node[zone] = found.node.get(zone, 0.0) + plausible(sample.value)
+        elif sample.name == POD_WATTS and labels.get("state") == "running":
+            zones = found.pods.setdefault(pod_name(labels), {})
+            if zone in zones:
+                raise TargetFailure(
+                    "malformed",
+                    f"its metrics have two series of the pod {shown(labels.get('pod_name'))} in "
+                    f"zone {zone}; look at Kepler's log",
+                )
+            zones[zone] = plausible(sample.value)
+    return _checked(found)
+
+
+def _old(samples: t.Iterable[Sample]) -> Amounts:
+    """Containers have the modes dynamic and idle; only the first is caused by the pod."""
+    found = Amounts(are_joules=True)
+    for sample in samples:
+        labels = sample.labels
+        if sample.name in _OLD_NODE:
+            _add(found.node, _OLD_NODE[sample.name], sample.value)
+        elif sample.name in _OLD_POD and labels.get("mode") == "dynamic":
+            name = PodName("", labels.get("container_namespace", ""), labels.get("pod_name", ""))
+            # Processes of the node have a series with a name of their own and no pod.
+            _add(found.pods.setdefault(name, {}), _OLD_POD[sample.name], sample.value)
+    return _checked(found)
+
+
+def _add(zones: Zones, zone: str, value: float) -> None:
+    zones[zone] = zones.get(zone, 0.0) + value
+
+
+def _checked(found: Amounts) -> Amounts:
+    for zones in (found.node, *found.pods.values()):
+        for value in zones.values():
+            if value == float("inf") or (value > MOST_WATTS and not found.are_joules):
+                raise _implausible(value)
+    return found
+
+
+def pod_name(labels: t.Mapping[str, str]) -> PodName:
+    """The pod of a series of Kepler 0.10 or later."""
+    return PodName(
+        labels.get("pod_id", ""), labels.get("pod_namespace", ""), labels.get("pod_name", "")
+    )
+
+
+def plausible(watts: float) -> float:
+    """The watts. Raises TargetFailure if no machine draws so many."""
+    if watts > MOST_WATTS:
+        raise _implausible(watts)
+    return watts
+
+
+def _implausible(value: float) -> TargetFailure:
+    return TargetFailure(
+        "implausible",
+        f"its metrics have {value:g} W, more than {MOST_WATTS:g} W; look at Kepler's meter",
+    )
+
+
+def watts_between(earlier: Zones, later: Zones, seconds: float) -> Zones | None:
+    """Mean watts between two counts of joules; None after a counter began again."""
+    if any(later.get(zone, 0.0) < joules for zone, joules in earlier.items()):
+        return None
+    return {zone: (later[zone] - earlier[zone]) / seconds for zone in later if zone in earlier}

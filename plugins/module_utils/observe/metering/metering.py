@@ -1,0 +1,341 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The body of the document metering.json: watts of pods, and of nodes beside their BMC's.
+
+Kepler's watts share out the part of a node that RAPL meters. They are no readings of the node, so
+nothing here changes one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetError,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import error_of
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
+    FRESH_SOURCES,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
+    endpoints,
+    kepler,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
+    Amounts,
+    Zones,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod, Pods
+
+# Time between two counts of joules from which watts are computed.
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 3600.0
+# Namespaces with a metric of their own; the others share one.
+MOST_NAMESPACES = 200
+# No name of a namespace has an underscore.
+OTHERS = "_others"
+
+SPEC = ArgumentSpec(
+    {
+        "source": {
+            "type": "str",
+            "default": "none",
+            "choices": ["none", "prometheus", "kepler"],
+        },
+        "url": {"type": "str"},
+        "targets": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"type": "str", "required": True},
+                "endpoint": {"type": "str", "required": True},
+            },
+        },
+        "namespace": {"type": "str", "default": "kepler"},
+        "selector": {
+            "type": "str",
+            "default": "app.kubernetes.io/name=kepler,"
+            "app.kubernetes.io/component notin (model-server, probe)",
+        },
+        "scheme": {"type": "str", "default": "http", "choices": ["http", "https"]},
+        "port": {"type": "int", "default": 28282},
+        "credential": {"type": "str", "no_log": False},
+        "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
+        "timeout": {"type": "float", "default": 10.0},
+        "concurrency": {"type": "int", "default": 16},
+        "allow_plain_http": {"type": "bool", "default": False},
+        "validate_certs": {"type": "bool", "default": True},
+        "ca_path": {"type": "path"},
+        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        "tls_server_name": {"type": "str"},
+        "textfile": {"type": "path"},
+        "textfile_labels": {"type": "dict", "default": {}},
+    }
+)
+
+
+def check_options(options: Parameters) -> None:
+    """Raise InvalidInput for options that name no source."""
+    if options["source"] == "prometheus" and not options["url"]:
+        raise InvalidInput(
+            "meter: source prometheus needs url, such as https://prometheus.example.com:9090"
+        )
+    if not 1 <= options["port"] <= 65535:
+        raise InvalidInput(f"meter: port: {options['port']} is not between 1 and 65535")
+
+
+@dataclass
+class Metering:
+    """Watts of pods, by pod, and of nodes; ``left_out`` counts pods that no node has."""
+
+    source: str
+    time: datetime.datetime
+    pods: dict[Pod, Zones] = field(default_factory=dict)
+    nodes: dict[str, Zones] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
+    counters: dict[str, t.Any] = field(default_factory=dict)
+    left_out: int = 0
+    errors: list[TargetError] = field(default_factory=list)
+
+    def body(self) -> Result:
+        """The document, without its head."""
+        return {
+            "source": self.source,
+            "pods": [
+                _of_pod(pod, zones)
+                for pod, zones in sorted(
+                    self.pods.items(), key=lambda item: (item[0].namespace, item[0].name)
+                )
+            ],
+            "nodes": {
+                name: self._of_node(name, zones) for name, zones in sorted(self.nodes.items())
+            },
+            "left_out": self.left_out,
+            "errors": [error.as_dict() for error in self.errors],
+            **({"counters": self.counters} if self.counters else {}),
+        }
+
+    def _of_node(self, name: str, zones: Zones) -> Result:
+        total, measured = _sum(zones), self.measured.get(name)
+        return {
+            "package_watts": _rounded(zones.get("package")),
+            "dram_watts": _rounded(zones.get("dram")),
+            "rapl_watts": _rounded(total),
+            "measured_watts": _rounded(measured),
+            "difference_watts": None if measured is None else round(measured - total, 3),
+        }
+
+    def metrics(self, labels: metrics.Labels) -> str:
+        """Watts by namespace and node for Prometheus. Raises InvalidInput for invalid labels."""
+        metrics.check_labels(labels)
+        nodes = [({"node": name}, _sum(zones)) for name, zones in sorted(self.nodes.items())]
+        spaces = [({"namespace": name}, watts) for name, watts in self._namespaces()]
+        families: list[tuple[str, str, metrics.Samples]] = [
+            (
+                "wattwise_namespace_metered_watts",
+                "Watts of package and memory that Kepler gives to the pods of a namespace.",
+                spaces,
+            ),
+            ("wattwise_node_metered_watts", "Watts of package and memory of a node.", nodes),
+            (
+                "wattwise_metering_errors",
+                "Errors of the last metering.",
+                [({}, float(len(self.errors)))],
+            ),
+            (
+                "wattwise_metering_timestamp_seconds",
+                "Unix time at which pods were metered.",
+                [({}, self.time.timestamp())],
+            ),
+        ]
+        return "".join(metrics.family(*family, labels) for family in families)
+
+    def _namespaces(self) -> list[tuple[str, float]]:
+        """The namespaces with the most watts by name, then the sum of all others."""
+        sums: dict[str, float] = {}
+        for pod, zones in self.pods.items():
+            sums[pod.namespace] = sums.get(pod.namespace, 0.0) + _sum(zones)
+        ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+        shown, rest = ordered[:MOST_NAMESPACES], ordered[MOST_NAMESPACES:]
+        others = [(OTHERS, math.fsum(watts for _name, watts in rest))] if rest else []
+        return [*sorted(shown), *others]
+
+
+def meter(
+    options: Parameters,
+    snapshot: Object,
+    readings: Object,
+    context: Context,
+    kube: Kube,
+    previous: Object | None = None,
+) -> Metering:
+    """Ask the source, and give the watts to the pods of the snapshot.
+
+    ``readings`` are those of the nodes, ``previous`` is the last document. Every defect of a node or
+    server is an error of the result. Raises WattwiseError where no question can be put.
+    """
+    pods = Pods(snapshot.get("pods") or ())
+    names = (member(node, "metadata", "name") for node in snapshot.get("nodes") or ())
+    known = {name for name in names if isinstance(name, str)}
+    answers = endpoints.ask(options, context, kube)
+    found = Metering(options["source"], context.now(), errors=answers.errors)
+    for name, amounts in answers.nodes.items():
+        if name not in known:
+            found.left_out += len(amounts.pods)
+            continue
+        try:
+            _put(found, name, amounts, pods, member(previous, "counters", name))
+        except TargetFailure as failure:
+            found.errors.append(error_of(name, _endpoint(options, name), failure))
+    found.measured = _measured(readings, found.nodes)
+    _warn(found, context)
+    return found
+
+
+def _endpoint(options: Parameters, node: str) -> str:
+    if options["source"] == "prometheus":
+        return options["url"] or ""
+    given = (one["endpoint"] for one in options["targets"] if one["name"] == node)
+    return next(given, f"pod of Kepler on {node}")
+
+
+def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
+    """Put the watts of one node and its pods. Raises TargetFailure for those that are lacking."""
+    zones_of, left_out = _resolved(node, amounts, pods)
+    zones = amounts.node
+    if amounts.are_joules:
+        found.counters[node] = {
+            "time": format_time(found.time),
+            "node": zones,
+            "pods": {pod.uid: joules for pod, joules in zones_of.items() if pod.uid},
+        }
+        zones, zones_of = _watts_since(before, found.time, zones, zones_of)
+    if zones:
+        found.nodes[node] = zones
+    found.pods.update(zones_of)
+    found.left_out += left_out
+    if not amounts.pods and node in pods.nodes:
+        raise TargetFailure(
+            "no_sensor",
+            "its metrics name no pods; let Kepler read the API (kube.enabled), with the metric "
+            "level pod",
+        )
+
+
+def _resolved(node: str, amounts: Amounts, pods: Pods) -> tuple[dict[Pod, Zones], int]:
+    """Amounts by pod of the cluster, and the number of names without one there.
+
+    Raises TargetFailure for two names of one pod.
+    """
+    found: dict[Pod, Zones] = {}
+    for name, zones in amounts.pods.items():
+        pod = pods.find(name, node)
+        if pod is None:
+            continue
+        if pod in found:
+            raise TargetFailure(
+                "malformed",
+                f"two names in its metrics are those of the pod {pod.namespace}/{pod.name}; look "
+                "at Kepler's log",
+            )
+        found[pod] = zones
+    return found, len(amounts.pods) - len(found)
+
+
+def _watts_since(
+    before: t.Any, now: datetime.datetime, zones: Zones, pods: dict[Pod, Zones]
+) -> tuple[Zones, dict[Pod, Zones]]:
+    """Mean watts since the counts of the last document. Raises TargetFailure without such."""
+    seconds = _seconds_since(before, now)
+    watts = None
+    if seconds is not None:
+        watts = kepler.watts_between(_zones(member(before, "node")), zones, seconds)
+    if seconds is None or watts is None:
+        raise TargetFailure(
+            "no_sensor",
+            "Kepler 0.9 and older counts energy alone, and there is no earlier count from the last "
+            "hour; the next run gives watts",
+        )
+    found: dict[Pod, Zones] = {}
+    for pod, joules in pods.items():
+        earlier = _zones(member(before, "pods", pod.uid))
+        of_pod = kepler.watts_between(earlier, joules, seconds)
+        if of_pod:
+            found[pod] = of_pod
+    for each in (watts, *found.values()):
+        for value in each.values():
+            kepler.plausible(value)
+    return watts, found
+
+
+def _seconds_since(before: t.Any, now: datetime.datetime) -> float | None:
+    try:
+        seconds = (now - parse_time(member(before, "time") or "")).total_seconds()
+    except InvalidInput:
+        return None
+    return seconds if _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS else None
+
+
+def _zones(given: t.Any) -> Zones:
+    return {zone: float(given[zone]) for zone in kepler.ZONES if zone in (given or {})}
+
+
+def _measured(readings: Object, nodes: t.Iterable[str]) -> dict[str, float]:
+    """Fresh watts of whole machines."""
+    return {
+        name: reading["power_watts"]
+        for name in nodes
+        for reading in [readings.get(name) or {}]
+        if reading.get("power_watts") is not None
+        and member(reading, "source", "power_watts") in FRESH_SOURCES
+    }
+
+
+def _warn(found: Metering, context: Context) -> None:
+    if found.errors:
+        first = found.errors[0]
+        context.warn(
+            f"{len(found.errors)} errors of metering, whose pods have no watts; the first is that "
+            f"of {first.name} ({first.endpoint}), {first.reason}: {first.detail}"
+        )
+
+
+def _of_pod(pod: Pod, zones: Zones) -> Result:
+    return {
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "uid": pod.uid,
+        "node": pod.node,
+        "workload_kind": pod.workload_kind,
+        "workload": pod.workload,
+        "package_watts": _rounded(zones.get("package")),
+        "dram_watts": _rounded(zones.get("dram")),
+    }
+
+
+def _sum(zones: Zones) -> float:
+    return math.fsum(zones.values())
+
+
+def _rounded(watts: float | None) -> float | None:
+    # Many pods draw a few milliwatts.
+    return None if watts is None else round(watts, 4)

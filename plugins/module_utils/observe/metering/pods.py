@@ -1,0 +1,97 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The pods of a snapshot, as a meter names them, with their workloads.
+
+Every name in the document is the cluster's. A label of a meter only selects a pod, and only one on
+the meter's own node.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import PodName
+
+# The UID by which a kubelet knows a pod of its own manifests, not that of the pod in the API.
+_STATIC_UID = "kubernetes.io/config.hash"
+_HASH_LABEL = "pod-template-hash"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A running pod and its workload: the controller, the Deployment of a ReplicaSet, or itself."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    workload_kind: str
+    workload: str
+
+
+class Pods:
+    """The pods on nodes, by UID and by name."""
+
+    def __init__(self, pods: t.Iterable[t.Any]) -> None:
+        self._by_uid: dict[str, Pod] = {}
+        self._by_name: dict[tuple[str, str], Pod] = {}
+        for index, given in enumerate(pods):
+            subject = subject_of(given, "Pod", f"pods[{index}]")
+            found = guarded(subject, functools.partial(_read, given))
+            if isinstance(found, Finding) or not found.node:
+                continue
+            static_uid = member(given, "metadata", "annotations", _STATIC_UID)
+            self._by_uid.update({uid: found for uid in (found.uid, static_uid) if uid})
+            self._by_name[found.namespace, found.name] = found
+
+    def find(self, name: PodName, node: str) -> Pod | None:
+        """The pod of these labels, if it is on this node."""
+        if name.uid:
+            pod = self._by_uid.get(name.uid)
+        else:
+            pod = self._by_name.get((name.namespace, name.name))
+        return pod if pod is not None and pod.node == node else None
+
+    @functools.cached_property
+    def nodes(self) -> frozenset[str]:
+        """Nodes with pods."""
+        return frozenset(pod.node for pod in self._by_name.values())
+
+
+def _read(given: t.Any) -> Pod:
+    metadata = object_shapes.with_readable_metadata(given)["metadata"]
+    spec = object_shapes.mapping(given.get("spec"), "spec")
+    name = object_shapes.required_text(metadata.get("name"), "metadata.name")
+    kind, workload = _workload(metadata, name)
+    return Pod(
+        object_shapes.text(metadata.get("namespace"), "metadata.namespace"),
+        name,
+        object_shapes.text(metadata.get("uid"), "metadata.uid"),
+        object_shapes.text(spec.get("nodeName"), "spec.nodeName"),
+        kind,
+        workload,
+    )
+
+
+def _workload(metadata: t.Mapping[str, t.Any], name: str) -> tuple[str, str]:
+    owners = objects(metadata.get("ownerReferences"))
+    owner = next((one for one in owners if one.get("controller") is True), None)
+    kind, given = member(owner, "kind"), member(owner, "name")
+    if not (isinstance(kind, str) and isinstance(given, str) and kind and given):
+        return "Pod", name
+    if kind == "Node":
+        return "Pod", name
+    ending = f"-{(metadata.get('labels') or {}).get(_HASH_LABEL)}"
+    if kind == "ReplicaSet" and given.endswith(ending) and given != ending:
+        return "Deployment", given[: -len(ending)]
+    return kind, given

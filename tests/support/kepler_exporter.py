@@ -1,0 +1,150 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A simulated Kepler: its metrics over HTTP, whose joules follow a known load.
+
+Names and labels are those of Kepler 0.10 and later, or with ``old`` those of 0.9 and older. A pod
+gets its share of the node's CPU time, and nobody gets the rest. Core and psys are there too, because
+they overlap package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from support.scripted_api import Asked, Reply, ScriptedApi
+
+Json = dict[str, t.Any]
+Clock = t.Callable[[], float]
+
+# Figures that a real Kepler gave of a synthetic /proc and /sys: a package of 50 W and memory of 8 W,
+# 40 % busy, 30 of 40 ticks in one container. The pod's are those of its only container.
+RECORDED = """\
+# HELP kepler_container_cpu_watts Power consumption of cpu at container level in watts
+# TYPE kepler_container_cpu_watts gauge
+kepler_container_cpu_watts{container_id="c1",container_name="main",node_name="n1",pod_id="u1",\
+runtime="containerd",state="running",zone="dram"} 2.41
+kepler_container_cpu_watts{container_id="c1",container_name="main",node_name="n1",pod_id="u1",\
+runtime="containerd",state="running",zone="package"} 15.04
+# HELP kepler_node_cpu_active_watts Active power consumption of cpu in active state in watts
+# TYPE kepler_node_cpu_active_watts gauge
+kepler_node_cpu_active_watts{node_name="n1",path="/sys/class/powercap/intel-rapl:0",\
+zone="package"} 20.053
+# HELP kepler_node_cpu_idle_watts Power consumption of cpu in idle state in watts
+# TYPE kepler_node_cpu_idle_watts gauge
+kepler_node_cpu_idle_watts{node_name="n1",path="/sys/class/powercap/intel-rapl:0",\
+zone="package"} 30.08
+# HELP kepler_node_cpu_usage_ratio CPU usage ratio of a node (value between 0.0 and 1.0)
+# TYPE kepler_node_cpu_usage_ratio gauge
+kepler_node_cpu_usage_ratio{node_name="n1"} 0.4
+# HELP kepler_node_cpu_watts Power consumption of cpu at node level in watts
+# TYPE kepler_node_cpu_watts gauge
+kepler_node_cpu_watts{node_name="n1",path="/sys/class/powercap/intel-rapl:0",zone="package"} 50.133
+kepler_node_cpu_watts{node_name="n1",path="/sys/class/powercap/intel-rapl:0:0",zone="dram"} 8.02
+# HELP kepler_pod_cpu_watts Power consumption of cpu at pod level in watts
+# TYPE kepler_pod_cpu_watts gauge
+kepler_pod_cpu_watts{node_name="n1",pod_id="u1",pod_name="web-1",pod_namespace="shop",\
+state="running",zone="dram"} 2.41
+kepler_pod_cpu_watts{node_name="n1",pod_id="u1",pod_name="web-1",pod_namespace="shop",\
+state="running",zone="package"} 15.04
+# HELP kepler_process_cpu_watts Power consumption of cpu at process level in watts
+# TYPE kepler_process_cpu_watts gauge
+kepler_process_cpu_watts{comm="sshd",container_id="",exe="/usr/sbin/sshd",node_name="n1",\
+pid="700",state="running",type="regular",vm_id="",zone="package"} 5.01
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A pod and the cores that it uses."""
+
+    uid: str
+    namespace: str
+    name: str
+    cores: float
+
+
+@dataclass(frozen=True)
+class MeteredNode:
+    """A node of ``cores`` with constant load; the watts are those of both sockets together."""
+
+    name: str
+    loads: tuple[Load, ...]
+    cores: float = 10.0
+    package: float = 100.0
+    dram: float = 10.0
+
+    def zones(self) -> dict[str, float]:
+        """Watts by zone, of which only package and dram may be added."""
+        return {
+            "package": self.package,
+            "dram": self.dram,
+            "core": self.package * 0.7,
+            "psys": self.package * 1.4,
+        }
+
+    def share(self, load: Load) -> float:
+        """The part of the node's watts that is the pod's: its CPU time."""
+        return load.cores / self.cores
+
+    def text(self, _seconds: float = 0.0) -> str:
+        lines = ["# TYPE kepler_node_cpu_watts gauge"]
+        for zone, watts in self.zones().items():
+            # A series for each socket.
+            lines += [
+                f'kepler_node_cpu_watts{{node_name="{self.name}",path="/{zone}-{socket}",'
+                f'zone="{zone}"}} {watts / 2!r}'
+                for socket in (0, 1)
+            ]
+        lines.append("# TYPE kepler_pod_cpu_watts gauge")
+        for load in self.loads:
+            for zone, watts in self.zones().items():
+                for state, factor in (("running", 1.0), ("terminated", 9.0)):
+                    lines.append(
+                        f'kepler_pod_cpu_watts{{node_name="{self.name}",pod_id="{load.uid}",'
+                        f'pod_name="{load.name}",pod_namespace="{load.namespace}",'
+                        f'state="{state}",zone="{zone}"}} {watts * self.share(load) * factor!r}'
+                    )
+        return "\n".join(lines) + "\n"
+
+    def old_text(self, seconds: float) -> str:
+        lines = []
+        for zone, watts in self.zones().items():
+            family = f"kepler_node_{zone}_joules_total"
+            active = sum(map(self.share, self.loads))
+            for mode, part in (("dynamic", active), ("idle", 1 - active)):
+                lines.append(
+                    f'{family}{{instance="{self.name}",mode="{mode}",package="0",source="rapl"}} '
+                    f"{5.0 + watts * part * seconds!r}"
+                )
+            for load in self.loads:
+                # Two containers, and idle energy that is divided too.
+                for container, part in (("a", 0.25), ("b", 0.75)):
+                    joules = 3.0 + watts * self.share(load) * part * seconds
+                    labels = (
+                        f'container_id="{load.uid}{container}",container_name="{container}",'
+                        f'container_namespace="{load.namespace}",pod_name="{load.name}"'
+                    )
+                    family = f"kepler_container_{zone}_joules_total"
+                    lines.append(f'{family}{{{labels},mode="dynamic"}} {joules!r}')
+                    lines.append(f'{family}{{{labels},mode="idle"}} {99 * joules!r}')
+        return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def exporter(
+    node: MeteredNode, clock: Clock = lambda: 0.0, *, old: bool = False
+) -> Iterator[ScriptedApi]:
+    """A server with the metrics of the node at the seconds that the clock gives."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path != "/metrics":
+            return Reply(b"not found", 404)
+        text = node.old_text(clock()) if old else node.text(clock())
+        return Reply(text.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    with ScriptedApi(answer) as server:
+        yield server
