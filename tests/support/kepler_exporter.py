@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
+import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -148,3 +149,79 @@ def exporter(
 
     with ScriptedApi(answer) as server:
         yield server
+
+
+def vectors(query: str, nodes: t.Iterable[MeteredNode]) -> list[Json]:
+    """The vector that Prometheus gives to a query of the collection; old families are not there."""
+    series: list[tuple[Json, float]] = []
+    for node in nodes:
+        for zone in ("package", "dram"):
+            watts, labels = node.zones()[zone], {"node_name": node.name, "zone": zone}
+            if "kepler_node_cpu_watts" in query:
+                series.append((labels, watts))
+            if "kepler_pod_cpu_watts" in query:
+                for load in node.loads:
+                    of_pod = {
+                        "pod_id": load.uid,
+                        "pod_name": load.name,
+                        "pod_namespace": load.namespace,
+                    }
+                    series.append(({**labels, **of_pod}, watts * node.share(load)))
+    return [{"metric": labels, "value": [1.7e9, repr(watts)]} for labels, watts in series]
+
+
+def vector_reply(result: t.Any) -> Reply:
+    """The answer of Prometheus to an instant query."""
+    data = {"resultType": "vector", "result": result}
+    return Reply({"status": "success", "data": data})
+
+
+@contextlib.contextmanager
+def prometheus(*nodes: MeteredNode) -> Iterator[ScriptedApi]:
+    """A server that answers the queries of the collection as Prometheus does."""
+
+    def answer(asked: Asked) -> Reply:
+        url = urllib.parse.urlsplit(asked.path)
+        if url.path != "/api/v1/query":
+            return Reply(b"not found", 404)
+        [query] = urllib.parse.parse_qs(url.query)["query"]
+        return vector_reply(vectors(query, nodes))
+
+    with ScriptedApi(answer) as server:
+        yield server
+
+
+def running(node: MeteredNode) -> list[Json]:
+    """The pods of a node, as the API has them; each is one of a Deployment."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": load.name,
+                "namespace": load.namespace,
+                "uid": load.uid,
+                "labels": {"pod-template-hash": "abc"},
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "ReplicaSet",
+                        "name": f"{load.name.rstrip('0123456789-')}-abc",
+                        "uid": "r",
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": {"nodeName": node.name},
+            "status": {"phase": "Running"},
+        }
+        for load in node.loads
+    ]
+
+
+def cluster(*nodes: MeteredNode) -> Json:
+    """A snapshot's nodes and pods."""
+    return {
+        "nodes": [{"kind": "Node", "metadata": {"name": node.name}} for node in nodes],
+        "pods": [pod for node in nodes for pod in running(node)],
+    }

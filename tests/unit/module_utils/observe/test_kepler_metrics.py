@@ -23,7 +23,9 @@ from support.examples import examples, generated
 from support.kepler_exporter import RECORDED, Load, MeteredNode
 from support.odd_values import TEXTS, bounded
 
-POD = 'kepler_pod_cpu_watts{pod_id="u",pod_name="p",pod_namespace="n",state="running",zone="package"}'
+POD = (
+    'kepler_pod_cpu_watts{pod_id="u",pod_name="p",pod_namespace="n",state="running",zone="package"}'
+)
 NODE = 'kepler_node_cpu_watts{path="/0",zone="package"}'
 NAME = PodName("u", "n", "p")
 NODES = MeteredNode("n1", (Load("u1", "shop", "web", 3.0), Load("u2", "db", "pg", 1.0)))
