@@ -32,9 +32,10 @@ options:
     description:
       - Steps to run, always in the order of the choices.
       - V(snapshot) reads the cluster, V(read) the machines that NodeConfigs name, V(merge) merges
-        their readings, and V(statuses) writes these to the NodeConfigs. V(predict) asks the power
-        models, V(place) finds nodes for waiting pods, and V(bind) binds them. V(devices) allocates
-        devices to waiting pods, and V(evict) moves running pods by the steps of the plan
+        their readings, and V(statuses) writes these to the NodeConfigs. V(meter) reads the watts of
+        pods (O(meter.source)); a failure of it is a warning. V(predict) asks the power models,
+        V(place) finds nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices
+        to waiting pods, and V(evict) moves running pods by the steps of the plan
         (O(place.rebalance)).
       - The documents of an earlier task in O(run_dir) replace the results of steps that are not
         listed.
@@ -45,6 +46,7 @@ options:
       - read
       - merge
       - statuses
+      - meter
       - predict
       - place
       - bind
@@ -61,8 +63,8 @@ options:
   run_dir:
     description:
       - Folder for the documents of the run; created if missing. It holds C(snapshot.json),
-        C(readings.json), C(models.json), C(statuses.json), C(curves.json) and C(plan.json), and
-        C(bound/bindings.json) after the first binding.
+        C(readings.json), C(models.json), C(statuses.json), C(metering.json), C(curves.json) and
+        C(plan.json), and C(bound/bindings.json) after the first binding.
       - The documents of the last run spare repeated reads; they are not required. Without this
         option nothing is written.
     type: path
@@ -224,6 +226,127 @@ options:
       textfile_labels:
         description:
           - Labels to add to every sample of O(merge.textfile), such as the name of the cluster.
+        type: dict
+        default: {}
+  meter:
+    description:
+      - Options of step V(meter), which reads the watts of pods from Kepler's metrics.
+    type: dict
+    default: {}
+    suboptions:
+      source:
+        description:
+          - Source of the watts. V(prometheus) asks the Prometheus at O(meter.url), V(kepler) each
+            Kepler. V(none) makes no step.
+        type: str
+        default: none
+        choices:
+          - none
+          - prometheus
+          - kepler
+      url:
+        description:
+          - URL of the Prometheus, or of a server with its HTTP API. Required for V(prometheus).
+        type: str
+      targets:
+        description:
+          - Endpoints of Kepler by node, for V(kepler). The pods of O(meter.selector) by default.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description:
+              - Name of the node. Only pods on this node are metered by the endpoint.
+            type: str
+            required: true
+          endpoint:
+            description:
+              - URL of its Kepler, without C(/metrics).
+            type: str
+            required: true
+      namespace:
+        description:
+          - Namespace of the pods of Kepler.
+        type: str
+        default: kepler
+      selector:
+        description:
+          - Label selector of the pods of Kepler.
+        type: str
+        default: app.kubernetes.io/name=kepler,app.kubernetes.io/component!=model-server
+      scheme:
+        description:
+          - Scheme of the endpoints of these pods.
+        type: str
+        default: http
+        choices:
+          - http
+          - https
+      port:
+        description:
+          - Port of these pods.
+        type: int
+        default: 28282
+      credential:
+        description:
+          - Key of the entry in O(meter.credentials), or V(<namespace>/<name>) of a Secret. No
+            credential is sent without this option.
+        type: str
+      credentials:
+        description:
+          - Credentials by key. Each entry has C(token), for bearer authentication, or C(username)
+            and C(password). Optional members are C(ca) and C(tls_fingerprint), as in
+            O(read.credentials).
+        type: dict
+      timeout:
+        description:
+          - Seconds that all requests to one server may take together.
+        type: float
+        default: 10.0
+      concurrency:
+        description:
+          - Number of servers to ask at the same time, at most 16.
+        type: int
+        default: 16
+      allow_plain_http:
+        description:
+          - Whether a credential may be sent to a server whose endpoint is V(http://…). If V(false),
+            such a server is an error and gets no request.
+        type: bool
+        default: false
+      validate_certs:
+        description:
+          - Whether certificates are verified. If V(false), a warning tells the number of such
+            servers.
+        type: bool
+        default: true
+      ca_path:
+        description:
+          - Path of the PEM certificates that verify the servers. Those of the credential, else the
+            system's, by default.
+        type: path
+      tls_fingerprint:
+        description:
+          - SHA-256 fingerprints of certificates or public keys. A server with any other certificate
+            gets no request.
+        type: list
+        elements: str
+        default: []
+      tls_server_name:
+        description:
+          - Name that the certificates must have. The host of the endpoint by default.
+        type: str
+      textfile:
+        description:
+          - Path of the file to write with the watts in Prometheus' text format.
+          - Its metrics are C(wattwise_namespace_metered_watts) for up to 200 namespaces,
+            C(wattwise_node_metered_watts), C(wattwise_metering_errors) and
+            C(wattwise_metering_timestamp_seconds).
+        type: path
+      textfile_labels:
+        description:
+          - Labels to add to every sample of O(meter.textfile).
         type: dict
         default: {}
   predict:
@@ -577,6 +700,18 @@ EXAMPLES = r"""
       textfile: /var/lib/node_exporter/textfile/hall-1.prom
       textfile_labels:
         cluster: hall-1
+
+- name: Observe, and meter pods by Prometheus
+  wattwise.kube.fleet_reconciliation:
+    steps: [snapshot, read, merge, statuses, meter]
+    run_dir: /var/lib/wattwise/hall-1
+    meter:
+      source: prometheus
+      url: https://prometheus.example.com:9090
+      credential: prometheus
+      credentials:
+        prometheus:
+          token: "{{ vault_prometheus_token }}"
 
 - name: Continue with the results of gateways
 

@@ -58,6 +58,16 @@ options:
       - Node label with the rack unit, a whole number counted from the floor.
     type: str
     default: wattwise.github.io/rack-unit
+  price_per_kwh:
+    description:
+      - Price of one kWh, V(0) or more. With a price the page shows energy and cost of namespaces
+        and workloads, those of 30 days at the watts that Kepler metered.
+    type: float
+  currency:
+    description:
+      - Unit of O(price_per_kwh), such as V(EUR), to show beside costs.
+    type: str
+    default: ""
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
 requirements:
@@ -83,6 +93,13 @@ EXAMPLES = r"""
     rack_labels:
       - example.com/rack
     position_label: example.com/unit
+
+- name: Report the cost of each namespace
+
+  wattwise.kube.fleet_report:
+    run_dir: /var/lib/wattwise/hall-1
+    price_per_kwh: 0.31
+    currency: EUR
 """
 
 RETURN = r"""

@@ -323,8 +323,9 @@ def _output(value: str) -> str:
 
 
 def _credential(value: t.Any) -> str:
-    complete = isinstance(value, dict) and value.get("username") and value.get("password")
-    return "" if complete else "must be a dictionary with username and password"
+    given = value if isinstance(value, dict) else {}
+    complete = (given.get("username") and given.get("password")) or given.get("token")
+    return "" if complete else "must be a dictionary with username and password, or with token"
 
 
 def _parsed(parse: t.Callable[[str], t.Any], expected: str) -> t.Callable[[t.Any], str]:

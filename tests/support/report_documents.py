@@ -33,7 +33,7 @@ class Case:
 
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
     name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways,
-    the first ``devices`` nodes devices. The plan proposes moves in so many ``steps``.
+    the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts. The plan proposes moves in so many ``steps``.
     """
 
     nodes: int = 20
@@ -47,6 +47,7 @@ class Case:
     comparison: bool = True
     daemons: int = 0
     devices: int = 0
+    metered: int = 0
     steps: int | None = None
     suffix: str = ""
 
@@ -87,7 +88,44 @@ def write(folder: Path, case: Case = STANDARD) -> Path:
         objects = device_objects(names, case.suffix)
         parts = {"cluster": {}, "nodes": nodes, "device_objects": objects}
         _write(folder, "snapshot", parts, READ_AGAIN, "devices")
+    if case.metered:
+        names = [_name(node) for node in nodes[: case.metered]]
+        _write(folder, "metering", metering_document(names, case.suffix), READ_AGAIN)
     return folder
+
+
+def metering_document(nodes: t.Sequence[str], suffix: str = "") -> Json:
+    """Three pods on each node, of two namespaces, with 10, 5 and 1 W and a tenth of it in memory.
+
+    Every other node has a BMC that reads 40 W more than package and memory.
+    """
+    kinds = [("shop", "web", 10.0), ("shop", "cart", 5.0), ("db", "pg", 1.0)]
+    pods = [
+        {
+            "namespace": namespace + suffix,
+            "pod": f"{workload}-{number}{suffix}",
+            "uid": f"{workload}-{number}",
+            "node": node,
+            "workload_kind": "Deployment",
+            "workload": workload + suffix,
+            "package_watts": watts * 0.9,
+            "dram_watts": watts * 0.1,
+        }
+        for number, node in enumerate(nodes)
+        for namespace, workload, watts in kinds
+    ]
+    of_nodes = {
+        node: {
+            "package_watts": 50.0,
+            "dram_watts": 8.0,
+            "rapl_watts": 58.0,
+            "measured_watts": None if number % 2 else 98.0,
+            "difference_watts": None if number % 2 else 40.0,
+        }
+        for number, node in enumerate(nodes)
+    }
+    lost = {"name": "n9", "endpoint": "http://n9:28282", "reason": "timeout", "detail": "late"}
+    return {"source": "kepler", "pods": pods, "nodes": of_nodes, "left_out": 0, "errors": [lost]}
 
 
 def _write_last_run(

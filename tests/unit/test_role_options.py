@@ -154,6 +154,7 @@ def test_reasons_are_of_options_that_there_are_and_that_no_role_could_leave_out(
 GROUP_VARIABLES = {
     "read": ("observe", "observe_read_options"),
     "merge": ("observe", "observe_merge_options"),
+    "meter": ("observe", "observe_meter_options"),
     "predict": ("placement", "placement_predict_options"),
     "place": ("placement", "placement_place_options"),
     "bind": ("placement", "placement_bind_options"),

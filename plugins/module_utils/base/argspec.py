@@ -174,7 +174,7 @@ LEASE = ArgumentSpec(
 FLEET = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
-        "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password"]},
+        "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
         "node_selector": {"type": "str"},
         "timeout": {"type": "float", "default": 10.0},
         "concurrency": {"type": "int", "default": 64},

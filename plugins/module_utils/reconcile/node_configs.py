@@ -54,7 +54,7 @@ SPEC = KUBERNETES.merge(
                 "type": "list",
                 "elements": "dict",
                 "no_log": True,
-                "secret_keys": ["password"],
+                "secret_keys": ["password", "token"],
                 "default": [],
                 "options": {
                     "name": {"type": "str", "required": True},

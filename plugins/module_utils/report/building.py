@@ -60,6 +60,8 @@ SPEC = ArgumentSpec(
             "default": list(_DEFAULTS.rack_labels),
         },
         "position_label": {"type": "str", "default": _DEFAULTS.position_label},
+        "price_per_kwh": {"type": "float"},
+        "currency": {"type": "str", "default": _DEFAULTS.currency},
     }
 )
 
@@ -72,7 +74,10 @@ def write(parameters: Parameters, _context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     folder = Path(options["run_dir"]).expanduser()
     destination = Path(options["path"] or folder / "report.html").expanduser().absolute()
-    names = ("title", "settle_seconds", "type_label", "position_label")
+    names = (
+        *("title", "settle_seconds", "type_label", "position_label"),
+        *("price_per_kwh", "currency"),
+    )
     given = {name: options[name] for name in names}
     report = build(read(str(folder), Options(**given, rack_labels=tuple(options["rack_labels"]))))
     summary = summarize(report, str(destination))

@@ -36,6 +36,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "baseline": ("baseline.json", "readings"),
     "rmd": ("rmd.json", "rmd"),
     "devices": ("devices.json", "snapshot"),
+    "metering": ("metering.json", "metering"),
 }
 
 
@@ -44,7 +45,8 @@ class Options:
     """Options of a report.
 
     ``settle_seconds`` is the time between the last binding and the first reading that counts as
-    measured after it. The first of ``rack_labels`` on a node names its rack.
+    measured after it. The first of ``rack_labels`` on a node names its rack. ``price_per_kwh`` is
+    None without a price.
     """
 
     title: str = ""
@@ -52,6 +54,8 @@ class Options:
     type_label: str = "node.kubernetes.io/instance-type"
     rack_labels: tuple[str, ...] = ("wattwise.github.io/rack", "topology.kubernetes.io/zone")
     position_label: str = "wattwise.github.io/rack-unit"
+    price_per_kwh: t.Optional[float] = None
+    currency: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Sources:
     ``snapshot`` to ``plan`` are from the last run. ``bindings`` and ``bound_…`` are from the last
     run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
     readings under another scheduler, ``rmd`` the state of the RMD daemons, ``devices`` a snapshot
-    with device objects.
+    with device objects, ``metering`` the watts of pods.
     """
 
     snapshot: Document
@@ -76,6 +80,7 @@ class Sources:
     baseline: Document | None = None
     rmd: Document | None = None
     devices: Document | None = None
+    metering: Document | None = None
     options: Options = field(default_factory=Options)
     findings: tuple[Finding, ...] = ()
 

@@ -73,8 +73,7 @@ SPEC = ArgumentSpec(
         "namespace": {"type": "str", "default": "kepler"},
         "selector": {
             "type": "str",
-            "default": "app.kubernetes.io/name=kepler,"
-            "app.kubernetes.io/component notin (model-server, probe)",
+            "default": "app.kubernetes.io/name=kepler,app.kubernetes.io/component!=model-server",
         },
         "scheme": {"type": "str", "default": "http", "choices": ["http", "https"]},
         "port": {"type": "int", "default": 28282},

@@ -23,7 +23,7 @@ from support.examples import each_seed
 from support.odd_values import bounded, odd_value, spoilt
 from support.report_documents import Case, write
 
-CASE = Case(nodes=5, racks=2, pods=8, waiting=2, daemons=2, devices=2, steps=2)
+CASE = Case(nodes=5, racks=2, pods=8, waiting=2, daemons=2, devices=2, metered=2, steps=2)
 DOCUMENTS = (
     "snapshot.json",
     "readings.json",
@@ -31,6 +31,7 @@ DOCUMENTS = (
     "plan.json",
     "rmd.json",
     "devices.json",
+    "metering.json",
     "bound/bindings.json",
     "bound/plan.json",
     "bound/readings.json",
