@@ -29,7 +29,14 @@ CASES = {
     "observed": Case(pods=0, bound=False, baseline=False, daemons=2, devices=1),
     "unread": Case(pods=0, bound=False, baseline=False, lacking=20),
     "hostile": Case(
-        nodes=30, waiting=7, lacking=4, daemons=4, devices=3, metered=3, steps=5, suffix="-" + "<b>wide" * 20
+        nodes=30,
+        waiting=7,
+        lacking=4,
+        daemons=4,
+        devices=3,
+        metered=3,
+        steps=5,
+        suffix="-" + "<b>wide" * 20,
     ),
     "large": Case(nodes=210, racks=25, pods=3000, waiting=30, lacking=12),
 }

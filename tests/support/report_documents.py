@@ -33,7 +33,8 @@ class Case:
 
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
     name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways,
-    the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts. The plan proposes moves in so many ``steps``.
+    the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts of their
+    own. The plan proposes moves in so many ``steps``.
     """
 
     nodes: int = 20

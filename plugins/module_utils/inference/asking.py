@@ -40,7 +40,7 @@ class Model:
     """Where a model is asked, and how: the URL to POST to, who asks, and whom that trusts."""
 
     url: str
-    credential: t.Union[Credential, BearerToken, None] = None
+    credential: Credential | BearerToken | None = None
     trust: Trust = field(default_factory=Trust)
     allow_plain_http: bool = False
 

@@ -57,9 +57,9 @@ _MOST_ERRORS_OF_SERIES = 100
 
 _SELECTED = '{state="running",zone=~"package|dram"}'
 _POD_LABELS = "node_name,pod_id,pod_namespace,pod_name,zone"
-_NEW_PODS = f"max by ({_POD_LABELS}) ({kepler.POD_WATTS}{_SELECTED})"
+NEW_PODS = f"max by ({_POD_LABELS}) ({kepler.POD_WATTS}{_SELECTED})"
 # Each path once, however many jobs scrape it, then the sum of the packages of all sockets.
-_NEW_NODES = (
+NEW_NODES = (
     "sum by (node_name,zone) (max by (node_name,zone,path) "
     f'({kepler.NODE_WATTS}{{zone=~"package|dram"}}))'
 )
@@ -75,8 +75,8 @@ def _old_query(level: str, mode: str, labels: str) -> str:
     return " or ".join(parts)
 
 
-_OLD_PODS = _old_query("container", '{mode="dynamic"}', "instance,container_namespace,pod_name")
-_OLD_NODES = _old_query("node", "", "instance")
+OLD_PODS = _old_query("container", '{mode="dynamic"}', "instance,container_namespace,pod_name")
+OLD_NODES = _old_query("node", "", "instance")
 
 
 @dataclass
@@ -152,7 +152,8 @@ class _AskedKepler:
         """One running pod of Kepler for each node, a ready one if there are several."""
         path = f"/api/v1/namespaces/{self.options['namespace']}/pods"
         query = {"labelSelector": self.options["selector"], "fieldSelector": "status.phase=Running"}
-        pods = self.kube.list(path, query)
+        # Nothing waits for these pods as long as a run waits for its own lists.
+        pods = self.kube.impatient(self.options["timeout"]).list(path, query)
         by_node: dict[str, tuple[bool, str]] = {}
         for pod in pods:
             node, address = member(pod, "spec", "nodeName"), _address(pod)
@@ -208,11 +209,11 @@ class _Vectors(t.NamedTuple):
 
 
 async def _query_all(client: Client, _target: PollTarget) -> _Vectors:
-    nodes = await _query(client, _NEW_NODES)
-    pods = await _query(client, _NEW_PODS)
+    nodes = await _query(client, NEW_NODES)
+    pods = await _query(client, NEW_PODS)
     if nodes or pods:
         return _Vectors(nodes, pods)
-    found = _Vectors(await _query(client, _OLD_NODES), await _query(client, _OLD_PODS), True)
+    found = _Vectors(await _query(client, OLD_NODES), await _query(client, OLD_PODS), True)
     if not found.nodes and not found.pods:
         raise TargetFailure(
             "no_sensor",

@@ -27,6 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
@@ -93,10 +95,14 @@ SPEC = ArgumentSpec(
 
 
 def check_options(options: Parameters) -> None:
-    """Raise InvalidInput for options that name no source."""
+    """Raise InvalidInput for options by which no source can be asked."""
     if options["source"] == "prometheus" and not options["url"]:
         raise InvalidInput(
             "meter: source prometheus needs url, such as https://prometheus.example.com:9090"
+        )
+    if not is_subdomain(options["namespace"]):
+        raise InvalidInput(
+            f"meter: namespace: {shown(options['namespace'])} is no name of a namespace"
         )
     if not 1 <= options["port"] <= 65535:
         raise InvalidInput(f"meter: port: {options['port']} is not between 1 and 65535")

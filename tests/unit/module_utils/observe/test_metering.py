@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from support.examples import each_seed
-from support.https_server import HttpsServer
+from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.https_server import Reply as ServerReply
 from support.kepler_exporter import (
     RECORDED,
@@ -164,7 +164,7 @@ def test_an_older_kepler_gives_watts_from_the_second_run_on() -> None:
 
         def run(previous: Json | None) -> metering.Metering:
             context = at(now[0], warnings.append)
-            options = {"source": "kepler", "targets": targets}
+            options: Json = {"source": "kepler", "targets": targets}
             return metered(cluster(N1), context=context, previous=previous, **options)
 
         first = run(None)
@@ -253,17 +253,17 @@ def test_a_bad_answer_is_an_error_of_that_node_alone(reply: ServerReply, reason:
 
 def test_the_credential_goes_only_over_tls_and_only_if_named() -> None:
     answer = vector_reply(vectors("kepler_pod_cpu_watts", [N1])).body
-    query = {"credentials": {"monitoring": {"token": "s3cret"}, "default": {"token": "bmc"}}}
-    for kind, certificate in (("https", {}), ("http", {"certificate": None})):
-        with HttpsServer(**certificate) as server:
+    query: Json = {"credentials": {"monitoring": {"token": "s3cret"}, "default": {"token": "bmc"}}}
+    for certificate in (SHARED_CERTIFICATE, None):
+        with HttpsServer(certificate=certificate) as server:
             server.documents = _AnyQuery(answer)
-            given = {"source": "prometheus", "url": server.endpoint, "validate_certs": False}
+            given: Json = {"source": "prometheus", "url": server.endpoint, "validate_certs": False}
             metered(cluster(N1), **given, **query)
             assert set(server.seen.authorizations) == {None}
             server.forget()
             found = metered(cluster(N1), **given, **query, credential="monitoring")
             seen = set(server.seen.authorizations)
-        if kind == "https":
+        if certificate:
             assert (seen, found.pods != {}) == ({"Bearer s3cret"}, True)
         else:
             assert (seen, found.errors[0].reason) == (set(), "credential")
@@ -301,9 +301,17 @@ def test_metrics_have_few_namespaces_and_the_rest_in_one(monkeypatch: pytest.Mon
     assert 'wattwise_node_metered_watts{node="n1",cluster="c"} 110' in text
 
 
-def test_prometheus_needs_a_url() -> None:
-    with pytest.raises(InvalidInput, match="needs url"):
-        metering.check_options(metering.SPEC.complete({"source": "prometheus"}))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source": "prometheus"}, "needs url"),
+        ({"namespace": "a/../b"}, "no name of a namespace"),
+        ({"port": 0}, "between 1 and 65535"),
+    ],
+)
+def test_options_by_which_nothing_can_be_asked_are_refused(options: Json, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        metering.check_options(metering.SPEC.complete(options))
 
 
 @each_seed(25)
@@ -340,7 +348,7 @@ def test_no_answer_of_prometheus_ends_the_metering(seed: int) -> None:
     good = vector_reply(vectors("kepler_pod_cpu_watts", [N1])).body
     with bounded(), HttpsServer(certificate=None) as server:
         server.documents = _AnyQuery(odd_reply(source, good))
-        given = {"source": "prometheus", "url": server.endpoint, "timeout": 2.0}
+        given: Json = {"source": "prometheus", "url": server.endpoint, "timeout": 2.0}
         found = metered(cluster(N1), **given)
         assert path in next(iter(server.requests))
     assert_fit_for_documents(found.body())
@@ -364,7 +372,7 @@ def test_a_node_is_read_as_without_the_odd_one_beside_it(seed: int, tmp_path: Pa
         HttpsServer({"/metrics": source.choice(answers)}, certificate=None) as bad,
     ):
         targets = [{"name": "n2", "endpoint": bad.endpoint}, good]
-        options = {"source": "kepler", "targets": targets, "timeout": 2.0}
+        options: Json = {"source": "kepler", "targets": targets, "timeout": 2.0}
         found = metered({"nodes": nodes, "pods": pods}, **options)
     of_n1 = {pod.name: zones for pod, zones in found.pods.items() if pod.node == "n1"}
     assert of_n1 == {

@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliat
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.binding_api import Cluster, Json, found, node, pod
+from support.kepler_exporter import Load, MeteredNode, exporter
 from support.scripted_api import Asked, Reply, status_reply
 from support.wao import fake, node_config
 
@@ -333,3 +334,61 @@ def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> N
     assert result["summary"]["configured"] == 1
     assert "status" in fleet.configs["n2"] and "status" not in fleet.configs["n1"]
     assert "conditions" not in fleet.cluster.pods["shop", "other"]["status"]
+
+
+METERED = MeteredNode("n1", (Load("uid-web", "shop", "web", 3.0),))
+
+
+def metered_run(tmp_path: Path, source: Json, context: Context = Context()) -> Json:
+    """A run with a running pod, which is metered, and a waiting one."""
+    fleet = Fleet()
+    fleet.cluster.add({**pod("web", nodeName="n1"), "status": {"phase": "Running"}}, pod("a"))
+    # The machine is a fake, whose inlet is known and whose watts are not.
+    steps = [step for step in STEPS if step not in ("predict", "place", "bind", "devices", "evict")]
+    return run(fleet, context, run_dir=str(tmp_path), steps=steps, meter=source)
+
+
+def test_watts_of_pods_are_a_document_and_metrics_of_their_own(tmp_path: Path) -> None:
+    textfile = tmp_path / "metering.prom"
+    with exporter(METERED) as kepler:
+        source = {
+            "source": "kepler",
+            "targets": [{"name": "n1", "endpoint": kepler.url}],
+            "textfile": str(textfile),
+        }
+        result = metered_run(tmp_path / "run", source)
+    assert steps_of(result)["meter"]["counts"] == {"pods": 1, "nodes": 1, "left_out": 0}
+    body = json.loads(Path(result["documents"]["metering"]).read_text())
+    readings = json.loads(Path(result["documents"]["readings"]).read_text())
+    assert body["run"] == readings["run"]
+    assert [(one["pod"], one["package_watts"]) for one in body["pods"]] == [("web", 30.0)]
+    assert 'wattwise_namespace_metered_watts{namespace="shop"} 33' in textfile.read_text()
+    # Power of package and memory is none of a machine.
+    assert readings["readings"]["n1"]["power_watts"] is None
+    assert result["summary"]["measured_nodes"] == 0
+    report = building.build_from(str(tmp_path / "run"))
+    assert report["sections"]["metering"]["namespaces"][0]["watts"] == 33.0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"source": "prometheus", "url": "http://127.0.0.1:9"},
+        {"source": "kepler", "targets": [{"name": "n1", "endpoint": "nonsense"}]},
+        {"source": "kepler", "ca_path": "/nowhere"},
+    ],
+)
+def test_a_metering_that_fails_is_a_warning_and_the_run_goes_on(
+    tmp_path: Path, source: Json
+) -> None:
+    warnings: list[str] = []
+    result = metered_run(tmp_path, source, Context(warn=warnings.append))
+    meter = steps_of(result)["meter"]
+    assert (meter["failure"], len(meter["errors"]), len(warnings)) == (None, 1, 1)
+    assert json.loads((tmp_path / "readings.json").read_text())["readings"]["n1"]
+
+
+def test_without_a_source_nothing_is_metered(tmp_path: Path) -> None:
+    result = metered_run(tmp_path, {})
+    assert "meter" not in steps_of(result)
+    assert "metering" not in result["documents"]

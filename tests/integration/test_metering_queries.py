@@ -1,0 +1,107 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The queries for watts of pods, evaluated by Prometheus' promtool on metrics of simulated Keplers."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import endpoints
+from support.kepler_exporter import Load, MeteredNode
+from support.promtool import promtool, samples
+
+NODES = (
+    MeteredNode("n1", (Load("u1", "shop", "web-1", 3.0), Load("u2", "db", "pg-0", 1.0))),
+    MeteredNode("n2", (Load("u3", "shop", "web-2", 2.0),), package=60.0, dram=5.0),
+)
+Expected = dict[tuple[tuple[str, str], ...], float]
+
+
+def labelled(value: float, **labels: str) -> tuple[tuple[tuple[str, str], ...], float]:
+    return tuple(sorted(labels.items())), value
+
+
+def unmet(series: t.Mapping[str, str], expected: t.Mapping[str, Expected], folder: Path) -> str:
+    """How promtool contradicts the results of queries over an hour of these series."""
+    tests = [
+        {
+            "expr": query,
+            "eval_time": "1h",
+            "exp_samples": [
+                {
+                    "labels": "{" + ",".join(f'{name}="{text}"' for name, text in labels) + "}",
+                    "value": value,
+                }
+                for labels, value in samples_.items()
+            ],
+        }
+        for query, samples_ in expected.items()
+    ]
+    given = [{"series": name, "values": values} for name, values in series.items()]
+    group = {"interval": "1m", "input_series": given, "promql_expr_test": tests}
+    path = folder / "metering.test.yml"
+    path.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [group]}))
+    done = promtool("test", "rules", str(path))
+    return "" if done.returncode == 0 else done.stdout
+
+
+def of_pods(names: tuple[str, str, str], *, with_uid: bool) -> Expected:
+    """Watts of all pods, with these labels for node, namespace and pod."""
+    found: Expected = {}
+    for node in NODES:
+        for load in node.loads:
+            for zone in ("package", "dram"):
+                labels = dict(zip(names, (node.name, load.namespace, load.name), strict=True))
+                labels.update({"pod_id": load.uid} if with_uid else {})
+                watts = node.zones()[zone] * node.share(load)
+                found.update([labelled(watts, zone=zone, **labels)])
+    return found
+
+
+def of_nodes(name: str) -> Expected:
+    return dict(
+        labelled(node.zones()[zone], zone=zone, **{name: node.name})
+        for node in NODES
+        for zone in ("package", "dram")
+    )
+
+
+def test_pods_and_nodes_have_their_watts_however_many_jobs_scrape_them(tmp_path: Path) -> None:
+    series = {
+        name.replace("{", f'{{job="{job}",'): f"{value!r}x60"
+        for node in NODES
+        for job in ("a", "b")
+        for name, value in samples(node.text()).items()
+    }
+    expected = {
+        endpoints.NEW_NODES: of_nodes("node_name"),
+        endpoints.NEW_PODS: of_pods(("node_name", "pod_namespace", "pod_name"), with_uid=True),
+    }
+    assert unmet(series, expected, tmp_path) == ""
+    wrong = {endpoints.NEW_NODES: {**of_nodes("node_name"), (("node_name", "n3"),): 1.0}}
+    assert unmet(series, wrong, tmp_path)
+
+
+def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
+    series: dict[str, str] = {}
+    for node in NODES:
+        early, late = (samples(node.old_text(seconds)) for seconds in (0.0, 60.0))
+        for name, value in early.items():
+            # The monitor of Kepler puts the node's name there.
+            scraped = (
+                name if "instance=" in name else name.replace("{", f'{{instance="{node.name}",')
+            )
+            series[scraped] = f"{value!r}+{late[name] - value!r}x60"
+    expected = {
+        endpoints.OLD_NODES: of_nodes("instance"),
+        endpoints.OLD_PODS: of_pods(
+            ("instance", "container_namespace", "pod_name"), with_uid=False
+        ),
+    }
+    # Counters that grow by tenths are no exact sums of them.
+    rounded = {f"round({query}, 1e-6)": samples_ for query, samples_ in expected.items()}
+    assert unmet(series, rounded, tmp_path) == ""
