@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import endpoints
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
+    endpoints,
+    metering,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from support.kepler_exporter import Load, MeteredNode
-from support.promtool import promtool, samples
+from support.promtool import lint, promtool, samples
 
 NODES = (
     MeteredNode("n1", (Load("u1", "shop", "web-1", 3.0), Load("u2", "db", "pg-0", 1.0))),
@@ -68,6 +73,15 @@ def of_nodes(name: str) -> Expected:
         for node in NODES
         for zone in ("package", "dram")
     )
+
+
+def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them() -> None:
+    pod = Pod("shop", "web-1", "u1", "n1", "Deployment", "web")
+    found = metering.Metering(
+        "kepler", datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC), {pod: {"package": 1.5}}
+    )
+    found.nodes["n1"] = {"package": 20.0}
+    assert lint(found.metrics({"cluster": "hall-1"})) == ""
 
 
 def test_pods_and_nodes_have_their_watts_however_many_jobs_scrape_them(tmp_path: Path) -> None:

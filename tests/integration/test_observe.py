@@ -25,6 +25,7 @@ from lab import faults
 from lab.inventory import CLUSTER, NAMESPACE
 from lab.machines import build_machines
 from lab.process import wait_until
+from support.kepler_exporter import Load, MeteredNode, exporter
 from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
 
@@ -144,6 +145,48 @@ def test_a_second_run_changes_nothing_and_writes_no_status(
     assert first.returncode == second.returncode == 0
     assert second.stats()[CLUSTER]["changed"] == 0
     assert [item["metadata"]["resourceVersion"] for item in kube.list(path)] == before
+
+
+def test_pods_are_metered_beside_their_machines_and_a_silent_kepler_changes_nothing(
+    configured: RunningLab, kube: Kube, tmp_path: Path
+) -> None:
+    pods, name = "/api/v1/namespaces/default/pods", "metered"
+    container = {"name": "main", "image": "none"}
+    spec = {"nodeName": "r2-n01", "containers": [container], "schedulerName": "nobody"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    load = Load(kube.request("POST", pods, pod)["metadata"]["uid"], "default", name, 3.0)
+    variables = tmp_path / "variables.yml"
+    try:
+        with exporter(MeteredNode("r2-n01", (load,))) as kepler:
+            targets = [
+                {"name": "r2-n01", "endpoint": kepler.url},
+                {"name": "r2-n02", "endpoint": "http://127.0.0.1:9"},
+            ]
+            given = {
+                "observe_metering_source": "kepler",
+                "observe_metering_targets": targets,
+                "observe_metering_textfile": str(tmp_path / "metering.prom"),
+            }
+            variables.write_text(yaml.safe_dump(given))
+            run = observe(configured, tmp_path, "-e", f"@{variables}", as_json=True)
+    finally:
+        kube.request("DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0})
+    assert run.returncode == 0, run.output
+    body, readings = document(tmp_path, "metering"), document(tmp_path, "readings")
+    assert [(one["workload"], one["package_watts"], one["dram_watts"]) for one in body["pods"]] == [
+        ("metered", 30.0, 3.0)
+    ]
+    assert [(error["name"], error["reason"]) for error in body["errors"]] == [
+        ("r2-n02", "unreachable")
+    ]
+    measured = readings["readings"]["r2-n01"]["power_watts"]
+    node = body["nodes"]["r2-n01"]
+    assert (node["rapl_watts"], node["measured_watts"]) == (110.0, measured)
+    assert node["difference_watts"] == pytest.approx(measured - 110.0)
+    truth = faults.call(configured.settings, "GET", "/truth")["r2-n01"]["shown"]
+    assert measured == truth["power_watts"]
+    series = f'wattwise_namespace_metered_watts{{namespace="default",cluster="{CLUSTER}"}} 33'
+    assert series in (tmp_path / "metering.prom").read_text()
 
 
 def test_known_sensors_make_a_steady_poll_of_two_requests_a_machine(

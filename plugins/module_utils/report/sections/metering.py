@@ -55,6 +55,7 @@ def _collect(fleet: Fleet) -> Data | None:
         "source": document["source"],
         "watts": round(math.fsum(map(_pod_watts, pods)), 1),
         "pods": len(pods),
+        "all_nodes": len(fleet.nodes),
         "failed": len({error["name"] for error in document.get("errors") or []}),
         "price_per_kwh": price,
         "currency": fleet.sources.options.currency,
@@ -128,7 +129,8 @@ def _lead(data: Data) -> str:
         return "No pod was metered."
     pods = counted(data["pods"], "pod")
     spaces = counted(len(data["namespaces"]), "namespace")
-    return f"{watts(data['watts'], 1)} of package and memory in {pods} of {spaces}."
+    nodes = f"{number(len(data['nodes']))} of {counted(data['all_nodes'], 'node')}"
+    return f"{watts(data['watts'], 1)} of package and memory in {pods} of {spaces}, on {nodes}."
 
 
 def _table(

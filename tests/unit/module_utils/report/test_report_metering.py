@@ -67,7 +67,7 @@ def test_energy_and_cost_are_shown_with_a_price_alone(tmp_path: Path, currency: 
 
 def test_the_part_is_told_in_words_with_headings(tmp_path: Path) -> None:
     text = page(build_from(str(write(tmp_path, CASE))))
-    assert "48.0\u202fW of package and memory in 9 pods of 2 namespaces." in text
+    assert "48.0\u202fW of package and memory in 9 pods of 2 namespaces, on 3 of 4 nodes." in text
     assert "shop/web (Deployment)" in text
     assert text.count(">Whole machine</th>") == 1
     assert "1 meter gave no or not all watts" in text

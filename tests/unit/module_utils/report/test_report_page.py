@@ -81,6 +81,7 @@ def page_of(folder: Path, case: Case = STANDARD, title: str = "hall-1") -> str:
         Case(nodes=250, pods=900),
         Case(steps=0),
         Case(steps=6),
+        Case(metered=4),
     ],
 )
 def test_a_page_is_one_file_without_scripts_and_requests(tmp_path: Path, case: Case) -> None:
@@ -104,8 +105,8 @@ def test_the_same_documents_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_what_the_cluster_says_is_text_and_nothing_else(tmp_path: Path) -> None:
-    case = Case(suffix=HOSTILE, waiting=2, lacking=2, steps=5)
-    plain = Reader(page_of(tmp_path / "plain", Case(waiting=2, lacking=2, steps=5)))
+    case = Case(suffix=HOSTILE, waiting=2, lacking=2, steps=5, metered=2)
+    plain = Reader(page_of(tmp_path / "plain", Case(waiting=2, lacking=2, steps=5, metered=2)))
     hostile = Reader(page_of(tmp_path / "hostile", case, title=HOSTILE))
     assert hostile.elements == plain.elements
     assert [item[0] for item in hostile.attributes] == [item[0] for item in plain.attributes]
