@@ -238,6 +238,9 @@ options:
         description:
           - Source of the watts. V(prometheus) asks the Prometheus at O(meter.url), V(kepler) each
             Kepler. V(none) makes no step.
+          - With V(prometheus) and Kepler's metrics of containers, step V(place) of the same task
+            takes the measured CPU use of a workload's running pods for its waiting ones, in place
+            of O(place.pod_usage_assumption).
         type: str
         default: none
         choices:

@@ -95,6 +95,19 @@ def test_pods_and_nodes_have_their_watts_however_many_jobs_scrape_them(tmp_path:
         endpoints.NEW_NODES: of_nodes("node_name"),
         endpoints.NEW_PODS: of_pods(("node_name", "pod_namespace", "pod_name"), with_uid=True),
     }
+    early, late = (
+        {name: value for node in NODES for name, value in samples(node.container_text(s)).items()}
+        for s in (0.0, 60.0)
+    )
+    for name, value in early.items():
+        for job in ("a", "b"):
+            scraped = name.replace("{", f'{{job="{job}",')
+            series[scraped] = f"{value!r}+{late[name] - value!r}x60"
+    expected[endpoints.NEW_CORES] = dict(
+        labelled(load.cores, node_name=node.name, pod_id=load.uid)
+        for node in NODES
+        for load in node.loads
+    )
     assert unmet(series, expected, tmp_path) == ""
     wrong = {endpoints.NEW_NODES: {**of_nodes("node_name"), (("node_name", "n3"),): 1.0}}
     assert unmet(series, wrong, tmp_path)

@@ -271,6 +271,7 @@ SCHEMAS: dict[str, Schema] = {
                         "workload": _TEXT,
                         "package_watts": _AMOUNT_OR_NULL,
                         "dram_watts": _AMOUNT_OR_NULL,
+                        "cpu_cores": _AMOUNT_OR_NULL,
                     },
                 },
             },

@@ -102,6 +102,7 @@ class FleetRun:
     snapshot: Object | None = None
     answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
     observation: observation.Observation | None = None
+    metered: metering.Metering | None = None
     curves: Object | None = None
     plan: Object | None = None
     devices: Result | None = None
@@ -351,6 +352,7 @@ class FleetRun:
                 context.warn(f"No watts of pods were read: {error}")
                 step.errors.append({"name": "", "reason": "malformed", "detail": str(error)})
                 return
+            self.metered = found
             step.errors += [error.as_dict() for error in found.errors]
             step.counts = {
                 "pods": len(found.pods),
@@ -399,7 +401,8 @@ class FleetRun:
             if self.curves is None:
                 self.curves = self.folder.this("curves")["curves"]
             previous = (self.folder.last("plan") or {}).get("placements") or ()
-            given = given_of(self._snapshot(), self.curves, previous, options, self.scope)
+            cores = {} if self.metered is None else self.metered.cores_by_uid
+            given = given_of(self._snapshot(), self.curves, previous, options, self.scope, cores)
             plan = placement.place_pods(given, options, context)
             self.plan = {"time": format_time(context.now()), **plan}
             step.counts = {

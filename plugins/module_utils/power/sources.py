@@ -9,6 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -27,8 +28,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     text_mapping,
     whole_number,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.workloads import Workload
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
     Surroundings,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.measured_use import (
+    PodUse,
+    measured_shares,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import WaitingPods
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
@@ -78,7 +84,7 @@ class Given:
     """What was given of the cluster, in the words in which it was given; all of it may be odd.
 
     ``namespaces`` None: their labels are not known. ``scope`` None: every node may be used, and
-    every pod sent.
+    every pod sent. ``cores_by_uid`` are CPUs in use by running pods.
     """
 
     nodes: t.Sequence[t.Any]
@@ -93,6 +99,7 @@ class Given:
     device_objects: t.Sequence[t.Any] = ()
     previous: t.Sequence[t.Any] = ()
     scope: Scope | None = None
+    cores_by_uid: t.Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,7 @@ class Source:
     device_objects: t.Sequence[Object] = ()
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     scope: Scope | None = None
+    shares: t.Mapping[Workload, Decimal] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -146,7 +154,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
             source.running, list(labels_of.values()), source.namespaces, source.replica_sets
         ),
         RunningAntiAffinity(source.running, labels_of, source.namespaces),
-        assumption,
+        PodUse(assumption, source.shares),
     )
     waiting.read_claims(
         [node.given for node in source.nodes.values()],
@@ -201,6 +209,7 @@ def source_of(given: Given) -> Source:
         device_objects=given.device_objects,
         previous=dict(previous),
         scope=given.scope,
+        shares=measured_shares(running, given.cores_by_uid),
         findings=(*intake.findings, *budgets.findings),
     )
 
@@ -242,9 +251,11 @@ def given_of(
     previous: t.Sequence[t.Any],
     parameters: Parameters,
     scope: Scope | None = None,
+    cores_by_uid: t.Mapping[str, float] = MappingProxyType({}),
 ) -> Given:
     """The cluster of a snapshot, with the curves by node and the placements of the last plan.
 
+    ``cores_by_uid`` are CPUs in use by running pods, where they were metered.
     Raises InvalidInput where the snapshot lacks what the completed parameters ask for.
     """
     pods = snapshot.get("pods", [])
@@ -275,6 +286,7 @@ def given_of(
         device_objects=snapshot.get("device_objects", []),
         previous=previous,
         scope=scope,
+        cores_by_uid=cores_by_uid,
     )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import typing as t
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
@@ -33,6 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
     Surroundings,
     gang_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.measured_use import PodUse
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
     RunningAntiAffinity,
 )
@@ -75,13 +75,13 @@ class WaitingPods:
         given: t.Sequence[Object],
         surroundings: Surroundings,
         anti_affinity: RunningAntiAffinity,
-        assumption: Decimal,
+        use: PodUse,
     ) -> None:
         self.findings: list[Finding] = []
         self.claims = ClaimBook()
         self._surroundings = surroundings
         self._anti_affinity = anti_affinity
-        self._assumption = assumption
+        self._use = use
         self._drafts = self._read_each(given)
 
     def read_claims(
@@ -176,7 +176,7 @@ class WaitingPods:
     def _read(self, pod: Object) -> Pod:
         pod_facts(pod)
         mapping(pod.get("status"), "status")
-        return read_pod(pod, self._assumption, _NO_NODES, runs_of_pod(pod))
+        return read_pod(pod, self._use.of(pod), _NO_NODES, runs_of_pod(pod))
 
     def _has_sound_rules(self, pod: Object) -> bool:
         rules = next(RelationReader([pod], self._surroundings).relations())

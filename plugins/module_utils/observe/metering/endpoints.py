@@ -64,6 +64,12 @@ NEW_NODES = (
     f'({kepler.NODE_WATTS}{{zone=~"package|dram"}}))'
 )
 
+# Where Kepler exports containers; the counter has no zone.
+NEW_CORES = (
+    "sum by (node_name,pod_id) (max by (node_name,pod_id,container_id) "
+    '(rate(kepler_container_cpu_seconds_total{state="running",pod_id!=""}[5m])))'
+)
+
 
 def _old_query(level: str, mode: str, labels: str) -> str:
     """Mean watts of five minutes from the counters of Kepler 0.9 and older, for both zones."""
@@ -205,6 +211,7 @@ class _Vectors(t.NamedTuple):
 
     nodes: t.Sequence[Object]
     pods: t.Sequence[Object]
+    cores: t.Sequence[Object] = ()
     is_old: bool = False
 
 
@@ -212,8 +219,9 @@ async def _query_all(client: Client, _target: PollTarget) -> _Vectors:
     nodes = await _query(client, NEW_NODES)
     pods = await _query(client, NEW_PODS)
     if nodes or pods:
-        return _Vectors(nodes, pods)
-    found = _Vectors(await _query(client, OLD_NODES), await _query(client, OLD_PODS), True)
+        return _Vectors(nodes, pods, await _query(client, NEW_CORES))
+    nodes, pods = await _query(client, OLD_NODES), await _query(client, OLD_PODS)
+    found = _Vectors(nodes, pods, is_old=True)
     if not found.nodes and not found.pods:
         raise TargetFailure(
             "no_sensor",
@@ -251,6 +259,8 @@ class _Reader:
             self._each(series, vectors.is_old, self._put_node)
         for series in vectors.pods:
             self._each(series, vectors.is_old, self._put_pod)
+        for series in vectors.cores:
+            self._put_cores(series)
         # Which of two series is right is not known, so neither counts.
         for node, name in self.twice:
             amounts = self.found.nodes[node]
@@ -290,6 +300,22 @@ class _Reader:
                 "malformed", f"two series are of its pod {shown(name.name)} in zone {zone}"
             )
         zones[zone] = watts
+
+    def _put_cores(self, series: Object) -> None:
+        """CPUs in use, of nodes that have watts."""
+        labels = _labels(series)
+        node, name = labels.get("node_name", ""), kepler.pod_name(labels)
+        if node not in self.found.nodes:
+            return
+        cores = self.found.nodes[node].cores
+        try:
+            value = kepler.plausible_cores(_value(series))
+            if name in cores:
+                del cores[name]
+                raise TargetFailure("malformed", f"two series are of CPUs of {shown(name.uid)}")
+            cores[name] = value
+        except TargetFailure as failure:
+            self._fail(node, failure)
 
     def _fail(self, node: str, failure: TargetFailure) -> None:
         if len(self.found.errors) < _MOST_ERRORS_OF_SERIES:

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.exp
 )
 
 ZONES = ("package", "dram")
+MOST_CORES = 10_000.0
 # Amounts by zone, in W or J.
 Zones = dict[str, float]
 
@@ -40,11 +41,15 @@ class PodName(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Amounts:
-    """Amounts of one node and its pods: W, or J since Kepler's start if ``are_joules``."""
+    """Amounts of one node and its pods: W, or J since Kepler's start if ``are_joules``.
+
+    ``cores`` are CPUs in use, where they are known.
+    """
 
     are_joules: bool
     node: Zones = field(default_factory=dict)
     pods: dict[PodName, Zones] = field(default_factory=dict)
+    cores: dict[PodName, float] = field(default_factory=dict)
 
 
 def of_text(text: str) -> Amounts:
@@ -112,6 +117,15 @@ def pod_name(labels: t.Mapping[str, str]) -> PodName:
     return PodName(
         labels.get("pod_id", ""), labels.get("pod_namespace", ""), labels.get("pod_name", "")
     )
+
+
+def plausible_cores(cores: float) -> float:
+    """The cores. Raises TargetFailure if no machine has so many."""
+    if cores > MOST_CORES:
+        raise TargetFailure(
+            "implausible", f"its metrics have {cores:g} CPUs in use; look at Kepler's log"
+        )
+    return cores
 
 
 def plausible(watts: float) -> float:

@@ -116,6 +116,7 @@ class Metering:
     time: datetime.datetime
     pods: dict[Pod, Zones] = field(default_factory=dict)
     nodes: dict[str, Zones] = field(default_factory=dict)
+    cores: dict[Pod, float] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
     counters: dict[str, t.Any] = field(default_factory=dict)
     left_out: int = 0
@@ -126,7 +127,7 @@ class Metering:
         return {
             "source": self.source,
             "pods": [
-                _of_pod(pod, zones)
+                _of_pod(pod, zones, self.cores.get(pod))
                 for pod, zones in sorted(
                     self.pods.items(), key=lambda item: (item[0].namespace, item[0].name)
                 )
@@ -148,6 +149,11 @@ class Metering:
             "measured_watts": _rounded(measured),
             "difference_watts": None if measured is None else round(measured - total, 3),
         }
+
+    @property
+    def cores_by_uid(self) -> dict[str, float]:
+        """CPUs in use by pods."""
+        return {pod.uid: cores for pod, cores in self.cores.items() if pod.uid}
 
     def metrics(self, labels: metrics.Labels) -> str:
         """Watts by namespace and node for Prometheus. Raises InvalidInput for invalid labels."""
@@ -238,6 +244,10 @@ def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any
         found.nodes[node] = zones
     found.pods.update(zones_of)
     found.left_out += left_out
+    for name, cores in amounts.cores.items():
+        pod = pods.find(name, node)
+        if pod is not None:
+            found.cores[pod] = cores
     if not amounts.pods and node in pods.nodes:
         raise TargetFailure(
             "no_sensor",
@@ -324,7 +334,7 @@ def _warn(found: Metering, context: Context) -> None:
         )
 
 
-def _of_pod(pod: Pod, zones: Zones) -> Result:
+def _of_pod(pod: Pod, zones: Zones, cores: float | None) -> Result:
     return {
         "namespace": pod.namespace,
         "pod": pod.name,
@@ -334,6 +344,7 @@ def _of_pod(pod: Pod, zones: Zones) -> Result:
         "workload": pod.workload,
         "package_watts": _rounded(zones.get("package")),
         "dram_watts": _rounded(zones.get("dram")),
+        "cpu_cores": _rounded(cores),
     }
 
 

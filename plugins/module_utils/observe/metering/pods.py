@@ -19,17 +19,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.workloads import workload_of
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import PodName
 
 # The UID by which a kubelet knows a pod of its own manifests, not that of the pod in the API.
 _STATIC_UID = "kubernetes.io/config.hash"
-_HASH_LABEL = "pod-template-hash"
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A running pod and its workload: the controller, the Deployment of a ReplicaSet, or itself."""
+    """A running pod and its workload."""
 
     namespace: str
     name: str
@@ -72,26 +72,12 @@ def _read(given: t.Any) -> Pod:
     metadata = object_shapes.with_readable_metadata(given)["metadata"]
     spec = object_shapes.mapping(given.get("spec"), "spec")
     name = object_shapes.required_text(metadata.get("name"), "metadata.name")
-    kind, workload = _workload(metadata, name)
+    workload = workload_of(given)
     return Pod(
         object_shapes.text(metadata.get("namespace"), "metadata.namespace"),
         name,
         object_shapes.text(metadata.get("uid"), "metadata.uid"),
         object_shapes.text(spec.get("nodeName"), "spec.nodeName"),
-        kind,
-        workload,
+        workload.kind,
+        workload.name,
     )
-
-
-def _workload(metadata: t.Mapping[str, t.Any], name: str) -> tuple[str, str]:
-    owners = objects(metadata.get("ownerReferences"))
-    owner = next((one for one in owners if one.get("controller") is True), None)
-    kind, given = member(owner, "kind"), member(owner, "name")
-    if not (isinstance(kind, str) and isinstance(given, str) and kind and given):
-        return "Pod", name
-    if kind == "Node":
-        return "Pod", name
-    ending = f"-{(metadata.get('labels') or {}).get(_HASH_LABEL)}"
-    if kind == "ReplicaSet" and given.endswith(ending) and given != ending:
-        return "Deployment", given[: -len(ending)]
-    return kind, given

@@ -98,6 +98,7 @@ def test_watts_of_pods_have_the_names_of_the_cluster_and_the_node_s_difference()
         "workload": "pg",
         "package_watts": 10.0,
         "dram_watts": 1.0,
+        "cpu_cores": None,
     }
     assert body["nodes"] == {
         "n1": {
@@ -124,7 +125,8 @@ def test_prometheus_gives_the_same_watts_as_kepler() -> None:
         snapshot = cluster(N1, N2)
         one = metered(snapshot, source="kepler", targets=targets)
         other = metered(snapshot, source="prometheus", url=server.url)
-        assert [asked.headers.get("Authorization") for asked in server.asked] == [None, None]
+        assert [asked.headers.get("Authorization") for asked in server.asked] == [None] * 3
+    assert other.cores_by_uid == {"u1": 3.0, "u2": 1.0, "u3": 2.0}
     assert one.pods == other.pods
     assert one.nodes == other.nodes
     assert package_watts(one) == ALL
@@ -327,7 +329,8 @@ def test_series_of_a_node_are_read_as_without_the_odd_ones_beside_them(seed: int
         return {"metric": labels, "value": [0, source.choice(["NaN", "-1", *texts])]}
 
     def answer(asked: Asked) -> Reply:
-        family = "kepler_pod_cpu_watts" if "kepler_pod" in asked.path else "kepler_node_cpu_watts"
+        families = ("kepler_pod_cpu_watts", "kepler_node_cpu_watts", "cpu_seconds")
+        [family] = [one for one in families if one in asked.path]
         good, bad = vectors(family, [N1]), [odd(one) for one in vectors(family, [N2, N2])]
         return vector_reply([*bad, *good] if source.randrange(2) else [*good, *bad])
 
@@ -338,6 +341,8 @@ def test_series_of_a_node_are_read_as_without_the_odd_ones_beside_them(seed: int
         "pg-0": {"package": 10.0, "dram": 1.0},
     }
     assert found.nodes["n1"] == {"package": 100.0, "dram": 10.0}
+    of_n1 = {pod.name: cores for pod, cores in found.cores.items() if pod.node == "n1"}
+    assert of_n1 == {"web-1": 3.0, "pg-0": 1.0}
     assert_fit_for_documents(found.body())
 
 

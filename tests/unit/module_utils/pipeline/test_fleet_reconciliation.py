@@ -30,7 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliat
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.binding_api import Cluster, Json, found, node, pod
-from support.kepler_exporter import Load, MeteredNode, exporter
+from support.kepler_exporter import Load, MeteredNode, exporter, prometheus
 from support.scripted_api import Asked, Reply, status_reply
 from support.wao import fake, node_config
 
@@ -392,3 +392,24 @@ def test_without_a_source_nothing_is_metered(tmp_path: Path) -> None:
     result = metered_run(tmp_path, {})
     assert "meter" not in steps_of(result)
     assert "metering" not in result["documents"]
+
+
+@pytest.mark.parametrize(("source", "cores"), [("prometheus", 0.3), ("none", 0.8)])
+def test_a_waiting_pod_uses_as_much_as_the_metered_ones_of_its_workload(
+    tmp_path: Path, source: str, cores: float
+) -> None:
+    """It uses 0.8 of its request only where nothing is known."""
+    fleet = Fleet()
+    owner = {"kind": "StatefulSet", "name": "pg", "uid": "s", "controller": True}
+    running = {**pod("pg-0", nodeName="n1"), "status": {"phase": "Running"}}
+    for one in (running, waiting := pod("pg-1")):
+        one["metadata"]["ownerReferences"] = [owner]
+        fleet.cluster.add(one)
+    with prometheus(MeteredNode("n1", (Load("uid-pg-0", "shop", "pg-0", 0.3),))) as server:
+        steps = [step for step in STEPS if step not in ("bind", "devices", "evict")]
+        meter = {"source": source, "url": server.url}
+        run(fleet, run_dir=str(tmp_path), steps=steps, meter=meter)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert [one["pod"] for one in plan["placements"]] == [waiting["metadata"]["name"]]
+    added = sum(node["cpu_after"] - node["cpu_before"] for node in plan["nodes"])
+    assert added == pytest.approx(cores)
