@@ -251,6 +251,11 @@ options:
         description:
           - URL of the Prometheus, or of a server with its HTTP API. Required for V(prometheus).
         type: str
+      labels:
+        description:
+          - Labels of the series to take, where one Prometheus has the metrics of several clusters.
+        type: dict
+        default: {}
       targets:
         description:
           - Endpoints of Kepler by node, for V(kepler). The pods of O(meter.selector) by default.

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
-    endpoints,
-    metering,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import queries
 from support.kepler_exporter import Load, MeteredNode
 from support.promtool import lint, promtool, samples
 
@@ -23,6 +21,9 @@ NODES = (
     MeteredNode("n1", (Load("u1", "shop", "web-1", 3.0), Load("u2", "db", "pg-0", 1.0))),
     MeteredNode("n2", (Load("u3", "shop", "web-2", 2.0),), package=60.0, dram=5.0),
 )
+QUERIES = queries({"cluster": 'hall "1"'})
+# Two jobs scrape the cluster, and one scrapes another, whose values are seven times as large.
+JOBS = ((r"hall \"1\"", "a", 1), (r"hall \"1\"", "b", 1), ("hall 2", "a", 7))
 Expected = dict[tuple[tuple[str, str], ...], float]
 
 
@@ -84,50 +85,57 @@ def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them() -> N
     assert lint(found.metrics({"cluster": "hall-1"})) == ""
 
 
+def scraped(early: t.Mapping[str, float], late: t.Mapping[str, float]) -> dict[str, str]:
+    """Series of an hour, as promtool takes them, from two scrapes a minute apart."""
+    return {
+        name.replace("{", f'{{cluster="{cluster}",job="{job}",'): (
+            f"{value * factor!r}+{(late[name] - value) * factor!r}x60"
+        )
+        for name, value in early.items()
+        for cluster, job, factor in JOBS
+    }
+
+
 def test_pods_and_nodes_have_their_watts_however_many_jobs_scrape_them(tmp_path: Path) -> None:
-    series = {
-        name.replace("{", f'{{job="{job}",'): f"{value!r}x60"
-        for node in NODES
-        for job in ("a", "b")
-        for name, value in samples(node.text()).items()
-    }
-    expected = {
-        endpoints.NEW_NODES: of_nodes("node_name"),
-        endpoints.NEW_PODS: of_pods(("node_name", "pod_namespace", "pod_name"), with_uid=True),
-    }
-    early, late = (
-        {name: value for node in NODES for name, value in samples(node.container_text(s)).items()}
-        for s in (0.0, 60.0)
-    )
-    for name, value in early.items():
-        for job in ("a", "b"):
-            scraped = name.replace("{", f'{{job="{job}",')
-            series[scraped] = f"{value!r}+{late[name] - value!r}x60"
-    expected[endpoints.NEW_CORES] = dict(
+    series: dict[str, str] = {}
+    for node in NODES:
+        early, late = (
+            samples(node.text(seconds) + node.container_text(seconds)) for seconds in (0.0, 60.0)
+        )
+        series.update(scraped(early, late))
+    cores = dict(
         labelled(load.cores, node_name=node.name, pod_id=load.uid)
         for node in NODES
         for load in node.loads
     )
+    expected = {
+        QUERIES.nodes: of_nodes("node_name"),
+        QUERIES.pods: of_pods(("node_name", "pod_namespace", "pod_name"), with_uid=True),
+        QUERIES.cores: cores,
+    }
     assert unmet(series, expected, tmp_path) == ""
-    wrong = {endpoints.NEW_NODES: {**of_nodes("node_name"), (("node_name", "n3"),): 1.0}}
+    wrong = {QUERIES.nodes: {**of_nodes("node_name"), (("node_name", "n3"),): 1.0}}
     assert unmet(series, wrong, tmp_path)
 
 
 def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
     series: dict[str, str] = {}
     for node in NODES:
-        early, late = (samples(node.old_text(seconds)) for seconds in (0.0, 60.0))
-        for name, value in early.items():
+        early, late = (
             # The monitor of Kepler puts the node's name there.
-            scraped = (
-                name if "instance=" in name else name.replace("{", f'{{instance="{node.name}",')
-            )
-            series[scraped] = f"{value!r}+{late[name] - value!r}x60"
+            {
+                name
+                if "instance=" in name
+                else name.replace("{", f'{{instance="{node.name}",'): value
+                for name, value in samples(node.old_text(seconds)).items()
+            }
+            for seconds in (0.0, 60.0)
+        )
+        series.update(scraped(early, late))
+    names = ("instance", "container_namespace", "pod_name")
     expected = {
-        endpoints.OLD_NODES: of_nodes("instance"),
-        endpoints.OLD_PODS: of_pods(
-            ("instance", "container_namespace", "pod_name"), with_uid=False
-        ),
+        QUERIES.old_nodes: of_nodes("instance"),
+        QUERIES.old_pods: of_pods(names, with_uid=False),
     }
     # Counters that grow by tenths are no exact sums of them.
     rounded = {f"round({query}, 1e-6)": samples_ for query, samples_ in expected.items()}

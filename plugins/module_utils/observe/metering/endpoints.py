@@ -9,6 +9,7 @@ metrics of one Kepler is that of the whole node.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import typing as t
 import urllib.parse
@@ -45,6 +46,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kep
     Amounts,
     PodName,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import (
+    Queries,
+    queries,
+)
 
 PROMETHEUS, KEPLER = "Prometheus", "Kepler"
 # Kepler names every process; a thousand of them take about 1 MB.
@@ -54,35 +59,6 @@ _OF_PROMETHEUS = Budget(requests=20, size=128 * 2**20, members=4_000_000)
 # At most so many answers are in memory at once.
 _MOST_AT_ONCE = 16
 _MOST_ERRORS_OF_SERIES = 100
-
-_SELECTED = '{state="running",zone=~"package|dram"}'
-_POD_LABELS = "node_name,pod_id,pod_namespace,pod_name,zone"
-NEW_PODS = f"max by ({_POD_LABELS}) ({kepler.POD_WATTS}{_SELECTED})"
-# Each path once, however many jobs scrape it, then the sum of the packages of all sockets.
-NEW_NODES = (
-    "sum by (node_name,zone) (max by (node_name,zone,path) "
-    f'({kepler.NODE_WATTS}{{zone=~"package|dram"}}))'
-)
-
-# Where Kepler exports containers; the counter has no zone.
-NEW_CORES = (
-    "sum by (node_name,pod_id) (max by (node_name,pod_id,container_id) "
-    '(rate(kepler_container_cpu_seconds_total{state="running",pod_id!=""}[5m])))'
-)
-
-
-def _old_query(level: str, mode: str, labels: str) -> str:
-    """Mean watts of five minutes from the counters of Kepler 0.9 and older, for both zones."""
-    parts = (
-        f"label_replace(sum by ({labels}) "
-        f'(rate(kepler_{level}_{zone}_joules_total{mode}[5m])),"zone","{zone}","","")'
-        for zone in ZONES
-    )
-    return " or ".join(parts)
-
-
-OLD_PODS = _old_query("container", '{mode="dynamic"}', "instance,container_namespace,pod_name")
-OLD_NODES = _old_query("node", "", "instance")
 
 
 @dataclass
@@ -199,7 +175,8 @@ class _AskedPrometheus:
 
     def answers(self) -> Answers:
         target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
-        job = Job(target, PROMETHEUS, _query_all, _Vectors((), ()))
+        work = functools.partial(_query_all, queries(self.options["labels"]))
+        job = Job(target, PROMETHEUS, work, _Vectors((), ()))
         [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
         if isinstance(result, TargetError):
             return Answers(errors=[result])
@@ -215,12 +192,11 @@ class _Vectors(t.NamedTuple):
     is_old: bool = False
 
 
-async def _query_all(client: Client, _target: PollTarget) -> _Vectors:
-    nodes = await _query(client, NEW_NODES)
-    pods = await _query(client, NEW_PODS)
+async def _query_all(wanted: Queries, client: Client, _target: PollTarget) -> _Vectors:
+    nodes, pods = await _query(client, wanted.nodes), await _query(client, wanted.pods)
     if nodes or pods:
-        return _Vectors(nodes, pods, await _query(client, NEW_CORES))
-    nodes, pods = await _query(client, OLD_NODES), await _query(client, OLD_PODS)
+        return _Vectors(nodes, pods, await _query(client, wanted.cores))
+    nodes, pods = await _query(client, wanted.old_nodes), await _query(client, wanted.old_pods)
     found = _Vectors(nodes, pods, is_old=True)
     if not found.nodes and not found.pods:
         raise TargetFailure(

@@ -47,6 +47,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kep
     Zones,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod, Pods
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import queries
 
 # Time between two counts of joules from which watts are computed.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 3600.0
@@ -63,6 +64,7 @@ SPEC = ArgumentSpec(
             "choices": ["none", "prometheus", "kepler"],
         },
         "url": {"type": "str"},
+        "labels": {"type": "dict", "default": {}},
         "targets": {
             "type": "list",
             "elements": "dict",
@@ -100,6 +102,7 @@ def check_options(options: Parameters) -> None:
         raise InvalidInput(
             "meter: source prometheus needs url, such as https://prometheus.example.com:9090"
         )
+    queries(options["labels"])
     if not is_subdomain(options["namespace"]):
         raise InvalidInput(
             f"meter: namespace: {shown(options['namespace'])} is no name of a namespace"
@@ -217,9 +220,20 @@ def meter(
             _put(found, name, amounts, pods, member(previous, "counters", name))
         except TargetFailure as failure:
             found.errors.append(error_of(name, _endpoint(options, name), failure))
+    if answers.nodes and not known & answers.nodes.keys():
+        found.errors.append(_of_other_nodes(options, next(iter(answers.nodes))))
     found.measured = _measured(readings, found.nodes)
     _warn(found, context)
     return found
+
+
+def _of_other_nodes(options: Parameters, name: str) -> TargetError:
+    failure = TargetFailure(
+        "no_sensor",
+        f"none of the metered nodes is one of the cluster, the first is {shown(name)}; the label "
+        "node_name, of Kepler 0.9 and older instance, must be the name of the Node",
+    )
+    return error_of(options["source"], _endpoint(options, name), failure)
 
 
 def _endpoint(options: Parameters, node: str) -> str:

@@ -132,6 +132,14 @@ def test_prometheus_gives_the_same_watts_as_kepler() -> None:
     assert package_watts(one) == ALL
 
 
+def test_nodes_with_names_of_another_kind_are_told_to_be_so() -> None:
+    with prometheus(MeteredNode("10.0.0.1:9102", N1.loads)) as server:
+        found = metered(cluster(N1), source="prometheus", url=server.url, labels={"a": 'x"'})
+        assert all("a%3D%22x%5C%22%22" in asked.path for asked in server.asked)
+    assert (found.pods, found.left_out) == ({}, 2)
+    assert "must be the name of the Node" in found.errors[0].detail
+
+
 def test_the_pods_of_kepler_are_found_by_their_label() -> None:
     with exporters(N1) as [target]:
         port = int(target["endpoint"].rpartition(":")[2])
@@ -308,6 +316,8 @@ def test_metrics_have_few_namespaces_and_the_rest_in_one(monkeypatch: pytest.Mon
     [
         ({"source": "prometheus"}, "needs url"),
         ({"namespace": "a/../b"}, "no name of a namespace"),
+        ({"labels": {"a-b": "x"}}, "no label of Prometheus"),
+        ({"labels": {"cluster": 1}}, "no label of Prometheus"),
         ({"port": 0}, "between 1 and 65535"),
     ],
 )
