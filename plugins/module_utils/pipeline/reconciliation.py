@@ -401,8 +401,9 @@ class FleetRun:
             if self.curves is None:
                 self.curves = self.folder.this("curves")["curves"]
             previous = (self.folder.last("plan") or {}).get("placements") or ()
-            cores = {} if self.metered is None else self.metered.cores_by_uid
-            given = given_of(self._snapshot(), self.curves, previous, options, self.scope, cores)
+            given = given_of(self._snapshot(), self.curves, previous, options, self.scope)
+            if self.metered is not None:
+                given = replace(given, cores_by_uid=self.metered.cores_by_uid)
             plan = placement.place_pods(given, options, context)
             self.plan = {"time": format_time(context.now()), **plan}
             step.counts = {

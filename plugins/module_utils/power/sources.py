@@ -9,7 +9,6 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -251,11 +250,9 @@ def given_of(
     previous: t.Sequence[t.Any],
     parameters: Parameters,
     scope: Scope | None = None,
-    cores_by_uid: t.Mapping[str, float] = MappingProxyType({}),
 ) -> Given:
     """The cluster of a snapshot, with the curves by node and the placements of the last plan.
 
-    ``cores_by_uid`` are CPUs in use by running pods, where they were metered.
     Raises InvalidInput where the snapshot lacks what the completed parameters ask for.
     """
     pods = snapshot.get("pods", [])
@@ -286,7 +283,6 @@ def given_of(
         device_objects=snapshot.get("device_objects", []),
         previous=previous,
         scope=scope,
-        cores_by_uid=cores_by_uid,
     )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -52,7 +53,8 @@ RUNNING = [
 def used_cores(waiting: Json, running: list[Json], cores: t.Mapping[str, float]) -> float:
     """What the waiting pod is thought to use."""
     options = placement.SPEC.complete({"nodes": [], "pod_usage_assumption": 0.8})
-    given = given_of({"nodes": [NODE], "pods": [*running, waiting]}, {}, (), options, None, cores)
+    given = given_of({"nodes": [NODE], "pods": [*running, waiting]}, {}, (), options)
+    given = replace(given, cores_by_uid=cores)
     [read] = [one for one in instance_of(source_of(given), options).pods if one.name == "new"]
     return read.shape.use_microcores / 1e6
 

@@ -42,6 +42,14 @@ SECRETS = "a spec holds no secret; NodeConfigs name theirs, and the module has i
 FILES = "the run folder of the fleet has a place for it"
 SHARED = "all runs of a cluster share it, so it is an option of the module"
 INVENTORY = "it is about files that an inventory names"
+METERING = "playbooks alone meter pods, by a source that an inventory names"
+
+
+def defaults(role: str) -> Json:
+    text = (ROOT / "roles" / role / "defaults" / "main.yml").read_text(encoding="utf-8")
+    return t.cast("Json", yaml.safe_load(text))
+
+
 # Variables of roles that no spec has, and why.
 LEFT_OUT: dict[str, str] = {
     "observe_credentials": SECRETS,
@@ -49,6 +57,9 @@ LEFT_OUT: dict[str, str] = {
     "observe_refresh": "a fleet is looked at again and again",
     "observe_textfile": FILES,
     "observe_run_dir": FILES,
+    **dict.fromkeys(
+        (name for name in defaults("observe") if name.startswith("observe_metering_")), METERING
+    ),
     "placement_credentials": SECRETS,
     "placement_textfile": FILES,
     "placement_run_dir": FILES,
@@ -82,11 +93,6 @@ OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
     # A machine that fails is told in the status; the others are to be placed on all the same.
     "observe_min_success": (0.5, 0),
 }
-
-
-def defaults(role: str) -> Json:
-    text = (ROOT / "roles" / role / "defaults" / "main.yml").read_text(encoding="utf-8")
-    return t.cast("Json", yaml.safe_load(text))
 
 
 def in_spec(variable: str, role: str, names: t.Collection[str]) -> str:
@@ -128,7 +134,10 @@ def test_every_option_of_the_steps_is_set() -> None:
     )
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials"}}
     own["devices"] = {"plan"}
+    assert "meter" not in options
     for group, known in GROUPS.items():
+        if group == "meter":
+            continue
         assert options[group].keys() == known.keys() - own.get(group, set()), group
     complete(options)
 
