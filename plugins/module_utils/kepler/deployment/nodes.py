@@ -163,7 +163,8 @@ def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | N
     if not _suits(system, meter):
         why = f"its labels name the meter {meter}, which Kepler {system.version} has not"
         return Verdict(False, "none", (f"{why}; label the nodes for this version",))
-    return Verdict(True, t.cast("Meter", meter), (reasons,))
+    labelled: Meter = t.cast("Meter", meter)
+    return Verdict(True, labelled, (reasons,))
 
 
 def _suits(system: System, meter: str) -> bool:

@@ -151,9 +151,9 @@ def _table(
     rows: list[list[Child]] = []
     for entry in detail.cut(entries):
         text = element("span", watts(entry["watts"], 1))
-        bar = element("span", meter(entry["watts"], most, "ours"), text, class_="bar")
+        watts_bar = element("span", meter(entry["watts"], most, "ours"), text, class_="bar")
         memory, pods = watts(entry["dram_watts"], 1), number(entry["pods"])
-        row: list[Child] = [name(entry), bar, memory, pods]
+        row: list[Child] = [name(entry), watts_bar, memory, pods]
         if has_price:
             row += [quantity(entry["kwh"], "kWh", 1), _cost(entry["cost"], data["currency"])]
         rows.append(row)
