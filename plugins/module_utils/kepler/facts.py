@@ -102,7 +102,9 @@ class NodeFacts:
     def as_dict(self) -> dict[str, t.Any]:
         """The facts in the form of module results and of the annotation."""
         found = dataclasses.asdict(self)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in found.items()
+        }
 
     @classmethod
     def from_dict(cls, given: t.Any) -> NodeFacts:
