@@ -62,9 +62,9 @@ END = """
 
 - **The API server gets few requests.** Lists are read page by page. A status is written at most
   once a run: when a reading moved by 0.5 °C, 1 Pa or 2 % of the watts since it was written, or when
-  the written one is old. That age is 2.5 to 5 minutes, by the node's name, so that one run does not
-  write the whole fleet. The table has both ends: no reading moves, and each status has one that
-  moved in every run. Real fleets lie between them.
+  the written one is old. That age is 2.5 to 5 minutes, by the node's name. A run every five minutes
+  therefore writes each status, whether readings move or not. A run a minute writes about a quarter
+  of them where no reading moves, and never the whole fleet at once.
 - **The bytes grow with the pods**: each run reads every pod.
 - **A BMC gets the same few requests whatever the size of the fleet**, one at a time.
 - **Kubernetes ends first.** Its own limit is 5,000 nodes a cluster, so 10,000 nodes are two
