@@ -55,7 +55,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
 WAO = "/apis/wao.bitmedia.co.jp/v1beta1"
 # Namespaces of what the fleet acts upon.
-CONFIGS, DAEMONS, WORK = "wao-system", "rmd-system", "robust-work"
+CONFIGS, DAEMONS, KEPLER, WORK = "wao-system", "rmd-system", "kepler", "robust-work"
 ACCOUNT = ("admin", "T0p-s3cret-of-the-bmc")
 NODES = tuple(f"robust-{number}" for number in range(4))
 BASE, FIRST = "base", "robust-first"
@@ -252,7 +252,7 @@ def rights(lab: RunningLab) -> Iterator[None]:
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": lab.kubeconfig, "src": names, "wait": True})
     kept = {item["metadata"]["name"] for item in kube.list("/api/v1/namespaces")}
-    namespaces = {NAMESPACE, CONFIGS, DAEMONS, WORK} - kept
+    namespaces = {NAMESPACE, CONFIGS, DAEMONS, KEPLER, WORK} - kept
     assert namespaces >= {NAMESPACE, WORK}
     with Api(lab.state.kubeconfig) as api:
         for name in namespaces - {NAMESPACE}:

@@ -414,7 +414,8 @@ def test_a_workload_that_is_refused_is_told_once(kube: Kube, namespace: str, run
             "ways": 1,
             "fleet": 1,
         }
-        assert all("the node has no RMD daemon" in one["message"] for one in told)
+        messages = [one["message"] for one in told]
+        assert all("the node has no RMD daemon" in text for text in messages), messages
     finally:
         kube.request("DELETE", f"{path}/ways")
 

@@ -27,6 +27,14 @@ from lab.errors import LabError
 from lab.process import wait_until
 from lab.state import LabSettings, LabState
 
+# Kinds that runs read in all namespaces.
+OURS = {
+    "wao.bitmedia.co.jp/v1beta1": ("nodeconfigs", "nodeconfigtemplates"),
+    "node.waok8s.github.io/v1beta1": ("nodeconfigs", "nodeconfigtemplates"),
+    "intel.com/v1alpha1": ("rmdworkloads", "rmdconfigs", "rmdnodestates"),
+    "wattwise.github.io/v1alpha1": ("powerfleets",),
+}
+
 
 @dataclass(frozen=True)
 class RunningLab:
@@ -78,8 +86,15 @@ def namespace(lab: RunningLab) -> Iterator[str]:
     with Api(lab.state.kubeconfig) as api:
         create_namespace(api, name)
         yield name
-    with Api(lab.state.kubeconfig) as api, contextlib.suppress(ApiError):
-        api.request("DELETE", f"/api/v1/namespaces/{name}")
+    with Api(lab.state.kubeconfig) as api:
+        # The namespace goes slowly. What runs for the whole cluster must not see its objects.
+        for group_version, plurals in OURS.items():
+            for plural in plurals:
+                path = f"/apis/{group_version}/namespaces/{name}/{plural}"
+                with contextlib.suppress(ApiError):
+                    api.request("DELETE", path)
+        with contextlib.suppress(ApiError):
+            api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture
