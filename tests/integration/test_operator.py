@@ -9,6 +9,7 @@ runs are short, which shows what ansible-operator does of itself.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -23,6 +24,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -177,7 +179,16 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(kube: Kube, api: Api, running: RunningOperator, metrics_port: int) -> t.Iterator[Fleet]:
-    """All nodes of the lab; one template, for nodes that come later."""
+    """All nodes of the lab; one template, for nodes that come later.
+
+    NodeConfigs that earlier tests left name machines that this fleet has no password for.
+    """
+    for plural in ("nodeconfigtemplates", "nodeconfigs"):
+        for left in kube.list(f"{WAO}/{plural}"):
+            metadata = left["metadata"]
+            path = f"{WAO}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+            with contextlib.suppress(ApiError):
+                kube.request("DELETE", path)
     namespace = "operator-test"
     create_namespace(api, namespace)
     template = wao.template("late")
