@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
-        "--state", metavar="DIR", help="folder of the lab ($LAB_STATE, else lab/.state)"
+        "--state",
+        metavar="DIR",
+        help="folder of the lab ($LAB_STATE, else lab/.state; operator-demo: lab/.state-operator)",
     )
 
     def add(name: str, function: object, text: str) -> argparse.ArgumentParser:

@@ -67,15 +67,15 @@ def _pod(name: str, shape: Shape) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def make_namespace(api: Api) -> None:
-    """Make the namespace of the demo and wait until pods can be made in it."""
+def make_namespace(api: Api, name: str = NAMESPACE) -> None:
+    """Make a namespace where there is none, and wait until pods can be made in it."""
     try:
-        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     except ApiError as error:
         if error.status != 409:
             raise
-    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
-    wait_until(lambda: _exists(api, account), 20.0, f"the namespace {NAMESPACE}")
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    wait_until(lambda: api.find(account) is not None, 20.0, f"the namespace {name}")
 
 
 def create_pods(api: Api, pods: Sequence[JsonObject], scheduler: str) -> None:
@@ -135,16 +135,6 @@ def _bound(api: Api) -> int:
         bool(pod["spec"].get("nodeName")) and pod["status"].get("phase") not in FINISHED_PHASES
         for pod in pods
     )
-
-
-def _exists(api: Api, path: str) -> bool:
-    try:
-        api.request("GET", path)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
-    return True
 
 
 def _in_parallel(work: Callable[[T], None], items: Sequence[T]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import shutil
 import signal
 import sys
@@ -60,6 +61,13 @@ class OperatorSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+# Runs that go on, and runs that are queued.
+_BUSY = (
+    re.compile(r'^controller_runtime_active_workers\{controller="powerfleet[^}]*\} (\d+)', re.M),
+    re.compile(r"^workqueue_depth\{.*powerfleet.*\} (\d+)", re.M),
+)
+
+
 @dataclass(frozen=True)
 class RunningOperator:
     """An operator that was started; it goes with its lab at the latest."""
@@ -85,6 +93,13 @@ class RunningOperator:
     def metrics(self) -> str:
         """The operator's own metrics, in Prometheus' text format."""
         return get(self.metrics_port, "/metrics")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run of a PowerFleet goes on and none is queued."""
+        text = self.metrics()
+        found = [one.search(text) for one in _BUSY]
+        return all(one is not None and one[1] == "0" for one in found)
 
     def signal(self, number: signal.Signals) -> None:
         """Send the operator a signal and wait until it and all of its runs are gone."""

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.errors import LabError
+from lab.gotools import Say
 from lab.operator.hall import Hall
 from lab.operator.installation import RunningInstallation
-from lab.operator.latencies import Latencies, Say
+from lab.operator.latencies import Latencies
 from lab.process import wait_until
 
 REPLICAS_PER_NODE = 2

@@ -13,14 +13,16 @@ from pathlib import Path
 from lab import comparison, lifecycle, process
 from lab.api import Api
 from lab.errors import LabError
+from lab.gotools import Say
 from lab.machines import build_machines
 from lab.operator import day, unchanged
 from lab.operator.day import Day, Plan
 from lab.operator.hall import PODS, Hall
-from lab.operator.installation import RunningInstallation, install, make_namespace, start
-from lab.operator.latencies import Latencies, Say
+from lab.operator.installation import RunningInstallation, install, start
+from lab.operator.latencies import Latencies
 from lab.rmd import machine_configuration
 from lab.state import LabSettings, LabState
+from lab.workload import make_namespace
 
 # Beside the lab of `make demo`, which may go on.
 ROOT = Path(lifecycle.__file__).resolve().parent / ".state-operator"
@@ -33,7 +35,7 @@ _LATE, _FAILING = 2, 2
 
 @dataclass(frozen=True)
 class Shown:
-    """What the demo has shown: the table of latencies, and what unchanged runs wrote."""
+    """The result of the demo: the table of latencies, and the writes of unchanged runs."""
 
     latencies: Latencies
     unchanged: unchanged.Unchanged

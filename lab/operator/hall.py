@@ -161,9 +161,6 @@ class Hall:
     def delete_pod(self, name: str) -> None:
         self.api.request("DELETE", f"{_PODS}/{name}", _NOW)
 
-    def is_gone(self, pod: str) -> bool:
-        return self.api.find(f"{_PODS}/{pod}") is None
-
     def node_of(self, pod: str) -> str | None:
         found: str | None = self.api.request("GET", f"{_PODS}/{pod}")["spec"].get("nodeName")
         return found
@@ -214,7 +211,7 @@ class Hall:
     # Devices.
 
     def publish_devices(self, nodes: list[str]) -> None:
-        """What a driver of resource.k8s.io does: one device on each node, a class, a template."""
+        """Publish one device on each node, a class and a template, as a driver of resource.k8s.io."""
         for node in nodes:
             spec = {
                 "driver": DRIVER,
@@ -301,7 +298,7 @@ class Hall:
         self.create_pod(name, containers=[container])
 
     def create_workload(self, pod: str, cores: list[str]) -> None:
-        """What the node agent does for a pod that runs: an RmdWorkload that the pod owns."""
+        """Create an RmdWorkload that the running pod owns, as the node agent does."""
         found = self.api.request("GET", f"{_PODS}/{pod}")
         owner = {
             "apiVersion": "v1",

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from lab import operator
-from lab.api import Api, ApiError, standalone_kubeconfig
+from lab.api import Api, standalone_kubeconfig
 from lab.controlplane.programs import find_programs
 from lab.errors import LabError
 from lab.gotools import Say
@@ -28,15 +28,14 @@ from lab.operator import OperatorSettings, RunningOperator
 from lab.process import REPOSITORY, wait_until
 from lab.rmd import certificates
 from lab.state import LabState
+from lab.workload import make_namespace
 from scripts.collection_tree import synchronize
 
 JsonObject = dict[str, Any]
 
 FOLDER = REPOSITORY / "operator"
 NAMESPACE, ACCOUNT = "wattwise-system", "wattwise-operator"
-# Namespaces of the objects that the operator reads; the overlays expect them.
-READ_NAMESPACES = ("wao-system", "rmd-system")
-# What needs a kubelet that starts containers.
+# Kinds that need a kubelet with containers.
 _NOT_APPLIED = ("Deployment", "NetworkPolicy")
 # The lab chooses these.
 _OWN_OPTIONS = ("--metrics-bind-address", "--health-probe-bind-address")
@@ -86,16 +85,16 @@ def install(
     state: LabState, overlay: str, say: Say, heartbeat_seconds: float | None = None
 ) -> Installation:
     """Apply the overlay to the lab's cluster. Raises LabError."""
-    kubectl = find_programs(lambda _text: None)["kubectl"]
     say(f"kubectl apply --server-side -k operator/config/overlays/{overlay}")
-    manifests = built(kubectl, overlay)
+    manifests = built(overlay)
     applied = [item for item in manifests if item["kind"] not in _NOT_APPLIED]
     with Api(state.kubeconfig) as api:
-        for name in READ_NAMESPACES:
+        for name in namespaces_of(manifests):
             make_namespace(api, name)
-        _apply(kubectl, state, applied)
-        kubeconfig = _account_kubeconfig(api, state)
+        _apply(state, applied)
         _wait_for_definitions(api, manifests)
+    kubeconfig = operator.folder(state) / "kubeconfig"
+    write_kubeconfig(kubeconfig, state.kubeconfig)
     folder = operator.folder(state) / "config"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = OperatorSettings(
@@ -120,25 +119,40 @@ def start(installation: Installation, say: Say) -> RunningInstallation:
     return RunningInstallation(installation, running, port)
 
 
-def built(kubectl: Path, overlay: str) -> list[JsonObject]:
+def built(overlay: str) -> list[JsonObject]:
     """The objects of an overlay. Raises LabError."""
     folder = FOLDER / "config" / "overlays" / overlay
-    return list(yaml.safe_load_all(_run([str(kubectl), "kustomize", str(folder)])))
+    return list(yaml.safe_load_all(_run([_kubectl(), "kustomize", str(folder)])))
 
 
-def make_namespace(api: Api, name: str) -> None:
-    """Make a namespace where there is none, and wait until pods can be made in it."""
-    try:
-        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    except ApiError as error:
-        if error.status != 409:
-            raise
-    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    wait_until(lambda: api.find(account) is not None, 20.0, f"the namespace {name}")
+def namespaces_of(manifests: Sequence[JsonObject]) -> list[str]:
+    """The namespaces that an overlay expects: it has objects in them and does not bring them."""
+    named = {item["metadata"].get("namespace") for item in manifests}
+    brought = {item["metadata"]["name"] for item in manifests if item["kind"] == "Namespace"}
+    return sorted(named - brought - {None, "kube-system"})
+
+
+def write_kubeconfig(path: Path, admin: Path, **cluster: str) -> None:
+    """Write a kubeconfig with a token of the operator's account, for which the admin asks.
+
+    ``cluster`` replaces or adds fields of the API server.
+    """
+    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
+    with Api(admin) as api:
+        asked = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
+        token = api.request("POST", account, asked)["status"]["token"]
+    document = json.loads(standalone_kubeconfig(admin))
+    for user in document["users"]:
+        user["user"] = {"token": token}
+    for each in document["clusters"]:
+        each["cluster"].update(cluster)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(document))
 
 
 def options_of(manifests: Sequence[JsonObject]) -> list[str]:
-    """The options of ansible-operator in the Deployment, without those that a lab chooses."""
+    """The Deployment's options of ansible-operator, apart from those that a lab chooses."""
     [deployment] = [item for item in manifests if item["kind"] == "Deployment"]
     [container] = [
         item
@@ -159,26 +173,15 @@ def _run(command: Sequence[str], given: str | None = None) -> str:
     return done.stdout
 
 
-def _apply(kubectl: Path, state: LabState, manifests: Sequence[JsonObject]) -> None:
+def _kubectl() -> str:
+    return str(find_programs(lambda _text: None)["kubectl"])
+
+
+def _apply(state: LabState, manifests: Sequence[JsonObject]) -> None:
     # The namespace is among them; kubectl applies in the given order.
     ordered = sorted(manifests, key=lambda item: item["kind"] != "Namespace")
-    command = [str(kubectl), f"--kubeconfig={state.kubeconfig}", "apply", "--server-side"]
+    command = [_kubectl(), f"--kubeconfig={state.kubeconfig}", "apply", "--server-side"]
     _run([*command, "--filename=-"], yaml.safe_dump_all(ordered))
-
-
-def _account_kubeconfig(api: Api, state: LabState) -> Path:
-    """A kubeconfig with a token of the operator's account."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
-    asked = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
-    token = api.request("POST", path, asked)["status"]["token"]
-    document = json.loads(standalone_kubeconfig(state.kubeconfig))
-    for user in document["users"]:
-        user["user"] = {"token": token}
-    kubeconfig = operator.folder(state) / "kubeconfig"
-    kubeconfig.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    kubeconfig.touch(mode=0o600)
-    kubeconfig.write_text(json.dumps(document))
-    return kubeconfig
 
 
 def _wait_for_definitions(api: Api, manifests: Sequence[JsonObject]) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lab.errors import LabError
-
-Say = Callable[[str], None]
+from lab.gotools import Say
 
 LONGEST_SECONDS = 60.0
 POLL_SECONDS = 0.2
@@ -30,7 +29,7 @@ class Expectation:
 
 @dataclass
 class Latencies:
-    """The events so far: those that are answered, by kind, and those that are not."""
+    """The events so far: answered ones by kind, and open ones."""
 
     say: Say
     clock: Callable[[], float] = time.monotonic

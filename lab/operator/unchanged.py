@@ -20,10 +20,6 @@ from lab.process import wait_until
 ASKED = "lab.wattwise.github.io/run"
 _ENDED = '"msg":"Ansible-runner exited successfully"'
 _RUN_SECONDS = 60.0
-_BUSY = (
-    re.compile(r'^controller_runtime_active_workers\{controller="powerfleet[^}]*\} (\d+)', re.M),
-    re.compile(r"^workqueue_depth\{.*powerfleet.*\} (\d+)", re.M),
-)
 _SPENT = re.compile(
     r'^controller_runtime_reconcile_time_seconds_sum\{controller="powerfleet[^}]*\} (\S+)', re.M
 )
@@ -119,16 +115,13 @@ def wait_until_idle(
     running: RunningInstallation, fleet: str = FLEET, seconds: float = _RUN_SECONDS
 ) -> int:
     """Return when the operator has no run and none to come; the number of runs so far."""
-
-    def is_idle() -> bool:
-        text = running.operator.metrics()
-        return all(found[1] == "0" for one in _BUSY if (found := one.search(text)))
-
-    wait_until(is_idle, seconds, "an idle operator", interval=0.1)
+    wait_until(lambda: running.operator.is_idle, seconds, "an idle operator", interval=0.1)
     return runs_ended(running, fleet)
 
 
 def reconcile_seconds(running: RunningInstallation) -> float:
     """Seconds of all runs so far, as the operator counts them."""
     found = _SPENT.search(running.operator.metrics())
-    return float(found[1]) if found else 0.0
+    if found is None:
+        raise LabError("The operator's metrics name no time of its runs.")
+    return float(found[1])

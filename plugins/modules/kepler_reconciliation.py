@@ -443,7 +443,7 @@ options:
     description:
       - Largest share of the installation's objects that one run may remove; one is always allowed.
     type: float
-    default: 0.3
+    default: 0.5
   on_error:
     description:
       - What an error does once it is in the status of a KeplerSystem. V(fail) fails the task,

@@ -31,7 +31,7 @@ description:
   - The status holds what came of the run, with the conditions C(Ready), C(Observed) and C(Placed).
     A run that finds everything as it was writes nothing until O(heartbeat_seconds) are over.
     Events tell when a condition goes wrong or right again, and which machines were lost.
-  - An C(spec.interval) other than 60 s becomes the annotation
+  - A C(spec.interval) other than 60 s becomes the annotation
     C(ansible.sdk.operatorframework.io/reconcile-period), which ansible-operator reads.
   - NodeConfigs are made of the templates that are in the cluster. Secrets, templates and pinned
     certificates that an inventory applied stay as they are.

@@ -223,6 +223,12 @@ pruned:
   type: list
   elements: dict
   sample: []
+statuses:
+  description: Statuses of RmdWorkloads and RmdConfigs, as manifests.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 daemons:
   description: Number of daemons.
   returned: always

@@ -21,10 +21,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconcili
 )
 from lab.api import Api
 from lab.inventory import CLUSTER
+from lab.operator.installation import NAMESPACE, built, namespaces_of, write_kubeconfig
 from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.lab import RunningLab
-from support.operator_overlays import NAMESPACE, built, write_kubeconfig
 from support.playbook import run_playbook
 from support.recording_proxy import Proxy, Right, recording_proxy
 from support.work_to_do import LEASE, rmd_workload, waiting_pods
@@ -112,7 +112,7 @@ def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
     definition = ROOT / "roles" / "crds" / "files" / "wattwise.github.io_powerfleets.yaml"
     others = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in ("rmd-system", "kepler")
+        for name in namespaces_of(built("full"))
     ]
     apply({"kubeconfig": kubeconfig, "manifests": [*named, *others]})
     apply({"kubeconfig": kubeconfig, "src": [str(definition)], "wait": True})
@@ -192,3 +192,4 @@ def test_each_overlay_has_the_rights_that_its_runs_use(
     workloads = rmd_workload(whole_lab)
     apply({"kubeconfig": account.kubeconfig, "manifests": [workloads]})
     made("full", devices={"enabled": True}, rmd={"enabled": True, "minSuccess": 0})
+    apply({"kubeconfig": account.kubeconfig, "manifests": [workloads], "state": "absent"})

@@ -18,6 +18,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.controlplane.programs import find_programs
+from lab.operator.installation import namespaces_of
 from lab.process import wait_until
 from support.dockerfile import ROOT
 
@@ -26,8 +27,6 @@ Json = dict[str, t.Any]
 CONFIG = ROOT / "operator" / "config"
 OVERLAYS = ("minimal", "default", "full")
 NAMESPACE = "wattwise-system"
-# Those of the objects that are observed, which an overlay takes to be there.
-OTHERS = ("wao-system", "rmd-system", "kepler")
 DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/powerfleets.wattwise.github.io"
 )
@@ -136,7 +135,8 @@ def cluster(kubeconfig: str) -> Iterator[Kube]:
     """With the namespaces of the overlays, PowerFleet, and the operator's account."""
     kube = Kube.connect({"kubeconfig": kubeconfig})
     kept = [item["metadata"]["name"] for item in kube.list("/api/v1/namespaces")]
-    namespaces = [name for name in (NAMESPACE, *OTHERS) if name not in kept]
+    wanted = [NAMESPACE, *namespaces_of(objects("overlays/full"))]
+    namespaces = [name for name in wanted if name not in kept]
     assert NAMESPACE in namespaces
     known = kube.find(DEFINITION)
     first = [

@@ -38,13 +38,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
 from lab import operator, process
 from lab.api import Api
 from lab.operator import OperatorSettings, RunningOperator
+from lab.operator.installation import NAMESPACE, built, namespaces_of, write_kubeconfig
 from lab.process import wait_until
 from support import wao
 from support.cluster_nodes import make_node, remove
 from support.dockerfile import ROOT
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.lab import RunningLab, create_namespace
-from support.operator_overlays import NAMESPACE, built, write_kubeconfig
 from support.redfish_trees import one_server, temperature, thermal
 
 Json = dict[str, t.Any]
@@ -55,7 +55,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
 WAO = "/apis/wao.bitmedia.co.jp/v1beta1"
 # Namespaces of what the fleet acts upon.
-CONFIGS, DAEMONS, KEPLER, WORK = "wao-system", "rmd-system", "kepler", "robust-work"
+CONFIGS, WORK = "wao-system", "robust-work"
 ACCOUNT = ("admin", "T0p-s3cret-of-the-bmc")
 NODES = tuple(f"robust-{number}" for number in range(4))
 BASE, FIRST = "base", "robust-first"
@@ -252,12 +252,12 @@ def rights(lab: RunningLab) -> Iterator[None]:
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": lab.kubeconfig, "src": names, "wait": True})
     kept = {item["metadata"]["name"] for item in kube.list("/api/v1/namespaces")}
-    namespaces = {NAMESPACE, CONFIGS, DAEMONS, KEPLER, WORK} - kept
+    items = built("full")
+    namespaces = {NAMESPACE, WORK, *namespaces_of(items)} - kept
     assert namespaces >= {NAMESPACE, WORK}
     with Api(lab.state.kubeconfig) as api:
         for name in namespaces - {NAMESPACE}:
             create_namespace(api, name)
-    items = built("full")
     given = [item for item in items if "Role" in item["kind"]]
     accounts = [item for item in items if item["kind"] in ("Namespace", "ServiceAccount")]
     apply({"kubeconfig": lab.kubeconfig, "manifests": [*accounts, *given]})
@@ -276,9 +276,8 @@ def settings(
 ) -> OperatorSettings:
     """What the operator is started with: its account, and the watches of the image."""
     folder = tmp_path_factory.mktemp("robust")
-    authority = str(lab.state.ca_certificate)
     own = folder / "kubeconfig"
-    write_kubeconfig(own, lab.state.kubeconfig, **{"certificate-authority": authority})
+    write_kubeconfig(own, lab.state.kubeconfig)
     watches = yaml.safe_load((ROOT / "operator" / "watches.yaml").read_text())
     for watch in watches:
         watch["playbook"] = str(ROOT / "operator" / watch["playbook"])
@@ -292,6 +291,7 @@ def settings(
 def cluster(lab: RunningLab, bmc: HttpsServer, settings: OperatorSettings) -> Iterator[Cluster]:
     """With the fleet, its nodes, and the operator and the watcher at work."""
     made = Cluster(lab, bmc, settings)
+    wao.remove_all(made.kube)
     in_parallel(made.make_node, NODES)
     pairs = zip(("username", "password"), ACCOUNT, strict=True)
     data = {key: base64.b64encode(text.encode()).decode() for key, text in pairs}
@@ -494,11 +494,14 @@ def test_another_writer_does_not_win(cluster: Cluster) -> None:
 
     writer = threading.Thread(target=spoil, daemon=True)
     writer.start()
-    cluster.make_pods(*(f"pod-{number}" for number in range(20)))
-    for _run in range(2):
-        cluster.wait_for_start()
-    stop.set()
-    writer.join()
+    try:
+        cluster.make_pods(*(f"pod-{number}" for number in range(20)))
+        for _run in range(2):
+            cluster.wait_for_start()
+        assert writer.is_alive()
+    finally:
+        stop.set()
+        writer.join()
     assert spoiled[0] > 1
     cluster.ask()
 

@@ -126,10 +126,4 @@ def create_namespace(api: Api, name: str) -> None:
 
 def exists(api: Api, path: str) -> bool:
     """Whether the API server has this object."""
-    try:
-        api.request("GET", path)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
-    return True
+    return api.find(path) is not None

@@ -124,13 +124,32 @@ def _parse_json(text: str, path: str) -> t.Any:
         raise InvalidInput(f"{path} is not JSON: {error}") from error
 
 
-def _parse_yaml(text: str, where: str) -> list[t.Any]:
+def yaml_document(text: str) -> t.Any:
+    """The document of a YAML text; None without one. Raises ValueError with a reason."""
+    documents = yaml_documents(text)
+    if len(documents) > 1:
+        raise ValueError("it has more than one document")
+    return documents[0] if documents else None
+
+
+def yaml_documents(text: str) -> list[t.Any]:
+    """The documents of a YAML text that are not empty. Raises ValueError with a reason.
+
+    PyYAML fails in its own way for dates, numbers and tags that it cannot convert.
+    """
     try:
         # The C loader takes a tenth of the time.
         documents = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         return [document for document in documents if document is not None]
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"{where}: not YAML: {' '.join(str(error).split())}") from error
+    except (AttributeError, KeyError, RecursionError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _parse_yaml(text: str, where: str) -> list[t.Any]:
+    try:
+        return yaml_documents(text)
+    except ValueError as error:
+        raise InvalidInput(f"{where}: not YAML: {error}") from error
 
 
 def _checked(item: t.Any, where: str) -> Manifest:

@@ -141,7 +141,7 @@ class Credentials:
             return self._access(entry, f"credentials.{named.entry_name}", "")
         secret = named.secret_name
         if secret is not None:
-            return self._from_secret(secret)
+            return self._from_secret(secret, takes_token=named.namespace is None)
         if named.key is not None:
             raise TargetFailure(
                 "credential",
@@ -158,7 +158,12 @@ class Credentials:
             return None
         return None if named.entry_name in self._entries else named.secret_name
 
-    def _from_secret(self, name: SecretName) -> Access:
+    def _from_secret(self, name: SecretName, takes_token: bool) -> Access:
+        """The Secret's content.
+
+        The writer of a NodeConfig chooses its endpoint, and a namespace has Secrets with tokens of
+        service accounts, so only references by the user of the module take tokens.
+        """
         content = self._secrets[name]
         where = "the Secret " + shown_text("/".join(name))
         if isinstance(content, TargetFailure):
@@ -167,11 +172,11 @@ class Credentials:
             raise TargetFailure("credential", f"{where} does not exist; create it")
         data, version = content
         renamed = {**data, "ca": data.get("ca.crt")}
-        return self._access(renamed, where, version)
+        return self._access(renamed, where, version, takes_token)
 
-    def _access(self, data: t.Any, source: str, version: str) -> Access:
+    def _access(self, data: t.Any, source: str, version: str, takes_token: bool = True) -> Access:
         values = data if isinstance(data, dict) else {}
-        if values.get("token") and not values.get("username"):
+        if takes_token and values.get("token") and not values.get("username"):
             return self._of_token(values, source, version)
         missing = [key for key in ("username", "password") if not values.get(key)]
         if missing:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -116,10 +116,10 @@ def _paths(given: str) -> list[Path]:
 def _parse(path: Path) -> Object:
     try:
         text = path.read_text(encoding="utf-8")
-        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        parsed = yaml_document(text)
     except OSError as error:
         raise _Problem(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise _Problem("this is no kubeconfig") from error
     if not isinstance(parsed, dict):
         raise _Problem("this is no kubeconfig")

@@ -14,6 +14,7 @@ import base64
 import gzip
 import io
 import typing as t
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,9 +139,11 @@ def _unpacked(text: str, name: str, record: Record) -> dict[str, t.Any]:
         if len(content) > _LONGEST:
             raise ValueError("it is too long")
         body = strict_json.parse(content)
-    except (OSError, EOFError, ValueError) as error:
+        if not isinstance(body, dict):
+            raise ValueError("it is no object")
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InvalidInput(
             f"The ConfigMap {record.name} holds no document {name} ({error}); delete it, and the next "
             "binding makes it anew"
         ) from error
-    return t.cast("dict[str, t.Any]", body)
+    return body

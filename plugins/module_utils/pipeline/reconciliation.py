@@ -338,30 +338,32 @@ class FleetRun:
 
     def _meter(self) -> None:
         """Watts of pods; without them the run goes on, because nothing else depends on them."""
-        options = self.options["meter"]
-        if options["source"] == "none":
+        if self.options["meter"]["source"] == "none":
             return
         with self.log.step("meter") as (step, context):
             try:
-                readings = self._read_values()[0]
-                last = self.folder.last("metering")
-                found = metering.meter(
-                    options, self._snapshot(), readings, context, self.kube, last
-                )
+                found = self.metered = self._metering(context)
+                step.errors += [error.as_dict() for error in found.errors]
+                step.counts = {
+                    "pods": len(found.pods),
+                    "nodes": len(found.nodes),
+                    "left_out": found.left_out,
+                }
+                self._write_metering(found)
             except WattwiseError as error:
-                context.warn(f"No watts of pods were read: {error}")
+                context.warn(f"Watts of pods were not read or not written: {error}")
                 step.errors.append({"name": "", "reason": "malformed", "detail": str(error)})
-                return
-            self.metered = found
-            step.errors += [error.as_dict() for error in found.errors]
-            step.counts = {
-                "pods": len(found.pods),
-                "nodes": len(found.nodes),
-                "left_out": found.left_out,
-            }
-            self._write("metering", found.body())
-            if options["textfile"]:
-                metrics.write(options["textfile"], found.metrics(options["textfile_labels"]))
+
+    def _metering(self, context: Context) -> metering.Metering:
+        readings, last = self._read_values()[0], self.folder.last("metering")
+        options = self.options["meter"]
+        return metering.meter(options, self._snapshot(), readings, context, self.kube, last)
+
+    def _write_metering(self, found: metering.Metering) -> None:
+        self._write("metering", found.body())
+        options = self.options["meter"]
+        if options["textfile"]:
+            metrics.write(options["textfile"], found.metrics(options["textfile_labels"]))
 
     def _predict(self) -> None:
         with self.log.step("predict") as (step, context):

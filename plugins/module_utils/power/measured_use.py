@@ -24,12 +24,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     mapping,
     with_readable_metadata,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.workloads import (
-    Workload,
-    workload_of,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     effective_requests,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import (
+    Workload,
+    workload_of,
 )
 
 _STEPS = 20

@@ -27,7 +27,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     text_mapping,
     whole_number,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.workloads import Workload
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
     Surroundings,
 )
@@ -68,6 +67,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
 
 Parameters = t.Mapping[str, t.Any]
 

@@ -10,6 +10,10 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics as prometheus
 from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_comparison import (
+    is_comparable,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     metrics_folder,
@@ -39,7 +43,12 @@ def write_suspended(run_dir: str, fleet: PowerFleet) -> None:
     whole_files.make_folder(folder)
     for path in folder.glob("*.prom"):
         if path.name != _FILE:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise InvalidInput(
+                    f"Cannot remove {path} ({error.strerror}); make the run folder writable"
+                ) from error
     prometheus.write(str(folder / _FILE), _rendered(fleet, _of_fleet(fleet)))
 
 
@@ -52,21 +61,13 @@ def render(
 
 
 def saved_watts(plan: Object | None) -> dict[str, float]:
-    """What a plan draws less than the plans that it was compared with, by their strategy.
-
-    One that places fewer pods, or others without a power model, draws less for doing less.
-    """
+    """What a plan draws less than comparable ones that it was compared with, by their strategy."""
     if plan is None:
         return {}
-    unpriced = set(plan["unpriced"])
-    done = (
-        len(plan["placements"]),
-        sum(placement["node"] in unpriced for placement in plan["placements"]),
-    )
     return {
         one["strategy"]: one["watts_after"] - plan["watts"]["after"]
         for one in plan.get("comparison") or ()
-        if (one["placed"], one["placed_unpriced"]) == done
+        if is_comparable(one, plan)
     }
 
 

@@ -25,6 +25,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
 
 # reconcilePeriod of operator/watches.yaml, which holds where the annotation is missing.
 DEFAULT_SECONDS = 60.0
+# Go's durations are 64 bits of nanoseconds.
+_LONGEST_SECONDS = 2**63 / 1e9
 
 
 def is_kept(fleet: PowerFleet) -> bool:
@@ -38,7 +40,9 @@ def is_readable(fleet: PowerFleet) -> bool:
     """Whether ansible-operator can read the annotation; else it begins no run of the fleet."""
     text = fleet.period
     try:
-        return text is None or (text == text.strip() and parse_duration(text) >= 0)
+        return text is None or (
+            text == text.strip() and 0 <= parse_duration(text) < _LONGEST_SECONDS
+        )
     except InvalidInput:
         return False
 

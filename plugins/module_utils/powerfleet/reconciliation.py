@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
     LEASE,
@@ -216,10 +216,9 @@ class _Run:
         return found
 
     def _tell_refused(self, found: Object) -> None:
-        """Events of what the daemons refused; there is no path where they were not asked."""
-        path = found.get("path")
-        if path and not self.context.check_mode:
-            statuses = documents.load(path, "rmd")["statuses"]
+        """Events of what the daemons refused."""
+        statuses = found.get("statuses") or []
+        if statuses and not self.context.check_mode:
             telling.tell_refused(self.kube, self.fleet, statuses, self.context)
 
     def _fail(self, step: str, error: WattwiseError) -> None:

@@ -5,9 +5,9 @@
 
 A request is two annotations on the PowerFleet, which ansible-operator watches. The watcher also
 replaces a reconcile period that ansible-operator cannot read, because that keeps all runs from
-beginning. It writes nothing else, decides nothing, and keeps nothing: a run reads for itself what is to be done. What
-changes while no watcher runs is found by the next run of the interval; only waiting pods, which
-people wait for, are asked for anew when it starts.
+beginning. It writes nothing else, decides nothing, and keeps nothing: a run reads for itself what
+is to be done. What changes while no watcher runs is found by the next run of the interval; only
+waiting pods, which people wait for, are asked for anew when it starts.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ SPEC = KUBERNETES.merge(
             },
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
             "force": {"type": "bool", "default": False},
-            "prune_max": {"type": "float", "default": 0.3},
+            "prune_max": {"type": "float", "default": 0.5},
             "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
         }
     ),
@@ -125,7 +125,7 @@ class _Run:
         try:
             self._steps()
         except WattwiseError as error:
-            error.fields.update(self._result(None))
+            error.fields.update(self._result(_failure(error)))
             raise
         return self._result(None)
 
@@ -136,10 +136,7 @@ class _Run:
             self._steps()
         except WattwiseError as error:
             failed = error
-        failure = None
-        if failed is not None:
-            sentence = options.in_words_of_manifest(str(failed))
-            failure = status.Failure(_reason(failed), sentence)
+        failure = None if failed is None else _failure(failed, options.in_words_of_manifest)
         found = self._result(failure)
         resource = t.cast("Object", self.resource)
         manifest = {
@@ -189,8 +186,13 @@ class _Run:
             self.kube.list("/apis/apps/v1/deployments", trim=_workload),
             resources,
         )
-        if found:
-            raise _Failed("AnotherKepler", rivals.sentence(found))
+        if not found:
+            return
+        told = rivals.sentence(found, takes_force=self.resource is None)
+        # Whoever may create a Deployment could stop an installed Kepler from being kept up.
+        if not member(self.resource, "status", "appliedGeneration"):
+            raise _Failed("AnotherKepler", told)
+        self.context.warn(told)
 
     def _refuse_missing_secrets(self, wanted: System) -> None:
         for name, keys in wanted.needed_secrets:
@@ -350,6 +352,12 @@ def _exists(kube: Kube, manifest: Object) -> bool:
         if error.status == 403:
             return False
         raise
+
+
+def _failure(
+    error: WattwiseError, worded: t.Callable[[str], str] = lambda sentence: sentence
+) -> status.Failure:
+    return status.Failure(_reason(error), worded(str(error)))
 
 
 def _reason(error: WattwiseError) -> str:

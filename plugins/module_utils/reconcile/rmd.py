@@ -88,15 +88,17 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     counts = taken["counts"]
     if not options["endpoints"] and not any(counts[part] for part in _PARTS):
         nothing = {"daemons": 0, "workloads": 0, "results": [], "objects": [], "pruned": []}
+        nothing["statuses"] = []
         return {"changed": False, "diff": [], **nothing}
     namespace = _namespace(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
     applying.apply({"manifests": namespace, "field_manager": _FIELD_MANAGER})
     found, failure = _reconciled(_of_daemons(options, snapshot, document), context)
     applying.add({"changed": found.get("changed"), "diff": found.get("diff")})
-    _write(applying, options, document, context)
+    statuses = _write(applying, options, document, context)
     objects = applying.result
     result = {**found, **objects, "results": found["results"], "objects": objects["results"]}
+    result["statuses"] = statuses
     if failure is not None:
         failure.fields.update(result)
         raise failure
@@ -128,8 +130,13 @@ def _of_daemons(options: Parameters, snapshot: str, document: str) -> dict[str, 
     }
 
 
-def _write(applying: Applying, options: Parameters, document: str, context: Context) -> None:
-    """Keep one RmdNodeState for each daemon, and tell what became of workloads and daemons."""
+def _write(
+    applying: Applying, options: Parameters, document: str, context: Context
+) -> list[Manifest]:
+    """Keep one RmdNodeState for each daemon, and tell what became of workloads and daemons.
+
+    Returns the statuses.
+    """
     manifests = documents.load(document, "rmd")
     applying.apply(
         {
@@ -154,3 +161,5 @@ def _write(applying: Applying, options: Parameters, document: str, context: Cont
                 "field_manager": _FIELD_MANAGER,
             }
         )
+    statuses: list[Manifest] = manifests["statuses"]
+    return statuses

@@ -12,8 +12,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_comparison import (
+    is_comparable,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document
 
 _OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
     "measured_before": lambda node: node.measured_before,
@@ -103,16 +105,6 @@ def add_up(fleet: Fleet) -> Totals:
     names = {node.name for node in complete}
     left_out = tuple(node.name for node in fleet.nodes if node.name not in names)
     return Totals(sums, len(complete), left_out)
-
-
-def is_comparable(entry: Document, plan: Document) -> bool:
-    """Whether a strategy placed as many pods as the plan, and as many on nodes with a curve."""
-    unpriced = set(plan.get("unpriced") or [])
-    on_unpriced = sum(placement["node"] in unpriced for placement in plan["placements"])
-    return (entry["placed"], entry.get("placed_unpriced", 0)) == (
-        len(plan["placements"]),
-        on_unpriced,
-    )
 
 
 def saving(fleet: Fleet, totals: Totals) -> Saving | None:

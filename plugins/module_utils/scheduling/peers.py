@@ -30,9 +30,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Labels
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    controller_of,
     identity,
     labels_of,
-    owners_of,
 )
 
 # The API server puts it on every namespace.
@@ -55,7 +55,7 @@ class PodFacts(t.NamedTuple):
 def pod_facts(pod: Object) -> PodFacts:
     """Raises InvalidField for a pod whose names, labels or owners cannot be read."""
     namespace, _name = identity(pod)
-    owner: Object = next((each for each in owners_of(pod) if each.get("controller")), {})
+    owner = controller_of(pod)
     return PodFacts(
         namespace,
         frozenset(labels_of(pod).items()),

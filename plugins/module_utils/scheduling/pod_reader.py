@@ -119,6 +119,11 @@ def owners_of(pod: Object) -> t.Sequence[Object]:
     return mappings(metadata.get("ownerReferences"), "metadata.ownerReferences")
 
 
+def controller_of(pod: Object) -> Object:
+    """The owner that controls the pod; empty without one. Raises InvalidField."""
+    return next((owner for owner in owners_of(pod) if owner.get("controller")), {})
+
+
 def labels_of(pod: Object) -> t.Mapping[str, str]:
     """The labels of the pod. Raises InvalidField."""
     metadata = mapping(pod.get("metadata"), "metadata")

@@ -168,6 +168,12 @@ def test_a_token_replaces_user_name_and_password() -> None:
             resolve(Named(key="a"), {"a": {"token": token}})
 
 
+def test_a_node_config_sends_no_token_of_its_namespace() -> None:
+    named = Named(secret=("ns", "token"), namespace="ns")
+    with pytest.raises(TargetFailure, match="has no username and no password"):
+        resolve(named, ns__token=secret({"token": "xyz"}))
+
+
 def test_trust_comes_with_the_credential() -> None:
     pins = f"{'ab' * 32}, {'cd' * 32}"
     stored = secret({**ADMIN, "ca.crt": "PEM", "tls_fingerprint": pins})

@@ -37,6 +37,7 @@ def test_yaml_lists_and_kubernetes_lists_all_give_manifests() -> None:
         ([manifest("Pod"), {"apiVersion": "v1", "kind": "Pod"}], r"\[1\]: metadata.name"),
         ([3], r"manifests\[0\]: a manifest is a mapping, not int"),
         ("a: [", "manifests: not YAML"),
+        ("a: 2024-13-45", "manifests: not YAML"),
         (7, "give a list of manifests or YAML text"),
         ([manifest("Pod"), manifest("Pod")], "Pod a is given twice"),
     ],

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
     EMBEDDED,
     VERSION,
@@ -35,10 +35,9 @@ def asks(pod: Object) -> bool:
 def read_items(pod: Object) -> list[Object]:
     """The pod's claims as the annotation has them. Raises InvalidInput."""
     try:
-        items = yaml.safe_load(pod["metadata"]["annotations"][ANNOTATION])
-    except yaml.YAMLError as error:
-        text = " ".join(str(error).split())
-        raise InvalidInput(f"annotation {ANNOTATION}: it is no YAML: {text}") from error
+        items = yaml_document(pod["metadata"]["annotations"][ANNOTATION])
+    except ValueError as error:
+        raise InvalidInput(f"annotation {ANNOTATION}: it is no YAML: {error}") from error
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(
             f"annotation {ANNOTATION}: write a list such as [{{name: gpu, claimName: my-claim}}]"

@@ -156,7 +156,7 @@ def check_additional(
             raise InvalidField(place, "it has no value; give one, or take the key out")
         _CHECKS[key.kind](value, place)
         _refuse_others(value, key, place)
-        found[path] = value
+        found[path] = _with_numbered_pairings(value) if key.kind == "chip rules" else value
     return found
 
 
@@ -269,12 +269,25 @@ def _indices(value: t.Any, place: str) -> None:
         _count(item, f"{place}[{index}]")
 
 
+def _with_numbered_pairings(rules: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Checked chip rules; JSON has texts for the keys of a mapping, and Kepler wants numbers."""
+    return [
+        {**rule, "pairings": {int(key): item for key, item in (rule["pairings"] or {}).items()}}
+        if "pairings" in rule
+        else dict(rule)
+        for rule in rules
+    ]
+
+
 def _pairings(value: t.Any, place: str) -> None:
     for key, item in mapping(value, place).items():
-        _count(int(key) if isinstance(key, str) and key.isdecimal() else key, place)
+        if isinstance(key, str) and not _INDEX.fullmatch(key):
+            raise InvalidField(place, f"{shown(key)} is no number of a sensor")
+        _count(int(key), place)
         _count(item, f"{place}.{key}")
 
 
+_INDEX = re.compile(r"[0-9]{1,7}", re.ASCII)
 _Check = t.Callable[[t.Any, str], None]
 _CHIP_RULE: t.Mapping[str, _Check] = {
     "name": _text,

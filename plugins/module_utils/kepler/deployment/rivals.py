@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import subject_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
@@ -35,14 +35,14 @@ def rivals(
     return found
 
 
-def sentence(found: t.Sequence[str]) -> str:
-    """Why the system is not installed beside these."""
+def sentence(found: t.Sequence[str], takes_force: bool) -> str:
+    """Why the system is not installed beside these; ``takes_force`` says that an option can."""
     more = len(found) - _MOST_NAMED
     named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
         f"Kepler runs in this cluster already ({named}), and two meters on a node count its energy "
-        "twice; remove that installation, give both node selectors without a common node, or set "
-        "force"
+        "twice; remove that installation, or give both node selectors without a common node"
+        f"{', or set force' if takes_force else ''}"
     )
 
 
@@ -71,9 +71,5 @@ def _is_rival(system: System, daemon_set: t.Any) -> bool:
 
 def _has(obj: t.Any, image: re.Pattern[str]) -> bool:
     """Whether a container of its pods has such an image."""
-
-    def found() -> bool:
-        containers = objects(member(obj, "spec", "template", "spec", "containers"))
-        return any(image.search(str(each.get("image", ""))) for each in containers)
-
-    return guarded(subject_of(obj, "object"), found) is True
+    containers = objects(member(obj, "spec", "template", "spec", "containers"))
+    return any(image.search(str(each.get("image", ""))) for each in containers)

@@ -10,7 +10,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     is_subdomain,
     mapping,
@@ -190,7 +191,11 @@ def _check_place(namespace: str, name: str) -> None:
 def _version(text: str) -> KeplerVersion:
     if text == "latest":
         raise InvalidField("version", "the configuration is written by it; give one as 0.11.4")
-    return KeplerVersion.parse(text)
+    try:
+        return KeplerVersion.parse(text)
+    except InvalidInput:
+        problem = f"{shown(text)} is no version of Kepler; give one such as 0.11.4"
+        raise InvalidField("version", problem) from None
 
 
 def _check_security(given: Object, version: KeplerVersion) -> None:
@@ -295,9 +300,10 @@ def _additional(given: t.Any, where: str) -> Object:
     if re.search(r"(^|[\s\[{,:-])[&*][^\s]", given):
         raise InvalidField(where, "it must not contain anchors and aliases")
     try:
-        return mapping(yaml.safe_load(given), where)
-    except yaml.YAMLError as error:
-        raise InvalidField(where, f"it is not YAML: {' '.join(str(error).split())}") from None
+        document = yaml_document(given)
+    except ValueError as error:
+        raise InvalidField(where, f"it is not YAML: {error}") from None
+    return mapping(document, where)
 
 
 def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:

@@ -229,6 +229,7 @@ class _Reader:
     url: str
     found: Answers = field(default_factory=Answers)
     twice: set[tuple[str, PodName | str]] = field(default_factory=set)
+    cores_twice: set[tuple[str, PodName]] = field(default_factory=set)
 
     def read(self, vectors: _Vectors) -> Answers:
         for series in vectors.nodes:
@@ -244,6 +245,8 @@ class _Reader:
                 amounts.pods.pop(name, None)
             else:
                 amounts.node.pop(name, None)
+        for node, name in self.cores_twice:
+            self.found.nodes[node].cores.pop(name, None)
         return self.found
 
     def _each(
@@ -287,7 +290,7 @@ class _Reader:
         try:
             value = kepler.plausible_cores(_value(series))
             if name in cores:
-                del cores[name]
+                self.cores_twice.add((node, name))
                 raise TargetFailure("malformed", f"two series are of CPUs of {shown(name.uid)}")
             cores[name] = value
         except TargetFailure as failure:

@@ -271,22 +271,15 @@ def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any
 
 
 def _resolved(node: str, amounts: Amounts, pods: Pods) -> tuple[dict[Pod, Zones], int]:
-    """Amounts by pod of the cluster, and the number of names without one there.
+    """Amounts by pod of the cluster, and the number of names that are left out.
 
-    Raises TargetFailure for two names of one pod.
+    Those are names without a pod on the node, and each further name of the same pod.
     """
     found: dict[Pod, Zones] = {}
     for name, zones in amounts.pods.items():
         pod = pods.find(name, node)
-        if pod is None:
-            continue
-        if pod in found:
-            raise TargetFailure(
-                "malformed",
-                f"two names in its metrics are those of the pod {pod.namespace}/{pod.name}; look "
-                "at Kepler's log",
-            )
-        found[pod] = zones
+        if pod is not None:
+            found.setdefault(pod, zones)
     return found, len(amounts.pods) - len(found)
 
 

@@ -20,11 +20,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     subject_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.workloads import workload_of
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import PodName
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import workload_of
 
-# The UID by which a kubelet knows a pod of its own manifests, not that of the pod in the API.
-_STATIC_UID = "kubernetes.io/config.hash"
+# The UID by which a kubelet knows a pod of its own manifests, not that of the pod in the API, and
+# the annotation by which the kubelet marks such a pod. A tenant may write both.
+_STATIC_UID, _MIRROR = "kubernetes.io/config.hash", "kubernetes.io/config.mirror"
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,21 @@ class Pods:
     """The pods on nodes, by UID and by name."""
 
     def __init__(self, pods: t.Iterable[t.Any]) -> None:
-        self._by_uid: dict[str, Pod] = {}
+        uids: dict[str, Pod] = {}
+        static: dict[str, Pod | None] = {}
         self._by_name: dict[tuple[str, str], Pod] = {}
         for index, given in enumerate(pods):
             subject = subject_of(given, "Pod", f"pods[{index}]")
             found = guarded(subject, functools.partial(_read, given))
             if isinstance(found, Finding) or not found.node:
                 continue
-            static_uid = member(given, "metadata", "annotations", _STATIC_UID)
-            self._by_uid.update({uid: found for uid in (found.uid, static_uid) if uid})
+            uids.setdefault(found.uid, found)
+            if static_uid := _static_uid(given):
+                # Which of two pods is the kubelet's is not known, so neither counts.
+                static[static_uid] = None if static_uid in static else found
             self._by_name[found.namespace, found.name] = found
+        # The API server gives the others, which no annotation takes from their pods.
+        self._by_uid = {**{uid: pod for uid, pod in static.items() if pod is not None}, **uids}
 
     def find(self, name: PodName, node: str) -> Pod | None:
         """The pod of these labels, if it is on this node."""
@@ -66,6 +72,13 @@ class Pods:
     def nodes(self) -> frozenset[str]:
         """Nodes with pods."""
         return frozenset(pod.node for pod in self._by_name.values())
+
+
+def _static_uid(given: t.Any) -> str | None:
+    """The UID of a pod of the kubelet's own manifests."""
+    uid = member(given, "metadata", "annotations", _STATIC_UID)
+    mirrored = member(given, "metadata", "annotations", _MIRROR)
+    return uid if uid and uid == mirrored else None
 
 
 def _read(given: t.Any) -> Pod:

@@ -51,10 +51,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     LARGEST_WEIGHT,
+    controller_of,
     identity,
     is_finished,
     labels_of,
-    owners_of,
 )
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -181,7 +181,7 @@ class RelationReader:
     def _even_start(self, pod: Object) -> EvenStart | None:
         """WAO's PodSpread; upstream skips it too for other controllers and for no share of 1."""
         metadata = mapping(pod.get("metadata"), "metadata")
-        owner: Object = next((each for each in owners_of(pod) if each.get("controller")), {})
+        owner = controller_of(pod)
         if owner.get("kind") != "ReplicaSet" or not owner.get("uid"):
             return None
         replica_set = self._surroundings.replica_sets.get(owner["uid"], {})

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_comparison import (
+    is_comparable,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Markup,
@@ -25,7 +28,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
     note,
     table,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import is_comparable
 
 _WORDS = {
     "optimal": "optimal: all pods at once",

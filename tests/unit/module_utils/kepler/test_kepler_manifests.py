@@ -326,7 +326,7 @@ def test_another_kepler_is_recognised_and_others_are_not() -> None:
         "Deployment other/operator",
         "PowerMonitor power-monitor",
     ]
-    sentence = rivals.sentence(found)
+    sentence = rivals.sentence(found, takes_force=True)
     assert (
         "(DaemonSet other/foreign, DaemonSet other/old, Deployment other/operator and 1 more)"
         in (sentence)

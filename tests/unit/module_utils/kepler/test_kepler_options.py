@@ -11,6 +11,9 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.keys import (
+    check_additional,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
     KIND,
     SYSTEM,
@@ -21,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.op
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 from support.kepler_systems import IMAGE, system
 from support.wao import DEFINITIONS
 
@@ -85,7 +89,7 @@ def test_a_manifest_gives_what_options_give() -> None:
 
 
 BAD: list[tuple[Json, str]] = [
-    ({"version": "newest"}, "newest' is no version of Kepler"),
+    ({"version": "newest"}, "^version: 'newest' is no version of Kepler; give one such as 0.11.4$"),
     ({"version": "latest"}, "version: the configuration is written by it"),
     ({"image": {"repository": "kepler"}}, "image.repository: 'kepler' does not name a registry"),
     ({"image": {"repository": "docker/kepler"}}, "does not name a registry"),
@@ -149,9 +153,18 @@ ADDITIONAL: list[tuple[str, t.Any, str]] = [
     ("0.11.4", {"experimental": {"gpu": {"idlePower": True}}}, "is not a number of watts"),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{"name": "a", "b": 1}]}}}, "no such key"),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{}]}}}, "is no name of a chip"),
+    (
+        "0.11.4",
+        {"experimental": {"hwmon": {"chipRules": [{"name": "a", "pairings": {"x": 1}}]}}},
+        "'x' is no number of a sensor",
+    ),
     ("0.11.4", {1: 2}, "knows no such key"),
     ("0.11.4", "a: &x [*x]", "must not contain anchors"),
     ("0.11.4", "a: [", "it is not YAML"),
+    ("0.11.4", "a: 2024-13-45", "it is not YAML"),
+    ("0.11.4", "a: !!bool x", "it is not YAML"),
+    ("0.11.4", "[" * 4000, "it is not YAML"),
+    ("0.11.4", "a: 1\n---\nb: 2", "more than one document"),
     ("0.11.4", "- a", "is not a mapping"),
     ("0.11.4", "#" * 20_000, "more than 16384 characters"),
     ("0.7.12", {"ENABLE_EVERYTHING": "true"}, "Kepler 0.7.12 has no such variable"),
@@ -174,6 +187,12 @@ def test_additional_configuration_is_checked_key_by_key(
 ) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         system(version=version, collector={"additional_config": given})
+
+
+def test_sensors_that_are_paired_are_numbers_although_json_has_texts_for_keys() -> None:
+    given = {"experimental": {"hwmon": {"chipRules": [{"name": "a", "pairings": {"1": 2}}]}}}
+    found = check_additional(given, KeplerVersion.parse("0.11.4"), "additional_config")
+    assert found["experimental.hwmon.chipRules"] == [{"name": "a", "pairings": {1: 2}}]
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import random
 import typing as t
@@ -203,22 +204,41 @@ def test_a_kepler_tells_nothing_of_pods_on_other_nodes() -> None:
     assert found.left_out == 3
 
 
-def test_two_names_of_one_pod_are_an_error_of_that_node() -> None:
+def test_an_annotation_takes_no_watts_of_another_pod() -> None:
     line = 'kepler_pod_cpu_watts{pod_id="u1",pod_name="x",state="running",zone="package"} 1\n'
     with HttpsServer(
         {"/metrics": ServerReply(body=(N1.text() + line).encode())}, certificate=None
     ) as bad:
         targets = [{"name": "n1", "endpoint": bad.endpoint}]
         static = running(N1)
-        static[1]["metadata"]["annotations"] = {"kubernetes.io/config.hash": "u1"}
+        static[1]["metadata"]["annotations"] = of_kubelet("u1")
         found = metered({**cluster(N1), "pods": static}, source="kepler", targets=targets)
-    assert [error.reason for error in found.errors] == ["malformed"]
-    assert found.pods == {}
+    assert found.errors == []
+    # The further name of a pod is left out.
+    assert (package_watts(found)["web-1"], found.left_out) == (30.0, 1)
+
+
+@pytest.mark.parametrize("annotations", [{"kubernetes.io/config.hash": "u9"}, None])
+def test_two_pods_with_the_uid_of_a_manifest_are_none(annotations: Json | None) -> None:
+    node = MeteredNode("n1", (Load("u9", "kube-system", "etcd-n1", 1.0),))
+    pods = running(node)
+    liar = copy.deepcopy(pods[0])
+    liar["metadata"].update(name="liar", uid="u10", annotations=annotations or of_kubelet("u9"))
+    pods[0]["metadata"].update(uid="in-the-api", annotations=of_kubelet("u9"))
+    with exporters(node) as targets:
+        found = metered({**cluster(node), "pods": [*pods, liar]}, source="kepler", targets=targets)
+    # An annotation alone is no second pod; two that say the same both count for nothing.
+    assert [pod.name for pod in found.pods] == (["etcd-n1"] if annotations else [])
+
+
+def of_kubelet(uid: str) -> Json:
+    """Annotations of a pod of the kubelet's own manifests."""
+    return {f"kubernetes.io/config.{key}": uid for key in ("hash", "mirror")}
 
 
 def test_a_pod_of_the_kubelet_is_known_by_the_uid_of_its_manifest() -> None:
     pods = running(MeteredNode("n1", (Load("in-the-api", "kube-system", "etcd-n1", 1.0),)))
-    pods[0]["metadata"]["annotations"] = {"kubernetes.io/config.hash": "u1"}
+    pods[0]["metadata"]["annotations"] = of_kubelet("u1")
     pods[0]["metadata"]["ownerReferences"] = [{"kind": "Node", "name": "n1", "controller": True}]
     with exporters(N1) as targets:
         found = metered({**cluster(N1), "pods": pods}, source="kepler", targets=targets)

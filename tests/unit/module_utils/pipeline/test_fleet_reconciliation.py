@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import typing as t
 import urllib.parse
@@ -275,9 +277,18 @@ def test_a_folder_that_did_not_survive_gets_the_last_binding_back(tmp_path: Path
     assert "1 pod" in report["lines"][0]
 
 
-def test_a_record_that_is_odd_is_a_warning_and_hinders_no_run(tmp_path: Path) -> None:
+def compressed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode())).decode()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["bm8=", compressed("[]"), compressed("{"), compressed("{}")[:12] + "AAAAAAAAAAAA"],
+    ids=["no gzip", "a list", "half", "broken"],
+)
+def test_a_record_that_is_odd_is_a_warning_and_hinders_no_run(tmp_path: Path, odd: str) -> None:
     fleet = Fleet()
-    fleet.record = {"binaryData": {"bound.bindings.json.gz": "bm8="}}
+    fleet.record = {"binaryData": {"bound.bindings.json.gz": odd}}
     fleet.cluster.add(pod("a"))
     told: list[str] = []
     context = Context(warn=told.append)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    controller_of,
+)
 
 _HASH_LABEL = "pod-template-hash"
 
@@ -24,9 +26,8 @@ def workload_of(pod: t.Mapping[str, t.Any]) -> Workload:
     """The workload of a pod with readable metadata (``object_shapes.with_readable_metadata``)."""
     metadata = pod["metadata"]
     namespace, name = metadata.get("namespace") or "", metadata["name"]
-    owners = objects(metadata.get("ownerReferences"))
-    owner = next((one for one in owners if one.get("controller") is True), None)
-    kind, given = member(owner, "kind"), member(owner, "name")
+    controller = controller_of(pod)
+    kind, given = controller.get("kind"), controller.get("name")
     # The Node of a pod that a kubelet made from a manifest of its own is no workload.
     if not kind or not given or kind == "Node":
         return Workload(namespace, "Pod", name)
