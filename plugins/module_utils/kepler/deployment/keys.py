@@ -283,7 +283,7 @@ def _pairings(value: t.Any, place: str) -> None:
     for key, item in mapping(value, place).items():
         if isinstance(key, str) and not _INDEX.fullmatch(key):
             raise InvalidField(place, f"{shown(key)} is no number of a sensor")
-        _count(int(key), place)
+        _count(int(key) if isinstance(key, str) else key, place)
         _count(item, f"{place}.{key}")
 
 

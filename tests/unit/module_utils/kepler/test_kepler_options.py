@@ -153,10 +153,12 @@ ADDITIONAL: list[tuple[str, t.Any, str]] = [
     ("0.11.4", {"experimental": {"gpu": {"idlePower": True}}}, "is not a number of watts"),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{"name": "a", "b": 1}]}}}, "no such key"),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{}]}}}, "is no name of a chip"),
-    (
-        "0.11.4",
-        {"experimental": {"hwmon": {"chipRules": [{"name": "a", "pairings": {"x": 1}}]}}},
-        "'x' is no number of a sensor",
+    *(
+        ("0.11.4", {"experimental": {"hwmon": {"chipRules": [rule]}}}, sentence)
+        for rule, sentence in (
+            ({"name": "a", "pairings": {"x": 1}}, "'x' is no number of a sensor"),
+            ({"name": "a", "pairings": {None: 1}}, "pairings"),
+        )
     ),
     ("0.11.4", {1: 2}, "knows no such key"),
     ("0.11.4", "a: &x [*x]", "must not contain anchors"),
