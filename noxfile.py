@@ -141,7 +141,8 @@ def run_sanity(
 ) -> None:
     """Run sanity tests of the ansible-core whose commands are in `tools`, each with its options."""
     session.log(f"interpreters found: {', '.join(interpreters)}")
-    home = BUILD / "home"
+    # Two ansible-cores must not make the same virtual environment at the same time.
+    home = BUILD / "home" / tools.parent.name
     variables = ansible_test_home.prepare(home, tools, interpreters, UV_FOLDER / "python")
     command = (str(tools / "ansible-test"), "sanity", "--local", "--requirements", "--color", "no")
     run_each(session, *((*command, *options) for options in runs), **variables)

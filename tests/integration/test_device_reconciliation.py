@@ -163,14 +163,13 @@ def test_runs_at_once_never_give_a_device_twice(
         return reconcile(cluster.options(strategy=strategy, seed=number))
 
     with concurrent.futures.ThreadPoolExecutor(4) as executor:
-        results = list(executor.map(run, range(4)))
+        list(executor.map(run, range(4)))
     assert not list(problems(cluster))
     monkeypatch.undo()
     last = reconcile(cluster.options())
     assert not list(problems(cluster))
     free = [pool["status"]["availableDevices"] for pool in cluster.pools().values()]
     assert sum(free) == 0 and last["errors"] == []
-    assert with_lease or len([one for one in results if actions(cluster, one)]) > 1
 
 
 def kill_before(monkeypatch: pytest.MonkeyPatch, kind: str, number: int) -> None:
