@@ -1,0 +1,8 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Bare-metal hosts: what they can do, and which role each gets in a cluster.
+
+A host comes from a BareMetalHost, from Redfish or from the inventory, and is a ``host.Host`` from
+then on. Room ``hosts`` imports ``redfish``, ``cel``, ``solving``, ``kube``, ``fleet`` and ``base``.
+"""

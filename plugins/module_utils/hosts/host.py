@@ -1,0 +1,116 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A bare-metal host, its hardware, and where each fact comes from.
+
+None stands for a fact that nobody told: not known is not the same as no.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+HostSource = t.Literal["BareMetalHost", "Redfish", "inventory"]
+
+
+@dataclass(frozen=True)
+class Processors:
+    """All processors of a host together; `count` is of hardware threads, as Ironic counts."""
+
+    count: int | None = None
+    model: str | None = None
+    architecture: str | None = None
+    flags: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class NetworkInterface:
+    """A network port; `mac` has lower-case letters and colons, `ip` is a checked address.
+
+    `pci_id` is vendor and device, such as ``8086:1572``. `can_sriov` is about the adapter: the
+    switch in the BIOS is a fact of the host.
+    """
+
+    name: str
+    mac: str | None = None
+    ip: str | None = None
+    pci_id: str | None = None
+    gigabits: float | None = None
+    boots: bool | None = None
+    can_sriov: bool | None = None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk; `kind` is ``HDD``, ``SSD`` or ``NVME``."""
+
+    name: str
+    size_bytes: int | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class PciDevice:
+    """A device on the PCI bus other than a network port: `pci_id` such as ``8086:37c8``."""
+
+    pci_id: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a host consists of.
+
+    `sriov_enabled` is the switch in the BIOS. `has_qat` and `gpus` are None unless a source that
+    sees the PCI bus, or a label, told about them. `memory_mib` is the whole memory in MiB.
+    """
+
+    processors: Processors = Processors()
+    memory_mib: int | None = None
+    network_interfaces: tuple[NetworkInterface, ...] = ()
+    disks: tuple[Disk, ...] | None = None
+    pci_devices: tuple[PciDevice, ...] | None = None
+    has_qat: bool | None = None
+    gpus: int | None = None
+    sriov_enabled: bool | None = None
+    manufacturer: str | None = None
+    product: str | None = None
+    serial_number: str | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host that a Provisioning may take.
+
+    `state` is Metal3's ``status.provisioning.state``, empty for hosts without BareMetalHost;
+    `operational_status` is ``OK``, ``error``, ``detached``, … . `consumer` names the object that
+    consumes the host, as ``kind/namespace/name``. `findings` are sentences about what was wrong
+    with this host's own data: it touches no other host.
+    """
+
+    name: str
+    source: HostSource
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: t.Mapping[str, str] = field(default_factory=dict)
+    annotations: t.Mapping[str, str] = field(default_factory=dict)
+    hardware: Hardware = Hardware()
+    boot_mac: str | None = None
+    bmc_address: str | None = None
+    bmc_credentials_name: str | None = None
+    rack: str | None = None
+    state: str = ""
+    operational_status: str = ""
+    error_message: str = ""
+    is_online: bool | None = None
+    consumer: str | None = None
+    user_data_secret: str | None = None
+    findings: tuple[str, ...] = ()
+
+    @property
+    def macs(self) -> frozenset[str]:
+        """Every MAC address by which a user may name this host."""
+        ports = (port.mac for port in self.hardware.network_interfaces)
+        return frozenset(mac for mac in (self.boot_mac, *ports) if mac)
