@@ -107,7 +107,7 @@ def writes(before: Objects, after: Objects, heartbeat_seconds: float) -> list[Wr
         if old is None or new is None:
             found.append(Write(key, ()))
         elif old["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
-            fields = tuple(_different(old, new)) or tuple(_managers(old, new))
+            fields = tuple(_different(old, new))
             if not all(name.endswith(_KUBELETS) for name in fields) or not fields:
                 is_reading = _is_reading(key, fields)
                 least = heartbeat_seconds * _SHARES.get(_resource(key), 1.0) - 1.0
@@ -133,23 +133,6 @@ def _different(old: Any, new: Any, path: str = "") -> list[str]:
             for name in _different(one, other, f"{path}[{number}]")
         ]
     return [] if old == new else [path]
-
-
-def _managers(old: JsonObject, new: JsonObject) -> list[str]:
-    """The field managers that own other fields than before, where nothing else differs."""
-    entries = [
-        {
-            f"{entry['manager']} ({entry['operation']} {entry.get('subresource', '')})": entry
-            for entry in one["metadata"].get("managedFields", [])
-        }
-        for one in (old, new)
-    ]
-    names = sorted({name for found in entries for name in found})
-    return [
-        f".metadata.managedFields of {name}"
-        for name in names
-        if entries[0].get(name) != entries[1].get(name)
-    ]
 
 
 # Of a NodeConfig the times of readings and what moved meanwhile; of a PowerFleet the last run.

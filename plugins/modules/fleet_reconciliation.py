@@ -37,6 +37,9 @@ options:
         V(place) finds nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices
         to waiting pods, and V(evict) moves running pods by the steps of the plan
         (O(place.rebalance)).
+      - V(store) stores the plan with its documents (O(store)), so that a person can approve it.
+        V(restore) replaces all steps before V(bind) by the documents of a stored plan
+        (O(restore)).
       - The documents of an earlier task in O(run_dir) replace the results of steps that are not
         listed.
     type: list
@@ -49,6 +52,8 @@ options:
       - meter
       - predict
       - place
+      - store
+      - restore
       - bind
       - devices
       - evict
@@ -602,6 +607,55 @@ options:
           - Labels to add to every sample of O(place.textfile).
         type: dict
         default: {}
+  store:
+    description:
+      - Options of step V(store). Either O(store.namespace) or O(store.path) is required.
+      - Whoever reads the stored plan learns names and specs of pods. It contains no secrets.
+    type: dict
+    default: {}
+    suboptions:
+      namespace:
+        description:
+          - Namespace of the immutable ConfigMaps of the plan. Each holds at most 900 KiB.
+        type: str
+      path:
+        description:
+          - Path of a file in place of ConfigMaps.
+        type: path
+      keep:
+        description:
+          - Number of stored plans to keep in the namespace; older ones are deleted.
+        type: int
+        default: 5
+  restore:
+    description:
+      - Options of step V(restore). O(restore.sha256) is required, with either O(restore.path) or
+        O(restore.namespace) and O(restore.name).
+    type: dict
+    default: {}
+    suboptions:
+      namespace:
+        description:
+          - Namespace of the plan's ConfigMaps.
+        type: str
+      name:
+        description:
+          - Name of the stored plan, as RV(stored_plan.name) of the run that stored it.
+        type: str
+      path:
+        description:
+          - Path of the plan's file.
+        type: path
+      sha256:
+        description:
+          - SHA-256 of the stored plan. The run fails before it changes anything if the plan has
+            another one.
+        type: str
+      max_age:
+        description:
+          - Largest age of the plan in seconds. The run fails if the plan is older.
+        type: float
+        default: 3600.0
   bind:
     description:
       - Options of step V(bind), as in M(wattwise.kube.pod_binding).
@@ -709,6 +763,24 @@ EXAMPLES = r"""
       textfile_labels:
         cluster: hall-1
 
+- name: Place, and store the plan for an approval
+  wattwise.kube.fleet_reconciliation:
+    steps: [snapshot, read, merge, statuses, predict, place, store]
+    run_dir: /var/lib/wattwise/hall-1
+    store:
+      namespace: wattwise
+  register: planned
+
+- name: Bind the approved plan on a machine that knows only its name and SHA-256
+  wattwise.kube.fleet_reconciliation:
+    steps: [restore, bind]
+    run_dir: /tmp/hall-1
+    restore:
+      namespace: wattwise
+      name: "{{ planned.stored_plan.name }}"
+      sha256: "{{ planned.stored_plan.sha256 }}"
+      max_age: 1800
+
 - name: Observe, and meter pods by Prometheus
   wattwise.kube.fleet_reconciliation:
     steps: [snapshot, read, merge, statuses, meter]
@@ -806,6 +878,20 @@ documents:
     readings: /var/lib/wattwise/hall-1/readings.json
     snapshot: /var/lib/wattwise/hall-1/snapshot.json
     statuses: /var/lib/wattwise/hall-1/statuses.json
+stored_plan:
+  description:
+    - Where the plan was stored, with its SHA-256, its time, its size in bytes, and its numbers of
+      pods and moves. C(name) and C(namespace) are those of the ConfigMaps, C(path) that of a file.
+  returned: when step V(store) ran
+  type: dict
+  sample:
+    bytes: 183402
+    moves: 0
+    name: wattwise-plan-20260102-030405-9f86d081
+    namespace: wattwise
+    pods: 12
+    sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+    time: "2026-01-02T03:04:05Z"
 devices:
   description:
     - Result of step V(devices), with outcome, changes, pods, errors and conflict as

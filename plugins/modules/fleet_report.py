@@ -115,6 +115,18 @@ lines:
   elements: str
   sample:
     - 150 pods placed on 12 nodes
+summary:
+  description:
+    - Document C(summary.json), with watts, savings in watts, numbers of nodes and pods, and the
+      hottest inlet in degrees Celsius.
+  returned: always
+  type: dict
+  sample:
+    failing: 0
+    nodes: 12
+    placed: 150
+    state: current
+    waiting: 0
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module

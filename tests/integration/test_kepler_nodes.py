@@ -67,16 +67,9 @@ def node(name: str, **spec: t.Any) -> Object:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
 
 
-def is_ready(kube: Kube, name: str) -> bool:
-    conditions = kube.get(f"{NODES}/{name}")["status"].get("conditions", [])
-    return {"type": "Ready", "status": "True"} in [
-        {key: each[key] for key in ("type", "status")} for each in conditions
-    ]
-
-
 @dataclasses.dataclass(frozen=True)
 class Fleet:
-    """Nodes of a test."""
+    """Nodes of a test, which no kubelet plays."""
 
     kube: Kube
     kubeconfig: str
@@ -102,8 +95,6 @@ def fleet(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Fleet]:
     names = tuple(f"{kind}-{namespace}" for kind in ("bad", "metal", "virtual"))
     for name, provider in zip(names, ("", "", "aws:///eu-west-1a/i-0"), strict=True):
         kube.request("POST", NODES, node(name, **({"providerID": provider} if provider else {})))
-        # KWOK plays the kubelet of every node, and writes what it says of itself once.
-        wait_until(functools.partial(is_ready, kube, name), 60.0, f"node {name} to be ready")
         info = {"architecture": "amd64", "operatingSystem": "linux", "kernelVersion": "5.14.0"}
         full = kube.get(f"{NODES}/{name}")["status"]["nodeInfo"]
         body = {"status": {"nodeInfo": {**full, **info}}}

@@ -132,6 +132,50 @@ def test_a_pod_that_fits_nowhere_or_is_not_understood_waits_with_the_reason(
     assert again.stats()[CLUSTER]["changed"] == 0
 
 
+def test_a_job_binds_what_was_approved_and_nothing_else(
+    whole_lab: RunningLab, kube: Kube, api: Api, tmp_path: Path
+) -> None:
+    """Two jobs with empty homes, as AWX starts them; only name and SHA-256 go from one to the other."""
+    assert play("site", whole_lab, tmp_path, "--tags", "crds,node_configs").returncode == 0
+    pods = workload.demo_pods(12, seed=5)
+    workload.create_pods(api, pods[:11], "wattwise")
+    folders = [tmp_path / name for name in ("place", "bind", "again", "edited")]
+    for folder in folders:
+        folder.mkdir()
+    wanted = ("-e", json.dumps({"placement_bind": False, "placement_store_plan": True}))
+    placed = play("place", whole_lab, folders[0], *wanted, as_json=True, HOME=str(folders[0]))
+    assert placed.returncode == 0, placed.output
+    handed = placed.custom_stats()
+    stored = handed["wattwise_stored_plans"][CLUSTER]
+    assert stored["pods"] == 11
+    assert handed["wattwise_summaries"][CLUSTER]["placed"] == 11
+    assert not any(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
+    planned = {item["pod"]: item["node"] for item in document(folders[0], "plan")["placements"]}
+    gone = sorted(planned)[0]
+    kube.request("DELETE", f"/api/v1/namespaces/{workload.NAMESPACE}/pods/{gone}")
+    workload.create_pods(api, pods[11:], "wattwise")
+
+    def bind(folder: Path, **changes: str) -> PlaybookRun:
+        approved = {"wattwise_stored_plans": {CLUSTER: {**stored, **changes}}}
+        given = ("-e", json.dumps(approved))
+        return play("bind", whole_lab, folder, *given, as_json=True, HOME=str(folder))
+
+    edited = bind(folders[3], sha256="0" * 64)
+    assert edited.returncode != 0
+    assert "is not the one that was approved" in " ".join(edited.failures().values())
+    assert not any(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
+    bound = bind(folders[1])
+    assert bound.returncode == 0, bound.output
+    nodes = {
+        pod["metadata"]["name"]: pod["spec"]["nodeName"]
+        for pod in workload.list_pods(api)
+        if pod["spec"].get("nodeName")
+    }
+    assert nodes == {name: node for name, node in planned.items() if name != gone}
+    assert bound.custom_stats()["wattwise_summaries"][CLUSTER]["state"] == "pending"
+    assert bind(folders[2]).stats()[CLUSTER]["changed"] == 0
+
+
 def test_trust_shows_certificates_and_writes_them_only_where_told(
     whole_lab: RunningLab, tmp_path: Path
 ) -> None:

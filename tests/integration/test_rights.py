@@ -161,13 +161,13 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         assert_exactly(account, granted, set(account.proxy.used))
 
         forget_former_runs(whole_lab)
-        account.may("placement", without=Right("", "pods/binding", "create"))
+        account.may("placement", "stored_plans", without=Right("", "pods/binding", "create"))
         run = account.play(placement())
         assert run.returncode != 0
         assert "Not one of 2 bindings succeeded" in run.output
         assert 'cannot create resource "pods/binding"' in run.output
         used = set(account.proxy.used)
-        granted = account.may("placement")
+        granted = account.may("placement", "stored_plans")
         run = account.play(placement())
         assert run.returncode == 0, run.output
         # The pod that fits nowhere was told so by the run before.
@@ -354,7 +354,7 @@ def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
 
 
 def placement() -> list[Json]:
-    """The role alone: playbook place reads the machines before it."""
+    """The role alone, which stores its plan; playbook place reads the machines before it."""
     options = {"kubeconfig": "{{ wattwise_kubeconfig }}"}
     return [
         {
@@ -362,6 +362,7 @@ def placement() -> list[Json]:
             "connection": "local",
             "gather_facts": False,
             "module_defaults": {"group/wattwise.kube.wattwise": options},
+            "vars": {"placement_store_plan": True, "placement_store_keep": 1},
             "roles": ["wattwise.kube.placement"],
         }
     ]

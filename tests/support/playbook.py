@@ -50,6 +50,11 @@ class PlaybookRun:
             if result.get("failed")
         }
 
+    def custom_stats(self) -> dict[str, t.Any]:
+        """What the run hands to later jobs; only of runs with ``as_json``."""
+        body = json.loads(self.output[self.output.index("{") :])
+        return t.cast("dict[str, t.Any]", body["global_custom_stats"])
+
     def stats(self) -> dict[str, dict[str, int]]:
         """The recap by host; only of runs with ``as_json``."""
         body = json.loads(self.output[self.output.index("{") :])
@@ -73,6 +78,7 @@ def environment(**extra: str) -> dict[str, str]:
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
         "ANSIBLE_INJECT_FACT_VARS": "false",
+        "ANSIBLE_SHOW_CUSTOM_STATS": "true",
         "ANSIBLE_PYTHON_INTERPRETER": PYTHON,
         **extra,
     }

@@ -115,6 +115,7 @@ def test_everything_of_the_collection_that_is_named_exists(page: str) -> None:
         "plugins/inventory": "*.py",
         "plugins/modules": "*.py",
         "roles": "*",
+        "extensions/eda/plugins/event_source": "*.py",
     }
     present = {
         path.stem for folder, pattern in folders.items() for path in (ROOT / folder).glob(pattern)
@@ -216,6 +217,7 @@ _ROLE_OF_RIGHTS = {
     "rmd_agent_installation": "rmd",
     "rmd_node_agent": "rmd",
     "devices_reconciliation": "devices",
+    "stored_plans": "placement",
 }
 
 

@@ -68,7 +68,7 @@ REASONS: dict[str, dict[str, str]] = {
     "fleet_reconciliation": {
         **dict.fromkeys(
             (
-                *("devices", "evict", "predict", "place", "bind"),
+                *("devices", "evict", "predict", "place", "store", "restore", "bind"),
                 *("lease_namespace", "lease_timeout", "record_namespace"),
             ),
             "role observe makes no step that these are about",
@@ -157,6 +157,8 @@ GROUP_VARIABLES = {
     "meter": ("observe", "observe_meter_options"),
     "predict": ("placement", "placement_predict_options"),
     "place": ("placement", "placement_place_options"),
+    "store": ("placement", "placement_store_options"),
+    "restore": ("placement", "placement_restore_options"),
     "bind": ("placement", "placement_bind_options"),
     "evict": ("placement", "placement_evict_options"),
     "devices": ("devices", "devices_options"),

@@ -11,21 +11,17 @@ is full.
 from __future__ import annotations
 
 import base64
-import gzip
-import io
 import typing as t
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import compressed
 
 NAME = "wattwise-last-binding"
 _MOST_BYTES = 1_000_000
-# Limit of an unpacked document; larger ones are not from this code.
-_LONGEST = 100_000_000
 # Files in the run folder and kinds of documents, by importance.
 _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
     ("bound/bindings.json", "bindings"),
@@ -127,23 +123,14 @@ def _key(name: str) -> str:
 
 
 def _packed(body: t.Mapping[str, t.Any]) -> str:
-    # Without a timestamp, so that equal documents give equal bytes.
-    text = strict_json.format_compact(body, sort_keys=True).encode()
-    return base64.b64encode(gzip.compress(text, mtime=0)).decode()
+    return base64.b64encode(compressed.pack(body)).decode()
 
 
 def _unpacked(text: str, name: str, record: Record) -> dict[str, t.Any]:
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text))) as file:
-            content = file.read(_LONGEST + 1)
-        if len(content) > _LONGEST:
-            raise ValueError("it is too long")
-        body = strict_json.parse(content)
-        if not isinstance(body, dict):
-            raise ValueError("it is no object")
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+        return compressed.unpack(base64.b64decode(text))
+    except ValueError as error:
         raise InvalidInput(
             f"The ConfigMap {record.name} holds no document {name} ({error}); delete it, and the next "
             "binding makes it anew"
         ) from error
-    return body

@@ -21,13 +21,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.eviction import evic
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import stored_plan
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
 
 # In the order of execution.
 STEPS = (
     *("snapshot", "read", "merge", "statuses", "meter"),
-    *("predict", "place", "bind", "devices", "evict"),
+    *("predict", "place", "store", "restore", "bind", "devices", "evict"),
 )
 BY_DEFAULT = ("snapshot", "read", "merge", "statuses", "predict", "place", "bind")
 
@@ -64,6 +65,8 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         *("standby_watts", "strategy", "textfile", "textfile_labels", "unpriced", "usage_source"),
         *_LIMITS,
     ),
+    "store": stored_plan.STORE_OPTIONS,
+    "restore": stored_plan.RESTORE_OPTIONS,
     "bind": _of(binding.SPEC, "mark_unplaced"),
     "devices": _of(
         reconciliation.SPEC,
@@ -106,9 +109,11 @@ NEEDS: t.Mapping[str, tuple[str, ...]] = {
     "meter": ("snapshot", "merge"),
     "predict": ("snapshot", "merge"),
     "place": ("snapshot", "predict"),
+    "store": ("place",),
     "bind": ("place",),
     "evict": ("place",),
 }
+_PLANNING = ("snapshot", "read", "merge", "meter", "predict", "place", "store")
 
 
 def complete(parameters: Parameters) -> dict[str, t.Any]:
@@ -127,9 +132,10 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
         raise InvalidInput("thermal, pressure and models replace step read; leave one out")
     if "merge" in steps and "read" not in steps and not given:
         raise InvalidInput("steps: merge needs readings; add read, or give thermal")
+    _check_stored_plan(options)
     for step in steps:
         missing = [needed for needed in NEEDS.get(step, ()) if needed not in steps]
-        if missing and not options["run_dir"]:
+        if missing and not options["run_dir"] and "restore" not in steps:
             raise InvalidInput(
                 f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir "
                 "with the document of an earlier task"
@@ -139,6 +145,22 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
     return options
+
+
+def _check_stored_plan(options: Parameters) -> None:
+    steps = options["steps"]
+    if "store" in steps and not options["run_dir"]:
+        raise InvalidInput("steps: store needs the documents of the run; give run_dir")
+    planning = [step for step in _PLANNING if step in steps]
+    if "restore" in steps and planning:
+        raise InvalidInput(
+            f"steps: restore replaces {planning[0]}, because the stored plan comes with all "
+            f"documents of its run; leave {planning[0]} out"
+        )
+    stored_plan.check_options(
+        options["store"] if "store" in steps else None,
+        options["restore"] if "restore" in steps else None,
+    )
 
 
 def of_module(

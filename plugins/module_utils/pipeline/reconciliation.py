@@ -47,7 +47,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
     pressure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import (
+    last_binding,
+    stored_plan,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
     complete,
     of_module,
@@ -105,6 +108,7 @@ class FleetRun:
     metered: metering.Metering | None = None
     curves: Object | None = None
     plan: Object | None = None
+    stored: stored_plan.StoredPlan | None = None
     devices: Result | None = None
     evicted: Result | None = None
     diffs: Diffs = field(default_factory=list)
@@ -138,6 +142,8 @@ class FleetRun:
             "meter": self._meter,
             "predict": self._predict,
             "place": self._place,
+            "store": self._store,
+            "restore": self._restore,
             "bind": self._bind,
             "devices": self._give_devices,
             "evict": self._evict,
@@ -187,6 +193,7 @@ class FleetRun:
             "steps": self.log.as_list(),
             "summary": self.summary,
             "documents": self.folder.written,
+            **({"stored_plan": self.stored.as_dict()} if self.stored is not None else {}),
             **({"devices": self.devices} if self.devices is not None else {}),
             **({"evict": self.evicted} if self.evicted is not None else {}),
         }
@@ -422,6 +429,30 @@ class FleetRun:
         if self.plan is None:
             self.plan = self.folder.this("plan")
         return self.plan
+
+    def _store(self) -> None:
+        """Store the plan with the documents that binding and the report read."""
+        with self.log.step("store") as (step, context):
+            plan = self.folder.this("plan")
+            bodies = {**self.folder.made(stored_plan.KINDS), "plan": plan}
+            self.stored = stored_plan.store(
+                lambda: self.kube,
+                self.options["store"],
+                bodies,
+                check_mode=context.check_mode,
+            )
+            step.changed = True
+            step.counts = {name: getattr(self.stored, name) for name in ("pods", "moves", "bytes")}
+
+    def _restore(self) -> None:
+        """Go on with the run whose plan was stored."""
+        with self.log.step("restore") as (step, context):
+            given = self.options["restore"]
+            bodies = stored_plan.restore(lambda: self.kube, given, context.now())
+            with self.log.documents():
+                self.folder.restore(bodies)
+            self.plan = bodies["plan"]
+            step.counts = {"documents": len(bodies), "pods": len(self.plan["placements"])}
 
     def _bind(self) -> None:
         with self.log.step("bind") as (step, context):

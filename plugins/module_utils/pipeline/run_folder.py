@@ -80,6 +80,27 @@ class RunFolder:
             paths = (self.file("snapshot"),)
             self._made_from = documents.MadeFrom(paths, self._made_from.run)
 
+    def made(
+        self, kinds: t.Iterable[documents.DocumentKind]
+    ) -> dict[documents.DocumentKind, dict[str, t.Any]]:
+        """The documents of this run, without those that it did not make. Raises InvalidInput."""
+        run = self._made_from.run
+        return {
+            kind: documents.load(self.file(kind), kind)
+            for kind in kinds
+            if Path(self.file(kind)).exists() and documents.run_of(self.file(kind)) in (None, run)
+        }
+
+    def restore(self, bodies: t.Mapping[documents.DocumentKind, Object]) -> None:
+        """Write the documents of a former run, and go on with that run. Raises InvalidInput."""
+        run = next((body["run"] for body in bodies.values() if "run" in body), None)
+        self._made_from = documents.MadeFrom((), run)
+        if self._path is None:
+            return
+        for kind, body in bodies.items():
+            documents.write(self.file(kind), kind, body, self._made_from)
+            self.written[_FILES.get(kind, kind)] = self.file(kind)
+
     def write(self, kind: documents.DocumentKind, body: Object, now: datetime.datetime) -> None:
         """Write a document of this run. Raises InvalidInput."""
         if self._path is None:

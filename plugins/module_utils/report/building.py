@@ -84,7 +84,12 @@ def write(parameters: Parameters, _context: Context = Context()) -> Result:
     _replace(folder / "report.json", _as_json(report))
     _replace(destination, page(report).encode())
     _replace(folder / "summary.json", _as_json(summary))
-    return {"changed": False, "path": str(destination), "lines": summary["lines"]}
+    return {
+        "changed": False,
+        "path": str(destination),
+        "lines": summary["lines"],
+        "summary": summary,
+    }
 
 
 def _as_json(body: t.Mapping[str, t.Any]) -> bytes:

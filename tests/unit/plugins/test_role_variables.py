@@ -228,6 +228,7 @@ def plays() -> list[t.Any]:
 # Entry points without variables of their own, and the roles whose variables they read.
 ENTRIES_WITH_THE_VARIABLES_OF = {
     ("placement", "fleet"): ("observe", "placement"),
+    ("placement", "bind"): ("placement",),
     ("devices", "after_placement"): ("devices",),
 }
 

@@ -9,8 +9,6 @@ import base64
 import gzip
 import json
 import typing as t
-import urllib.parse
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -31,66 +29,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliat
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
-from support.binding_api import Cluster, Json, found, node, pod
+from support.binding_api import Json, pod
 from support.kepler_exporter import Load, MeteredNode, exporter, prometheus
-from support.scripted_api import Asked, Reply, status_reply
-from support.wao import fake, node_config
+from support.small_fleet import Fleet
 
-CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1"
-RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 READING = ["snapshot", "read", "merge", "statuses"]
-
-
-class Fleet:
-    """Two nodes with NodeConfigs, and what was asked about them."""
-
-    def __init__(self) -> None:
-        self.cluster = Cluster(hook=self._answer).add(node("n1"), node("n2"))
-        self.configs = {name: self._config(name) for name in ("n1", "n2")}
-        self.lists: Counter[str] = Counter()
-        self.refuses_statuses = False
-        self.record: Json | None = None
-
-    def _config(self, name: str) -> Json:
-        config = node_config(f"c-{name}", name, uid=f"uid-{name}")
-        config["spec"]["predictor"] = {"powerConsumption": fake()}
-        return config
-
-    def _answer(self, asked: Asked, cluster: Cluster) -> Reply | None:
-        url = urllib.parse.urlsplit(asked.path)
-        if asked.method == "GET" and not urllib.parse.parse_qs(url.query).get("fieldSelector"):
-            self.lists[url.path] += 1
-        if asked.method == "PATCH" and url.path.startswith(CONFIGS):
-            return self._status(asked, url.path)
-        if url.path in (RECORD, RECORD.rpartition("/")[0]):
-            self.record = asked.body if asked.method != "GET" else self.record
-            return found(self.record)
-        if url.path == CONFIGS:
-            kind = {"name": "nodeconfigs", "kind": "NodeConfig", "namespaced": True}
-            return Reply({"resources": [kind]})
-        if url.path == f"{CONFIGS}/nodeconfigs":
-            return listed("NodeConfig", self.configs.values())
-        if url.path == "/api/v1/nodes":
-            return listed("Node", cluster.nodes.values())
-        if url.path == "/api/v1/pods" and "spec.nodeName" not in url.query:
-            self.lists[url.path] += 1
-            return listed("Pod", cluster.pods.values())
-        if url.path in ("/api/v1/namespaces", "/apis/apps/v1/replicasets") or "policy" in url.path:
-            return listed("Thing", ())
-        if asked.method == "GET" and url.path.startswith("/apis/") and "leases" not in url.path:
-            return status_reply(404, "not served")
-        return None
-
-    def _status(self, asked: Asked, path: str) -> Reply:
-        if self.refuses_statuses:
-            return status_reply(422, "no such field", reason="Invalid")
-        [config] = [item for item in self.configs.values() if item["metadata"]["name"] in path]
-        config["status"] = asked.body["status"]
-        return Reply(config)
-
-
-def listed(kind: str, items: t.Iterable[Json]) -> Reply:
-    return Reply({"kind": f"{kind}List", "apiVersion": "v1", "metadata": {}, "items": list(items)})
 
 
 def run(fleet: Fleet, context: Context = Context(), **options: t.Any) -> Json:
@@ -355,7 +298,7 @@ def metered_run(tmp_path: Path, source: Json, context: Context = Context()) -> J
     fleet = Fleet()
     fleet.cluster.add({**pod("web", nodeName="n1"), "status": {"phase": "Running"}}, pod("a"))
     # The machine is a fake, whose inlet is known and whose watts are not.
-    steps = [step for step in STEPS if step not in ("predict", "place", "bind", "devices", "evict")]
+    steps = [*STEPS[: STEPS.index("predict")]]
     return run(fleet, context, run_dir=str(tmp_path), steps=steps, meter=source)
 
 
@@ -417,7 +360,7 @@ def test_a_waiting_pod_uses_as_much_as_the_metered_ones_of_its_workload(
         one["metadata"]["ownerReferences"] = [owner]
         fleet.cluster.add(one)
     with prometheus(MeteredNode("n1", (Load("uid-pg-0", "shop", "pg-0", 0.3),))) as server:
-        steps = [step for step in STEPS if step not in ("bind", "devices", "evict")]
+        steps = [*STEPS[: STEPS.index("store")]]
         meter = {"source": source, "url": server.url}
         run(fleet, run_dir=str(tmp_path), steps=steps, meter=meter)
     plan = json.loads((tmp_path / "plan.json").read_text())

@@ -1,0 +1,260 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Alarms of a fleet, from what the cluster stores of it, and events when they begin and end.
+
+The statuses of NodeConfigs and PowerFleets are the source, so that no machine is asked again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    shown,
+    shown_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters, utc_now
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    number,
+    objects,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+
+AlarmName = t.Literal[
+    "hot_inlet", "fleet_watts", "lost_machine", "model_drift", "pods_waiting", "cluster_unreachable"
+]
+
+# ASHRAE's classes A1 to A4 recommend inlet air of 18 to 27 °C.
+_HOT_CELSIUS = 27.0
+# An alarm ends this far below its limit, so that a value at the limit raises one alarm.
+_CLEAR_CELSIUS = 1.0
+_CLEAR_SHARE = 0.05
+_NUMBERS = (
+    *("hot_inlet_celsius", "fleet_watts", "model_drift_percent", "waiting_seconds", "interval"),
+)
+_SHORTEST_INTERVAL = 5.0
+_POWER_FLEETS = "/apis/wattwise.github.io/v1alpha1/powerfleets"
+_WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
+
+SPEC = KUBERNETES.merge(
+    ArgumentSpec(
+        {
+            "hot_inlet_celsius": {"type": "float", "default": _HOT_CELSIUS},
+            "fleet_watts": {"type": "float"},
+            "model_drift_percent": {"type": "float", "default": 20.0},
+            "waiting_seconds": {"type": "float", "default": 300.0},
+            "scheduler_name": {"type": "str", "default": "wattwise"},
+            "interval": {"type": "float", "default": 30.0},
+        }
+    )
+)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something that a person or a rulebook should act on.
+
+    ``subject`` is a node, a PowerFleet or empty for the whole cluster. ``value`` and ``limit`` are
+    in the unit of the alarm: °C, watts, per cent, or a number of pods.
+    """
+
+    name: AlarmName
+    subject: str = ""
+    value: float | None = None
+    limit: float | None = None
+    message: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the alarm is about, whatever its value."""
+        return self.name, self.subject
+
+    def as_event(self, state: str, now: datetime.datetime) -> dict[str, t.Any]:
+        """The event for rulebooks; ``state`` is ``raised`` or ``cleared``."""
+        body = {"alarm": self.name, "state": state, "time": format_time(now)}
+        values = {
+            "subject": self.subject or None,
+            "value": self.value,
+            "limit": self.limit,
+            "message": self.message or None,
+        }
+        return {**body, **{name: value for name, value in values.items() if value is not None}}
+
+
+def complete(parameters: Parameters) -> dict[str, t.Any]:
+    """The options with their defaults; texts of numbers count, as rulebooks pass them.
+
+    Raises InvalidInput.
+    """
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    options = SPEC.complete(given)
+    for name in _NUMBERS:
+        if options[name] is None:
+            continue
+        try:
+            options[name] = float(options[name])
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"{name}: {shown(options[name])} is no number") from error
+        if name != "hot_inlet_celsius" and not options[name] > 0:
+            raise InvalidInput(f"{name}: {options[name]:g} is not above 0")
+    if options["interval"] < _SHORTEST_INTERVAL:
+        raise InvalidInput(
+            f"interval: {options['interval']:g} s is too short; give {_SHORTEST_INTERVAL:g} or more"
+        )
+    return options
+
+
+def alarms_of(
+    node_configs: t.Sequence[t.Any],
+    power_fleets: t.Sequence[t.Any],
+    waiting_pods: t.Sequence[t.Any],
+    options: Parameters,
+    now: datetime.datetime,
+    raised: t.Collection[tuple[str, str]] = (),
+) -> list[Alarm]:
+    """The present alarms; those in ``raised`` stay until the value is clear of its limit."""
+    by_node = nodeconfig.effective(node_configs).by_node
+    watts = 0.0
+    found: list[Alarm] = []
+    for node in sorted(by_node):
+        status = member(by_node[node], "status")
+        readings = member(status, "readings")
+        watts += number(member(readings, "power", "watts")) or 0.0
+        found += _hot(node, readings, options, raised)
+        found += _lost(node, status)
+    found += _power(watts, options, raised)
+    for fleet in power_fleets:
+        found += _drift(fleet, options, raised)
+    found += _waiting(waiting_pods, options, now)
+    return found
+
+
+def _is_above(
+    value: float, limit: float, margin: float, key: tuple[str, str], raised: t.Collection[t.Any]
+) -> bool:
+    return value > (limit - margin if key in raised else limit)
+
+
+def _hot(
+    node: str, readings: t.Any, options: Parameters, raised: t.Collection[t.Any]
+) -> t.Iterator[Alarm]:
+    limit = options["hot_inlet_celsius"]
+    celsius = number(member(readings, "inletTemp", "celsius"))
+    if celsius is not None and _is_above(
+        celsius, limit, _CLEAR_CELSIUS, ("hot_inlet", node), raised
+    ):
+        yield Alarm("hot_inlet", node, celsius, limit)
+
+
+def _lost(node: str, status: t.Any) -> t.Iterator[Alarm]:
+    for condition in objects(member(status, "conditions")):
+        if condition.get("type") == "Ready" and condition.get("status") == "False":
+            yield Alarm(
+                "lost_machine", node, message=shown_text(str(condition.get("message") or ""))
+            )
+
+
+def _power(watts: float, options: Parameters, raised: t.Collection[t.Any]) -> t.Iterator[Alarm]:
+    limit = options["fleet_watts"]
+    if limit is not None and _is_above(
+        watts, limit, limit * _CLEAR_SHARE, ("fleet_watts", ""), raised
+    ):
+        yield Alarm("fleet_watts", "", round(watts, 1), limit)
+
+
+def _drift(fleet: t.Any, options: Parameters, raised: t.Collection[t.Any]) -> t.Iterator[Alarm]:
+    metadata = member(fleet, "metadata")
+    name = f"{member(metadata, 'namespace')}/{member(metadata, 'name')}"
+    watts = member(fleet, "status", "watts")
+    measured, predicted = (number(member(watts, key)) for key in ("measured", "predicted"))
+    if not measured or predicted is None:
+        return
+    limit = options["model_drift_percent"]
+    drift = abs(predicted - measured) / measured * 100.0
+    if _is_above(drift, limit, limit * _CLEAR_SHARE, ("model_drift", name), raised):
+        yield Alarm("model_drift", name, round(drift, 1), limit)
+
+
+def _waiting(
+    pods: t.Sequence[t.Any], options: Parameters, now: datetime.datetime
+) -> t.Iterator[Alarm]:
+    limit = options["waiting_seconds"]
+    late = 0
+    for pod in pods:
+        if member(pod, "spec", "schedulerName") != options["scheduler_name"]:
+            continue
+        created = member(pod, "metadata", "creationTimestamp")
+        try:
+            age = (now - parse_time(str(created), "creationTimestamp")).total_seconds()
+        except InvalidInput:
+            continue
+        late += age > limit
+    if late:
+        yield Alarm("pods_waiting", "", float(late), message=f"longer than {limit:g} s")
+
+
+@dataclass
+class AlarmWatch:
+    """The alarms of the last look, and the events since."""
+
+    options: Parameters
+    now: t.Callable[[], datetime.datetime] = utc_now
+    _raised: dict[tuple[str, str], Alarm] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> AlarmWatch:
+        """A watch that has seen nothing. Raises InvalidInput."""
+        return cls(complete(parameters))
+
+    def look(self) -> list[dict[str, t.Any]]:
+        """The events since the last look.
+
+        A cluster that does not answer is an alarm of its own, and ends no other.
+        """
+        try:
+            present = self._read()
+        except WattwiseError as error:
+            lost = Alarm("cluster_unreachable", message=shown_text(str(error)))
+            present = [*self._raised.values(), lost]
+        current = {alarm.key: alarm for alarm in present}
+        now = self.now()
+        events = [
+            alarm.as_event("raised", now)
+            for key, alarm in current.items()
+            if key not in self._raised
+        ]
+        events += [
+            alarm.as_event("cleared", now)
+            for key, alarm in self._raised.items()
+            if key not in current
+        ]
+        self._raised = current
+        return events
+
+    def _read(self) -> list[Alarm]:
+        given = {name: self.options[name] for name in KUBERNETES.options}
+        taken = snapshot.take({**given, "include": ["nodes", "node_configs"]})["snapshot"]
+        kube = Kube.connect(given)
+        fleets = (kube.find(_POWER_FLEETS) or {}).get("items") or []
+        waiting = kube.list("/api/v1/pods", _WAITING)
+        return alarms_of(
+            taken["node_configs"], fleets, waiting, self.options, self.now(), self._raised.keys()
+        )

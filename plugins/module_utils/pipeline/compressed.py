@@ -1,0 +1,37 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""JSON objects as compressed bytes, for ConfigMaps."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import typing as t
+import zlib
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+
+# Limit of an unpacked object; larger ones are not from this code.
+_LONGEST = 200_000_000
+
+
+def pack(body: t.Mapping[str, t.Any]) -> bytes:
+    """The object as gzip; equal objects give equal bytes."""
+    text = strict_json.format_compact(body, sort_keys=True).encode()
+    return gzip.compress(text, mtime=0)
+
+
+def unpack(content: bytes) -> dict[str, t.Any]:
+    """The object in gzip. Raises ValueError, which says what is wrong."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            text = file.read(_LONGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+    if len(text) > _LONGEST:
+        raise ValueError("it is too long")
+    body = strict_json.parse(text)
+    if not isinstance(body, dict):
+        raise ValueError("it is no object")
+    return body

@@ -1,0 +1,290 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""A plan with its documents in one place, so that a later run can bind what a person approved.
+
+Name and SHA-256 identify the stored plan. Its bytes lie in a file, or in immutable ConfigMaps: a
+ConfigMap holds at most 1 MiB.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import hashlib
+import hmac
+import re
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_duration,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import compressed
+
+STORE_OPTIONS: t.Mapping[str, t.Any] = {
+    "namespace": {"type": "str"},
+    "path": {"type": "path"},
+    "keep": {"type": "int", "default": 5},
+}
+RESTORE_OPTIONS: t.Mapping[str, t.Any] = {
+    "namespace": {"type": "str"},
+    "name": {"type": "str"},
+    "path": {"type": "path"},
+    "sha256": {"type": "str"},
+    "max_age": {"type": "float", "default": 3600.0},
+}
+
+# Binding needs the plan, and the report needs the rest.
+KINDS: tuple[documents.DocumentKind, ...] = (
+    *("snapshot", "readings", "models", "metering", "curves", "plan"),
+)
+LABEL = "wattwise.github.io/stored-plan"
+_PARTS = "wattwise.github.io/parts"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PART_BYTES = 900 * 1024
+_MOST_PARTS = 64
+# Clocks of two machines may differ so much.
+_CLOCK_SECONDS = 120.0
+
+Bodies = t.Mapping[documents.DocumentKind, t.Mapping[str, t.Any]]
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """What a later run needs to find the plan, and to know that it is the same."""
+
+    sha256: str
+    time: str
+    pods: int
+    moves: int
+    bytes: int
+    name: str | None = None
+    namespace: str | None = None
+    path: str | None = None
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+def check_options(store: Parameters | None, restore: Parameters | None) -> None:
+    """Raise InvalidInput unless each group names one place, and ``restore`` a SHA-256."""
+    for name, group in (("store", store), ("restore", restore)):
+        if group is not None and bool(group["namespace"]) == bool(group["path"]):
+            raise InvalidInput(
+                f"{name}: give either namespace, for ConfigMaps, or path, for a file of this machine"
+            )
+    if store is not None and store["keep"] < 1:
+        raise InvalidInput("store.keep: at least the new plan is kept; give 1 or more")
+    if restore is None:
+        return
+    if not _SHA256.fullmatch(restore["sha256"] or ""):
+        raise InvalidInput(
+            f"restore.sha256: {shown(restore['sha256'])} is no SHA-256; give the 64 hexadecimal "
+            "digits that the run which stored the plan returned"
+        )
+    if restore["namespace"] and not is_subdomain(restore["name"]):
+        raise InvalidInput(
+            f"restore.name: {shown(restore['name'])} is no name of a stored plan; give the name "
+            "that the run which stored the plan returned"
+        )
+
+
+def store(
+    kube: t.Callable[[], Kube], options: Parameters, bodies: Bodies, *, check_mode: bool
+) -> StoredPlan:
+    """Store the documents, and delete the oldest plans beyond ``keep``.
+
+    Raises ApiError and InvalidInput.
+    """
+    plan = bodies["plan"]
+    content = compressed.pack({str(kind): body for kind, body in bodies.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    moment = parse_time(plan["time"], "time of the plan")
+    name = f"wattwise-plan-{moment.strftime('%Y%m%d-%H%M%S')}-{digest[:8]}"
+    stored = StoredPlan(
+        sha256=digest,
+        time=plan["time"],
+        pods=len(plan["placements"]),
+        moves=len(plan.get("steps") or ()),
+        bytes=len(content),
+        **(
+            {"path": str(Path(options["path"]).absolute())}
+            if options["path"]
+            else {"name": name, "namespace": options["namespace"]}
+        ),
+    )
+    if check_mode:
+        return stored
+    if stored.path is not None:
+        _write_file(Path(stored.path), content)
+    else:
+        _write_config_maps(kube(), stored, content)
+        _delete_oldest(kube(), options["namespace"], options["keep"])
+    return stored
+
+
+def restore(
+    kube: t.Callable[[], Kube], options: Parameters, now: datetime.datetime
+) -> dict[documents.DocumentKind, dict[str, t.Any]]:
+    """The documents of a stored plan.
+
+    Raises ApiError, and InvalidInput if the plan is missing, changed, too old or of another
+    version.
+    """
+    path, name = options["path"], options["name"]
+    where = f"The stored plan {path or name}"
+    content = (
+        _read_file(Path(path)) if path else _read_config_maps(kube(), options["namespace"], name)
+    )
+    if not hmac.compare_digest(hashlib.sha256(content).hexdigest(), options["sha256"]):
+        raise InvalidInput(
+            f"{where} is not the one that was approved: its SHA-256 differs from restore.sha256; "
+            "place again, and approve the new plan"
+        )
+    try:
+        bodies = compressed.unpack(content)
+    except ValueError as error:
+        raise InvalidInput(f"{where} cannot be read ({error}); place again") from error
+    found: dict[documents.DocumentKind, dict[str, t.Any]] = {}
+    for kind in KINDS:
+        if kind in bodies:
+            documents.check(bodies[kind], kind, f"{where}, document {kind},")
+            found[kind] = bodies[kind]
+    if "plan" not in found:
+        raise InvalidInput(f"{where} holds no plan; place again")
+    _check_age(found["plan"]["time"], options["max_age"], now, where)
+    return found
+
+
+def _check_age(time: str, max_age: float, now: datetime.datetime, where: str) -> None:
+    age = (now - parse_time(time, "time of the plan")).total_seconds()
+    if age < -_CLOCK_SECONDS:
+        raise InvalidInput(
+            f"{where} is from the future ({time}); set the clocks of the machines that run Ansible"
+        )
+    if age > max_age:
+        raise InvalidInput(
+            f"{where} is {format_duration(round(age))} old, and restore.max_age allows "
+            f"{format_duration(max_age)}; place again, and approve the new plan"
+        )
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    try:
+        whole_files.make_folder(path.parent)
+        whole_files.replace(path, content)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot write the stored plan {path}: {error.strerror}; give a path where this user "
+            "may write"
+        ) from error
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        with path.expanduser().open("rb") as file:
+            content = file.read(_PART_BYTES * _MOST_PARTS + 1)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot read the stored plan {path}: {error.strerror}; give the path that the run "
+            "which stored it returned"
+        ) from error
+    return content
+
+
+def _collection(namespace: str) -> str:
+    if not is_subdomain(namespace):
+        raise InvalidInput(f"namespace: {shown(namespace)} is no name of a namespace")
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def _part_name(name: str, number: int) -> str:
+    return f"{name}-{number}"
+
+
+def _write_config_maps(kube: Kube, stored: StoredPlan, content: bytes) -> None:
+    parts = [content[at : at + _PART_BYTES] for at in range(0, len(content), _PART_BYTES)]
+    if len(parts) > _MOST_PARTS:
+        raise InvalidInput(
+            f"store: the plan with its documents has {len(content)} bytes, too many for ConfigMaps; "
+            "give store.path in place of store.namespace"
+        )
+    name, namespace = str(stored.name), str(stored.namespace)
+    # The first part comes last: a plan whose first part exists is whole.
+    for number, part in reversed(list(enumerate(parts))):
+        path = f"{_collection(namespace)}/{_part_name(name, number)}"
+        if kube.find(path) is not None:
+            continue
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": _part_name(name, number),
+                "namespace": namespace,
+                "labels": {LABEL: name},
+                "annotations": {_PARTS: str(len(parts))},
+            },
+            "immutable": True,
+            "binaryData": {"part": base64.b64encode(part).decode()},
+        }
+        kube.request("POST", _collection(namespace), manifest)
+
+
+def _read_config_maps(kube: Kube, namespace: str, name: str) -> bytes:
+    first = _part(kube, namespace, name, 0)
+    counted = (first["metadata"].get("annotations") or {}).get(_PARTS, "")
+    count = int(counted) if re.fullmatch(r"[0-9]{1,3}", counted) else 0
+    if not 1 <= count <= _MOST_PARTS:
+        raise InvalidInput(
+            f"The stored plan {name} says that it has {shown(counted)} parts; place again"
+        )
+    others = [_part(kube, namespace, name, number) for number in range(1, count)]
+    try:
+        parts = [
+            base64.b64decode((part.get("binaryData") or {}).get("part") or "", validate=True)
+            for part in (first, *others)
+        ]
+    except binascii.Error as error:
+        raise InvalidInput(
+            f"The stored plan {name} cannot be read ({error}); place again"
+        ) from error
+    return b"".join(parts)
+
+
+def _part(kube: Kube, namespace: str, name: str, number: int) -> dict[str, t.Any]:
+    found = kube.find(f"{_collection(namespace)}/{_part_name(name, number)}")
+    if found is None:
+        raise InvalidInput(
+            f"There is no ConfigMap {_part_name(name, number)} in namespace {namespace}, which the "
+            "stored plan needs; place again, or store.keep more plans"
+        )
+    return found
+
+
+def _delete_oldest(kube: Kube, namespace: str, keep: int) -> None:
+    """Delete all parts of the plans beyond the newest; names begin with the time."""
+    collection = _collection(namespace)
+    stored = kube.metadata_only().list(collection, {"labelSelector": LABEL})
+    names = sorted({one["metadata"]["labels"][LABEL] for one in stored}, reverse=True)
+    outdated = frozenset(names[keep:])
+    for one in stored:
+        if one["metadata"]["labels"][LABEL] in outdated:
+            try:
+                kube.request("DELETE", f"{collection}/{one['metadata']['name']}")
+            except ApiError as error:
+                if error.status != 404:
+                    raise

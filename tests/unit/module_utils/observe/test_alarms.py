@@ -1,0 +1,200 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Alarms of a fleet, and the event source that tells of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import datetime
+import runpy
+import typing as t
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.alarms import AlarmWatch
+from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
+from support.small_fleet import CONFIGS, Fleet, listed
+
+Json = dict[str, t.Any]
+NOW = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
+SOURCE = Path(__file__).resolve().parents[4] / "extensions/eda/plugins/event_source/fleet.py"
+
+
+class AlarmedFleet:
+    """Two nodes, a PowerFleet and pods, whose API can be out of reach."""
+
+    def __init__(self) -> None:
+        small = Fleet()
+        self.nodes = small.cluster.nodes
+        self.configs = copy.deepcopy(small.configs)
+        self.fleets: list[t.Any] = []
+        self.pods: list[t.Any] = []
+        self.is_up = True
+        for name in self.configs:
+            self.says(name, 22.0, 200.0)
+
+    def says(self, name: str, celsius: float, watts: float, ready: str = "True") -> None:
+        time = "2026-01-02T11:59:30Z"
+        self.configs[name]["status"] = {
+            "conditions": [{"type": "Ready", "status": ready, "message": "no answer"}],
+            "readings": {
+                "inletTemp": {"celsius": celsius, "time": time},
+                "power": {"watts": watts, "time": time},
+            },
+        }
+
+    def answer(self, asked: Asked) -> Reply:
+        path = urllib.parse.urlsplit(asked.path).path
+        if not self.is_up:
+            return status_reply(403, "nobody may read", reason="Forbidden")
+        if path == CONFIGS:
+            kind = {"name": "nodeconfigs", "kind": "NodeConfig", "namespaced": True}
+            return Reply({"resources": [kind]})
+        lists: dict[str, tuple[str, t.Iterable[t.Any]]] = {
+            f"{CONFIGS}/nodeconfigs": ("NodeConfig", self.configs.values()),
+            "/api/v1/nodes": ("Node", self.nodes.values()),
+            "/api/v1/pods": ("Pod", self.pods),
+            "/apis/wattwise.github.io/v1alpha1/powerfleets": ("PowerFleet", self.fleets),
+        }
+        if path in lists:
+            return listed(*lists[path])
+        return status_reply(404, "not served")
+
+
+@pytest.fixture
+def fleet() -> t.Iterator[tuple[AlarmedFleet, AlarmWatch]]:
+    made = AlarmedFleet()
+    with ScriptedApi(made.answer) as api:
+        watch = AlarmWatch.of({"host": api.url, "fleet_watts": "1000", "hot_inlet_celsius": 27})
+        watch.now = lambda: NOW
+        yield made, watch
+
+
+def told(events: list[Json]) -> list[tuple[t.Any, ...]]:
+    return [(each["alarm"], each["state"], each.get("subject")) for each in events]
+
+
+def test_an_alarm_is_raised_once_and_cleared_once_it_is_clear_of_its_limit(
+    fleet: tuple[AlarmedFleet, AlarmWatch],
+) -> None:
+    cluster, watch = fleet
+    assert watch.look() == []
+    cluster.says("n1", 27.5, 900.0)
+    assert told(watch.look()) == [("hot_inlet", "raised", "n1"), ("fleet_watts", "raised", None)]
+    cluster.says("n1", 26.5, 790.0)
+    assert watch.look() == []
+    cluster.says("n1", 25.9, 700.0)
+    assert told(watch.look()) == [("hot_inlet", "cleared", "n1"), ("fleet_watts", "cleared", None)]
+
+
+def test_each_kind_of_alarm(fleet: tuple[AlarmedFleet, AlarmWatch]) -> None:
+    cluster, watch = fleet
+    cluster.says("n2", 22.0, 200.0, ready="False")
+    watts = {"measured": 1000.0, "predicted": 1300.0}
+    cluster.fleets = [
+        {"metadata": {"namespace": "wao-system", "name": "hall"}, "status": {"watts": watts}}
+    ]
+    cluster.pods = [
+        {
+            "metadata": {"name": "late", "creationTimestamp": "2026-01-02T11:50:00Z"},
+            "spec": {"schedulerName": "wattwise"},
+        },
+        {
+            "metadata": {"name": "young", "creationTimestamp": "2026-01-02T11:59:00Z"},
+            "spec": {"schedulerName": "wattwise"},
+        },
+        {
+            "metadata": {"name": "of-another", "creationTimestamp": "2026-01-02T11:50:00Z"},
+            "spec": {"schedulerName": "default-scheduler"},
+        },
+    ]
+    assert watch.look() == [
+        {
+            "alarm": "lost_machine",
+            "state": "raised",
+            "time": "2026-01-02T12:00:00Z",
+            "subject": "n2",
+            "message": "no answer",
+        },
+        {
+            "alarm": "model_drift",
+            "state": "raised",
+            "time": "2026-01-02T12:00:00Z",
+            "subject": "wao-system/hall",
+            "value": 30.0,
+            "limit": 20.0,
+        },
+        {
+            "alarm": "pods_waiting",
+            "state": "raised",
+            "time": "2026-01-02T12:00:00Z",
+            "value": 1.0,
+            "message": "longer than 300 s",
+        },
+    ]
+
+
+def test_a_cluster_that_does_not_answer_is_an_alarm_and_ends_no_other(
+    fleet: tuple[AlarmedFleet, AlarmWatch],
+) -> None:
+    cluster, watch = fleet
+    cluster.says("n1", 30.0, 100.0)
+    watch.look()
+    cluster.is_up = False
+    [event] = watch.look()
+    assert event["alarm"] == "cluster_unreachable" and "nobody may read" in event["message"]
+    assert watch.look() == []
+    cluster.is_up = True
+    assert told(watch.look()) == [("cluster_unreachable", "cleared", None)]
+
+
+@pytest.mark.parametrize("status", [None, "x", {"watts": 7}, {"watts": {"measured": "a"}}])
+def test_what_others_wrote_wrongly_raises_nothing(
+    fleet: tuple[AlarmedFleet, AlarmWatch], status: t.Any
+) -> None:
+    cluster, watch = fleet
+    cluster.configs["n1"]["status"] = status
+    cluster.fleets = [{"metadata": {"name": "hall"}, "status": status}, "x"]
+    cluster.pods = [{"metadata": None}, {"spec": {"schedulerName": "wattwise"}}]
+    assert watch.look() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"interval": 1}, "interval: 1 s is too short"),
+        ({"fleet_watts": "many"}, "fleet_watts: 'many' is no number"),
+        ({"waiting_seconds": 0}, "waiting_seconds: 0 is not above 0"),
+        ({"hot": 3}, "hot"),
+    ],
+)
+def test_options_that_are_wrong_are_told(options: Json, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        AlarmWatch.of(options)
+
+
+def test_the_event_source_puts_events_into_its_queue() -> None:
+    """As ansible-rulebook runs it: the file by its path, and an endless coroutine."""
+    made = AlarmedFleet()
+    made.says("n1", 30.0, 100.0)
+
+    async def first_event(url: str) -> Json:
+        queue: asyncio.Queue[Json] = asyncio.Queue()
+        source = runpy.run_path(str(SOURCE))["main"]
+        running = asyncio.create_task(source(queue, {"host": url, "kubeconfig": ""}))
+        try:
+            return await asyncio.wait_for(queue.get(), 30.0)
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    with ScriptedApi(made.answer) as api:
+        event = asyncio.run(first_event(api.url))
+    assert (event["alarm"], event["subject"], event["value"]) == ("hot_inlet", "n1", 30.0)
