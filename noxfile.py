@@ -5,7 +5,7 @@
 
 Every session runs in the mirror (scripts/collection_tree.py says why). Reports, caches and the
 private home of ansible-test lie in build/. scripts/gates.py starts the sessions of a tag in the
-order of this file, as many at a time as there are processors for.
+order of this file, as many at a time as there are processors for; narrow ones overtake wide ones.
 """
 
 from __future__ import annotations
@@ -238,6 +238,16 @@ def changelog(session: nox.Session) -> None:
 
 
 @gate("test")
+def integration(session: nox.Session) -> None:
+    """Tests on the lab: a real control plane, simulated machines."""
+    # The longest gate comes first: it waits now and then, and narrow ones beside it do not.
+    build_lab(session)
+    # Each worker has a lab of its own; a file's tests stay together for what they set up once.
+    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
+    run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
+
+
+@gate("test")
 def unit(session: nox.Session) -> None:
     """Unit and conformance tests, with branch coverage of the library."""
     data = REPORTS / "coverage"
@@ -272,15 +282,6 @@ def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
 def generated(session: nox.Session) -> None:
     """Large fleets, and all examples that tests generate in every run, the same in each."""
     run_generated(session, "generated or large")
-
-
-@gate("test")
-def integration(session: nox.Session) -> None:
-    """Tests on the lab: a real control plane, simulated machines."""
-    build_lab(session)
-    # Each worker has a lab of its own; a file's tests stay together for what they set up once.
-    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
-    run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
 
 
 @gate("test")
@@ -326,9 +327,7 @@ def sanity(session: nox.Session) -> None:
 @gate("lint", "ci")
 def pylint(session: nox.Session) -> None:
     """ansible-test's pylint of what users run; ruff and mypy find nearly all of it in a tenth."""
-    run_sanity(
-        session, TOOLS, ansible_test_home.interpreter_folders(), ("--test", "pylint", *USED)
-    )
+    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), ("--test", "pylint", *USED))
 
 
 @gate("lint", "test")
