@@ -26,7 +26,7 @@ demo: setup $(PREDICTOR) ## start the lab, run the main job on it, print the sum
 operator-demo: setup $(PREDICTOR) ## start a lab and the operator, let a day pass, print latencies
 	@$(RUN) -m lab operator-demo $(ARGS)
 
-test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds two other versions of ansible-core
+test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds pylint and two other versions of ansible-core
 	@$(GATES) test $(if $(CI),ci)
 
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes

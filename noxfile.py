@@ -5,7 +5,7 @@
 
 Every session runs in the mirror (scripts/collection_tree.py says why). Reports, caches and the
 private home of ansible-test lie in build/. scripts/gates.py starts the sessions of a tag in the
-order of this file, as many at a time as there are processors for.
+order of this file, as many at a time as there are processors for; narrow ones overtake wide ones.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ API_TESTS = (
     *("lab_controlplane", "pod_fields", "kube_apply", "binding", "eviction", "rights"),
     *("wao_crds", "device_crds", "rmd_crds", "agent_policies", "devices_policies"),
     *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
+)
+# Of ansible-test: no tests, which are no plugins of the collection, and no YAML of several objects,
+# which Ansible's rules refuse. Ruff and mypy look after the files that are left out.
+USED = tuple(
+    f"--exclude={path}" for path in ("lab/", "noxfile.py", "operator/", "scripts/", "tests/")
 )
 PLUGINS_PACKAGE = "ansible_collections.wattwise.kube.plugins"
 
@@ -204,11 +209,12 @@ def ruff(session: nox.Session) -> None:
 @gate("lint", "test")
 def mypy(session: nox.Session) -> None:
     """Types: the library as Ansible imports it, then the lab, scripts and tests."""
-    caches = BUILD / "mypy"
+    # One cache: what imports the library finds its types there.
+    command = ("mypy", f"--cache-dir={BUILD / 'mypy'}")
     run_each(
         session,
-        ("mypy", f"--cache-dir={caches / 'plugins'}", "-p", PLUGINS_PACKAGE),
-        ("mypy", f"--cache-dir={caches / 'others'}", "noxfile.py", "lab", "scripts", "tests"),
+        (*command, "-p", PLUGINS_PACKAGE),
+        (*command, "noxfile.py", "lab", "scripts", "tests"),
         MYPYPATH=os.pathsep.join(map(str, (BUILD, MIRROR, MIRROR / "tests"))),
     )
 
@@ -231,6 +237,79 @@ def changelog(session: nox.Session) -> None:
     run(session, "antsibull-changelog", "lint")
 
 
+@gate("test")
+def integration(session: nox.Session) -> None:
+    """Tests on the lab: a real control plane, simulated machines."""
+    # The longest gate comes first: it waits now and then, and narrow ones beside it do not.
+    build_lab(session)
+    # Each worker has a lab of its own; a file's tests stay together for what they set up once.
+    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
+    run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
+
+
+@gate("test")
+def unit(session: nox.Session) -> None:
+    """Unit and conformance tests, with branch coverage of the library."""
+    data = REPORTS / "coverage"
+    for stale in REPORTS.glob("coverage*"):
+        stale.unlink()
+    run_pytest(
+        session,
+        *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=300"),
+        *("-m", "not slow and not large"),
+        *("tests/unit", "tests/conformance"),
+        launcher=("coverage", "run", f"--data-file={data}", "-m"),
+        variables=FEW_EXAMPLES,
+    )
+    run(session, "coverage", "combine", "--quiet", f"--data-file={data}")
+    run(session, "coverage", "report", f"--data-file={data}")
+
+
+def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
+    """Tests of these marks in files that have such, without coverage, which doubles their time."""
+    files = [
+        str(path)
+        for path in sorted(
+            (*Path("tests/unit").rglob("*.py"), *Path("tests/conformance").glob("*.py"))
+        )
+        if any(word in path.read_text() for word in UNCOVERED_WORDS)
+    ]
+    options = ("--numprocesses=2", "--dist=worksteal", "-m", f"({marks}) and not slow")
+    run_pytest(session, *options, *session.posargs, *files, variables=variables)
+
+
+@gate("test")
+def generated(session: nox.Session) -> None:
+    """Large fleets, and all examples that tests generate in every run, the same in each."""
+    run_generated(session, "generated or large")
+
+
+@gate("test")
+def molecule(session: nox.Session) -> None:
+    """The chain of molecule: a stage for every role and for the operator, on one lab."""
+    build_lab(session)
+    state = BUILD / "molecule-lab"
+    # Molecule remembers there what it prepared; the lab is a new one each time.
+    home = BUILD / "molecule-home"
+    shutil.rmtree(home, ignore_errors=True)
+    variables = {"WATTWISE_TEST_LAB_STATE": str(state), "ANSIBLE_HOME": str(home)}
+    lab = ("python", "-m", "lab")
+    try:
+        run(session, *lab, "up", "--state", str(state), "--nodes", "12", "--racks", "2")
+        command = ("molecule", "test", "--all", "--report")
+        run(session, *command, *session.posargs, **variables)
+    finally:
+        run(session, *lab, "down", "--state", str(state))
+
+
+@gate("test")
+def browser(session: nox.Session) -> None:
+    """The report in headless Chromium: layout and accessibility; pictures in build/pictures."""
+    if chromium.find() is None and chromium.install() is None:
+        session.skip(f"there is no Chromium here; {chromium.REMEDY}")
+    run_pytest(session, *(session.posargs or ["tests/browser"]))
+
+
 @gate("lint", "test")
 def ansible_lint(session: nox.Session) -> None:
     """ansible-lint's production profile, and yamllint through it."""
@@ -240,12 +319,15 @@ def ansible_lint(session: nox.Session) -> None:
 @gate("lint", "test")
 def sanity(session: nox.Session) -> None:
     """ansible-test's sanity tests of what users run; compile on every interpreter found."""
-    # Ruff and mypy look after the rest, and `make test-deep` runs all tests on all files.
-    # No plugins of the collection; Ansible's rules for YAML refuse files of several objects.
-    folders = ("lab/", "noxfile.py", "operator/", "scripts/", "tests/")
-    excluded = (f"--exclude={path}" for path in folders)
-    chosen = tuple(session.posargs) or ("--skip-test", "import", *excluded)
+    # Gates `imports` and `pylint` run the others, and `make test-deep` all tests on all files.
+    chosen = tuple(session.posargs) or ("--skip-test", "import", "--skip-test", "pylint", *USED)
     run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), chosen)
+
+
+@gate("lint", "ci")
+def pylint(session: nox.Session) -> None:
+    """ansible-test's pylint of what users run; ruff and mypy find nearly all of it in a tenth."""
+    run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), ("--test", "pylint", *USED))
 
 
 @gate("lint", "test")
@@ -322,60 +404,6 @@ def galaxy_importer(session: nox.Session) -> None:
         session.error("\n".join(complaints))
 
 
-@gate("test")
-def unit(session: nox.Session) -> None:
-    """Unit and conformance tests, with branch coverage of the library."""
-    data = REPORTS / "coverage"
-    for stale in REPORTS.glob("coverage*"):
-        stale.unlink()
-    run_pytest(
-        session,
-        *("--numprocesses=2", "--dist=worksteal", "-o", "faulthandler_timeout=300"),
-        *("-m", "not slow and not large"),
-        *("tests/unit", "tests/conformance"),
-        launcher=("coverage", "run", f"--data-file={data}", "-m"),
-        variables=FEW_EXAMPLES,
-    )
-    run(session, "coverage", "combine", "--quiet", f"--data-file={data}")
-    run(session, "coverage", "report", f"--data-file={data}")
-
-
-def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
-    """Tests of these marks in files that have such, without coverage, which doubles their time."""
-    files = [
-        str(path)
-        for path in sorted(
-            (*Path("tests/unit").rglob("*.py"), *Path("tests/conformance").glob("*.py"))
-        )
-        if any(word in path.read_text() for word in UNCOVERED_WORDS)
-    ]
-    options = ("--numprocesses=2", "--dist=worksteal", "-m", f"({marks}) and not slow")
-    run_pytest(session, *options, *session.posargs, *files, variables=variables)
-
-
-@gate("test")
-def generated(session: nox.Session) -> None:
-    """Large fleets, and all examples that tests generate in every run, the same in each."""
-    run_generated(session, "generated or large")
-
-
-@gate("test")
-def browser(session: nox.Session) -> None:
-    """The report in headless Chromium: layout and accessibility; pictures in build/pictures."""
-    if chromium.find() is None and chromium.install() is None:
-        session.skip(f"there is no Chromium here; {chromium.REMEDY}")
-    run_pytest(session, *(session.posargs or ["tests/browser"]))
-
-
-@gate("test")
-def integration(session: nox.Session) -> None:
-    """Tests on the lab: a real control plane, simulated machines."""
-    build_lab(session)
-    # Each worker has a lab of its own; a file's tests stay together for what they set up once.
-    options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
-    run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
-
-
 @gate("ci")
 def oldest_core(session: nox.Session) -> None:
     """The oldest ansible-core that we promise: documentation, imports, tasks, plugins."""
@@ -386,24 +414,6 @@ def oldest_core(session: nox.Session) -> None:
 def newest_core(session: nox.Session) -> None:
     """The newest ansible-core that we promise: documentation, imports, tasks, plugins."""
     try_core(session, max(other_cores.OTHER_CORES))
-
-
-@gate("test")
-def molecule(session: nox.Session) -> None:
-    """The chain of molecule: a stage for every role and for the operator, on one lab."""
-    build_lab(session)
-    state = BUILD / "molecule-lab"
-    # Molecule remembers there what it prepared; the lab is a new one each time.
-    home = BUILD / "molecule-home"
-    shutil.rmtree(home, ignore_errors=True)
-    variables = {"WATTWISE_TEST_LAB_STATE": str(state), "ANSIBLE_HOME": str(home)}
-    lab = ("python", "-m", "lab")
-    try:
-        run(session, *lab, "up", "--state", str(state), "--nodes", "12", "--racks", "2")
-        command = ("molecule", "test", "--all", "--report")
-        run(session, *command, *session.posargs, **variables)
-    finally:
-        run(session, *lab, "down", "--state", str(state))
 
 
 @gate("test-deep")

@@ -189,12 +189,19 @@ class Runner:
         return sorted(self.outcomes, key=lambda outcome: names.index(outcome.name))
 
     def _next(self, waiting: list[Gate]) -> Gate | None:
+        """The first gate that may start and for which there is room.
+
+        One after it takes its turn only while as wide a gate runs, whose end it waits for anyway.
+        Otherwise narrow gates would follow each other, and the wide ones be left to run alone.
+        """
         busy = sum(gate.processors for gate in self.running)
         unfinished = {gate.name for gate in (*waiting, *self.running)}
-        for gate in waiting:
-            fits = busy == 0 or busy + gate.processors <= self.room
-            if fits and not unfinished.intersection(gate.after):
+        ready = [gate for gate in waiting if not unfinished.intersection(gate.after)]
+        for gate in ready:
+            if busy == 0 or busy + gate.processors <= self.room:
                 return gate
+            if not any(other.processors >= gate.processors for other in self.running):
+                return None
         return None
 
     def _start(self, gate: Gate) -> None:

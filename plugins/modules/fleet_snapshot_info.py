@@ -73,6 +73,7 @@ options:
     description:
       - Path of the document to write. Without this option the document is returned, which suits
         small clusters and tests.
+      - Missing folders of the path are created for this user only.
       - A snapshot begins a run. Documents made from it have the same C(run), and documents of two
         runs are never combined. While the Ansible process that wrote the file runs, other runs on
         the same host fail and name this process.

@@ -97,25 +97,30 @@ def of(rule: Json) -> Iterator[tuple[Right, ...]]:
             yield tuple(Right(group, resource, verb) for group in rule["apiGroups"])
 
 
-@pytest.fixture
-def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
-    """On a cluster from which everything of ours was removed."""
+@pytest.fixture(scope="module")
+def emptied(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
+    """A cluster from which everything of ours was removed, as the first test leaves it too."""
     run = run_playbook(
         "wattwise.kube.teardown",
-        tmp_path,
+        tmp_path_factory.mktemp("teardown"),
         *("-i", str(whole_lab.state.inventory), "-e", f"teardown_everything_of={CLUSTER}"),
     )
     assert run.returncode == 0, run.output
-    apply({"kubeconfig": whole_lab.kubeconfig, "manifests": read(RBAC / "account.yaml")})
-    with Api(whole_lab.state.kubeconfig) as api:
+    return whole_lab
+
+
+@pytest.fixture
+def account(emptied: RunningLab, tmp_path: Path) -> Iterator[Account]:
+    apply({"kubeconfig": emptied.kubeconfig, "manifests": read(RBAC / "account.yaml")})
+    with Api(emptied.state.kubeconfig) as api:
         asked = {"spec": {"expirationSeconds": 3600}}
         token = api.request("POST", ACCOUNT, asked)["status"]["token"]
         server = api.server
-    authority = str(whole_lab.state.ca_certificate)
+    authority = str(emptied.state.ca_certificate)
     with recording_proxy(server, authority) as proxy:
         path = tmp_path / "account.kubeconfig"
         path.write_text(json.dumps(kubeconfig(proxy.server, token)))
-        yield Account(whole_lab, proxy, path, tmp_path)
+        yield Account(emptied, proxy, path, tmp_path)
 
 
 def kubeconfig(server: str, token: str) -> Json:

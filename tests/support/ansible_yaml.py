@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Takes texts that are tagged as not to be templated, or as kept in a vault."""
 
 

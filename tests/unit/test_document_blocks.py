@@ -181,6 +181,7 @@ def test_the_syntax_of_all_playbooks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@cache
 def role_options() -> dict[str, dict[str, t.Any]]:
     """The variables of all roles and of all their entry points."""
     options: dict[str, dict[str, t.Any]] = {}
@@ -190,6 +191,7 @@ def role_options() -> dict[str, dict[str, t.Any]]:
     return options
 
 
+@cache
 def playbook_variables() -> set[str]:
     """Those that the inventory reference names beside the roles'."""
     text = (ROOT / "docs" / "inventory.md").read_text()

@@ -110,6 +110,19 @@ def test_gates_run_beside_others_for_which_there_is_room(tmp_path: Path) -> None
     ]
 
 
+def test_narrow_gates_do_not_put_off_a_wide_one(tmp_path: Path) -> None:
+    waits = "while [ ! -e {0} ]; do sleep 0.05; done"
+    scripts = {
+        "short": "true",
+        "long": f"{waits.format('wide')}; touch long; [ ! -e late ]",
+        "wide": f"touch wide; {waits.format('long')}",
+        "late": "touch late",
+    }
+    gates = [Gate("short"), Gate("long"), Gate("wide", 2), Gate("late")]
+    ended = runner(tmp_path, scripts).run(gates)
+    assert {each.name for each in ended if each.is_good} == scripts.keys()
+
+
 def test_a_gate_waits_for_those_that_it_needs_also_if_they_fail(tmp_path: Path) -> None:
     scripts = {"lab": "sleep 0.3; touch built; exit 1", "tests": "[ -e built ]"}
     ended = runner(tmp_path, scripts).run([Gate("tests", after=("lab",)), Gate("lab", 0)])
@@ -133,13 +146,14 @@ def test_a_skipped_session_is_known_by_its_report(tmp_path: Path) -> None:
 
 
 def test_every_gate_of_the_schedule_is_a_session() -> None:
-    """CI adds the other versions of ansible-core; what needs the lab waits for its programs."""
+    """CI adds pylint and other ansible-cores; what needs the lab waits for its programs."""
     gates = {gate.name: gate for gate in gates_of(["test", "ci", "test-deep"])}
     assert gates.keys() >= {*PROCESSORS, *NEED_THE_LAB}
     assert gates["molecule"].after == ("lab_build",)
     developers = {gate.name for gate in gates_of(["test"])}
-    assert {gate.name for gate in gates_of(["ci"])} == {"oldest_core", "newest_core"}
-    assert developers.isdisjoint({"oldest_core", "newest_core", "deep"})
+    only_in_ci = {"oldest_core", "newest_core", "pylint"}
+    assert {gate.name for gate in gates_of(["ci"])} == only_in_ci
+    assert developers.isdisjoint({*only_in_ci, "deep"})
 
 
 def test_pip_settings_come_from_files_variables_and_the_general_environment(tmp_path: Path) -> None:

@@ -8,8 +8,13 @@ from __future__ import annotations
 import functools
 import threading
 import typing as t
+from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, run_owner
+from ansible_collections.wattwise.kube.plugins.module_utils.base import (
+    documents,
+    run_owner,
+    whole_files,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
     PROGRESS,
@@ -345,6 +350,8 @@ def take(parameters: Parameters, context: Context = Context(), kube: Kube | None
     Raises ApiError, also for an incomplete list.
     """
     options = SPEC.complete(parameters)
+    if options["path"]:
+        whole_files.make_folder(Path(options["path"]).absolute().parent)
     if options["path"] and options["run_process"]:
         run_owner.claim(options["path"], options["run_process"], context.now())
     rendered: list[Object] = []

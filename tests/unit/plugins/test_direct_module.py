@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import
     is_own_interpreter,
     start_module,
 )
-from support.playbook import PYTHON, PlaybookRun, run_playbook
+from support.playbook import PYTHON, run_playbook
 
 Json = dict[str, t.Any]
 
@@ -36,10 +36,44 @@ CLAIM = {
 }
 
 
-def run(folder: Path, task: Json, **variables: t.Any) -> PlaybookRun:
-    """Run the playbook of one task; paths in it start at the playbook's folder."""
+TASK: Json = {"wattwise.kube.device_allocation": {"src": ["objects.yml"]}}
+REFUSED: Json = {"wattwise.kube.device_allocation": {"source": ["objects.yml"]}}
+# YAML makes a time of it, and JSON has none: the name that the module refuses shows what it got.
+TIME = datetime.datetime(2026, 11, 23, 6, 0, tzinfo=datetime.UTC)
+TIMED: Json = {
+    "wattwise.kube.device_allocation": {"objects": [{**POOL, "metadata": {"name": TIME}}, CLAIM]}
+}
+OWN_PYTHON = "{{ ansible_playbook_python }}"
+# The sudo here is none: what matters is how the module is started, not whether it may.
+SUDO: Json = {"become": True, "become_method": "ansible.builtin.sudo"}
+NO_SUDO: Json = {"ansible_become_exe": "/bin/false"}
+READING: Json = {
+    "wattwise.kube.fleet_snapshot_info": {"progress": "none"},
+    "environment": {"K8S_AUTH_KUBECONFIG": "no-such-file"},
+}
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What -vvv prints of each task; all are of one run, most of which is Ansible's start."""
+    folder = tmp_path_factory.mktemp("direct")
+    other = folder / "other-python"
+    other.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
+    other.chmod(0o755)
+    tasks: dict[str, Json] = {}
+    for name, task in {"answered": TASK, "refused": REFUSED, "with a time": TIMED}.items():
+        tasks[f"{name}, directly"] = task
+        tasks[f"{name}, packed"] = {**task, "vars": {"ansible_python_interpreter": str(other)}}
+    tasks["async"] = {**TASK, "async": 60, "poll": 1}
+    tasks["become"] = {**TASK, **SUDO, "vars": NO_SUDO}
+    tasks["environment"] = READING
+    return run(folder, tasks)
+
+
+def run(folder: Path, tasks: dict[str, Json]) -> dict[str, str]:
+    """Run the playbook of these tasks; paths in it start at the playbook's folder."""
     plays = folder / "plays"
-    plays.mkdir(exist_ok=True)
+    plays.mkdir()
     objects = [f"---\n{json.dumps(item)}\n" for item in (POOL, CLAIM)]
     (plays / "objects.yml").write_text("".join(objects))
     # A module of this name would be found first if Python imported from the working folder.
@@ -47,64 +81,41 @@ def run(folder: Path, task: Json, **variables: t.Any) -> PlaybookRun:
     play = {
         "hosts": "localhost",
         "gather_facts": False,
-        "vars": {"ansible_connection": "local", **variables},
-        "tasks": [task],
+        "ignore_errors": True,
+        "vars": {"ansible_connection": "local", "ansible_python_interpreter": OWN_PYTHON},
+        "tasks": [{"name": name, **task} for name, task in tasks.items()],
     }
     (plays / "playbook.yml").write_text(yaml.safe_dump([play]))
-    return run_playbook(str(plays / "playbook.yml"), folder, "-vvv")
+    output = run_playbook(str(plays / "playbook.yml"), folder, "-vvv").output
+    parts = [part.partition("]") for part in output.split("TASK [")[1:]]
+    return {name: text for name, _bracket, text in parts}
 
 
-def is_packed(ran: PlaybookRun) -> bool:
-    return "AnsiballZ_device_allocation" in ran.output
+def is_packed(text: str) -> bool:
+    return "AnsiballZ_device_allocation" in text
 
 
-@pytest.fixture
-def other_python(tmp_path: Path) -> str:
-    path = tmp_path / "other-python"
-    path.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
-    path.chmod(0o755)
-    return str(path)
-
-
-TASK: Json = {"wattwise.kube.device_allocation": {"src": ["objects.yml"]}}
-REFUSED: Json = {"wattwise.kube.device_allocation": {"source": ["objects.yml"]}}
-
-
-def result_of(ran: PlaybookRun) -> Json:
+def result_of(text: str) -> Json:
     """What the module returned, as -vvv shows it, less what Ansible adds."""
-    text = ran.output[ran.output.index("=> {") + len("=> ") :]
+    text = text[text.index("=> {") + len("=> ") :]
     result: Json = json.JSONDecoder().raw_decode(text)[0]
     return {key: value for key, value in result.items() if not key.startswith(("_", "invocation"))}
 
 
-# YAML makes a time of it, and JSON has none: the name that the module refuses shows what it got.
-TIME = datetime.datetime(2026, 11, 23, 6, 0, tzinfo=datetime.UTC)
-TIMED: Json = {
-    "wattwise.kube.device_allocation": {"objects": [{**POOL, "metadata": {"name": TIME}}, CLAIM]}
-}
-
-
-@pytest.mark.parametrize("task", [TASK, REFUSED, TIMED], ids=["answered", "refused", "with a time"])
+@pytest.mark.parametrize("task", ["answered", "refused", "with a time"])
 def test_the_control_nodes_python_starts_the_module_directly_and_another_one_packs_it(
-    tmp_path: Path, other_python: str, task: Json
+    printed: dict[str, str], task: str
 ) -> None:
-    directly = run(tmp_path, task, ansible_python_interpreter="{{ ansible_playbook_python }}")
-    packed = run(tmp_path, task, ansible_python_interpreter=other_python)
+    directly, packed = (printed[f"{task}, {how}"] for how in ("directly", "packed"))
     assert (is_packed(directly), is_packed(packed)) == (False, True)
     assert result_of(directly) == result_of(packed)
 
 
-@pytest.mark.parametrize(
-    "keywords",
-    [{"async": 60, "poll": 1}, {"become": True, "become_method": "ansible.builtin.sudo"}],
-    ids=["async", "become"],
-)
+@pytest.mark.parametrize("task", ["async", "become"])
 def test_a_task_in_the_background_or_of_another_user_is_packed(
-    tmp_path: Path, keywords: Json
+    printed: dict[str, str], task: str
 ) -> None:
-    """The sudo here is none: what matters is how the module is started, not whether it may."""
-    ran = run(tmp_path, {**TASK, **keywords}, ansible_become_exe="/bin/false")
-    assert is_packed(ran)
+    assert is_packed(printed[task])
 
 
 def test_another_name_of_the_own_python_is_the_same_python(tmp_path: Path) -> None:
@@ -115,12 +126,8 @@ def test_another_name_of_the_own_python_is_the_same_python(tmp_path: Path) -> No
     assert not any(is_own_interpreter(name) for name in (str(elsewhere), "python", "", "auto"))
 
 
-def test_a_tasks_environment_reaches_the_module(tmp_path: Path) -> None:
-    task = {
-        "wattwise.kube.fleet_snapshot_info": {"progress": "none"},
-        "environment": {"K8S_AUTH_KUBECONFIG": "no-such-file"},
-    }
-    assert "no-such-file" in result_of(run(tmp_path, task))["msg"]
+def test_a_tasks_environment_reaches_the_module(printed: dict[str, str]) -> None:
+    assert "no-such-file" in result_of(printed["environment"])["msg"]
 
 
 def test_a_module_that_ends_without_a_result_is_a_failure_with_its_last_words(
