@@ -146,6 +146,7 @@ _TARGETS: Schema = {
                     "labels": {"type": "object", "additionalProperties": _TEXT},
                     "cpu_capacity": _TEXT,
                     "cpu_usage_format": _TEXT,
+                    "power_curve": _TEXT,
                     "fallbacks": {
                         "type": "object",
                         "additionalProperties": False,
@@ -204,6 +205,20 @@ _MOVE: Schema = {
         "from_node": {"type": "string"},
         "to_node": {"type": "string"},
         "gain_watts": {"type": "number"},
+    },
+}
+
+
+# Evidence of a curve that was learned from samples of the node, or of its server type.
+_LEARNED: Schema = {
+    "type": "object",
+    "required": ["of", "samples", "nodes", "error_percent", "load_percent"],
+    "properties": {
+        "of": {"enum": ["node", "type"]},
+        "samples": {"type": "integer", "minimum": 1},
+        "nodes": {"type": "integer", "minimum": 1},
+        "error_percent": {"type": "number", "minimum": 0},
+        "load_percent": {"type": "array", "items": {"type": "number"}},
     },
 }
 
@@ -316,14 +331,24 @@ SCHEMAS: dict[str, Schema] = {
                     "properties": {
                         "cpu": _NUMBERS,
                         "watts": _NUMBERS,
-                        # Inputs and time of the prediction.
+                        "source": {"enum": ["stated", "predictor", "learned"]},
+                        # Inputs and time of the prediction or the fit.
                         "inputs": {"type": "object"},
+                        "learned": _LEARNED,
                     },
                 }
             )
         },
-        {"errors": _ERRORS},
+        {
+            "errors": _ERRORS,
+            "findings": _FINDINGS,
+            # Why nodes without a curve have no learned one, by node.
+            "lacking": _by_node(_TEXT),
+        },
     ),
+    # Loads and watts of each node at past runs, in columns; see inference/samples.py, which checks
+    # the samples of each node, so that a broken one spoils no other.
+    "samples": _schema("samples", {"nodes": {"type": "object"}}, {}),
     "plan": _schema(
         "plan",
         {

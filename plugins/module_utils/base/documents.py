@@ -27,6 +27,7 @@ DocumentKind = t.Literal[
     "readings",
     "metering",
     "models",
+    "samples",
     "curves",
     "plan",
     "bindings",

@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
 Object = t.Mapping[str, t.Any]
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
+CURVE_ANNOTATION = "wattwise.github.io/power-curve"
 FALLBACK_ANNOTATIONS = {
     "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
     "delta_p_pascal": "wattwise.github.io/fallback-delta-p-pascal",
@@ -86,6 +87,7 @@ class NodeTarget:
     labels: t.Mapping[str, str] | None = None
     cpu_capacity: str | None = None
     cpu_usage_format: str | None = None
+    power_curve: str | None = None
     endpoints: t.Mapping[EndpointKind, Endpoint] = field(default_factory=dict)
     fallbacks: t.Mapping[str, float] = field(default_factory=dict)
     status: Object = field(default_factory=dict)
@@ -150,7 +152,7 @@ class NodeTarget:
 
 _TEXTS = (
     *("name", "node_config", "namespace", "api_version", "uid"),
-    *("cpu_capacity", "cpu_usage_format"),
+    *("cpu_capacity", "cpu_usage_format", "power_curve"),
 )
 
 
@@ -173,6 +175,10 @@ class Targets:
         return replace(
             self, nodes=tuple(node for node in nodes if selector.matches(node.labels or {}))
         )
+
+    def without(self, names: t.Container[str]) -> Targets:
+        """The targets less these nodes."""
+        return replace(self, nodes=tuple(node for node in self.nodes if node.name not in names))
 
     def holding_at_least(self, seconds: float) -> Targets:
         """The same targets; every reading of them holds for so long, or for its fetchInterval."""
@@ -261,6 +267,7 @@ def _target(name: str, node: Object, config: Object, findings: list[Finding]) ->
         uid=metadata.get("uid") or None,
         **_of_node(node),
         cpu_usage_format=annotations.get(FORMAT_ANNOTATION),
+        power_curve=annotations.get(CURVE_ANNOTATION),
         endpoints=_endpoints(config, annotations),
         fallbacks=_fallbacks(config, annotations, findings),
         status=config.get("status") or {},

@@ -18,7 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction
+from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction, stated
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curve_sources import (
+    TYPE_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import (
+    MAX_AGE_SECONDS,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import stored_plan
@@ -48,15 +54,31 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         **_of(thermal.SPEC, *_ASKING, "default_credential_namespaces", "gather", "refresh"),
         "model_max_age": models.SPEC.options["max_age"],
     },
-    "merge": _of(
-        observation.SPEC,
-        *("heartbeat_seconds", "max_age", "min_success", "textfile", "textfile_labels"),
-    ),
+    "merge": {
+        **_of(
+            observation.SPEC,
+            *("heartbeat_seconds", "max_age", "min_success", "textfile", "textfile_labels"),
+        ),
+        "samples_max_age": {"type": "float", "default": MAX_AGE_SECONDS},
+    },
     "meter": metering.SPEC.options,
     "predict": {
         **_of(prediction.SPEC, *_ASKING, "batch_rows", "cpu_usage_format", "min_success"),
         **_of(prediction.SPEC, "model_origins"),
         "keep_seconds": {"type": "float", "default": 600.0},
+        "learn": {"type": "bool", "default": True},
+        "power_curves": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "node_selector": {"type": "str"},
+                "idle": {"type": "float"},
+                "max": {"type": "float"},
+                "points": {"type": "list", "elements": "list"},
+            },
+        },
+        "type_label": {"type": "str", "default": TYPE_LABEL},
     },
     "place": _of(
         placement.SPEC,
@@ -140,6 +162,7 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
                 f"steps: {step} needs the result of {missing[0]}; add that step, or give run_dir "
                 "with the document of an earlier task"
             )
+    stated.statements(options["predict"]["power_curves"])
     if "meter" in steps:
         metering.check_options(options["meter"])
     if "place" in steps:

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    guarded,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
@@ -23,17 +28,26 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import identity
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation as devices
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
+    curve_sources,
     kept_predictions,
+    learning,
     prediction,
+    samples,
     sources,
+    stated,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import (
+    NodeFacts,
+    facts_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import unschedulable
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -106,6 +120,7 @@ class FleetRun:
     answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
     observation: observation.Observation | None = None
     metered: metering.Metering | None = None
+    recorded: Samples | None = None
     curves: Object | None = None
     plan: Object | None = None
     stored: stored_plan.StoredPlan | None = None
@@ -342,6 +357,30 @@ class FleetRun:
                 states = self._snapshot().get("rmd_node_states") or []
                 text = merged.metrics(given["textfile_labels"], states)
                 metrics.write(given["textfile"], text)
+            if given["samples_max_age"] and self.folder.path is not None:
+                self._record_samples(merged.readings, given["samples_max_age"])
+
+    def _record_samples(self, readings: Object, max_age: float) -> None:
+        """Add load and watts of each node to the samples, from which curves are learned."""
+        observed = samples.observe(self._snapshot(), readings)
+        if not observed:
+            return
+        known = self._known_samples()
+        with self.log.step("merge") as (step, context):
+            step.errors += [finding.as_dict() for finding in known.findings]
+            warn_of(known.findings, context)
+        self.recorded = samples.extended(known, observed, self.context.now(), max_age)
+        self._write("samples", self.recorded.body())
+
+    def _known_samples(self) -> Samples:
+        """Samples of this run, else of former ones; what cannot be read is a finding."""
+        if self.recorded is not None:
+            return self.recorded
+        read = guarded(
+            Subject("document", "samples.json"),
+            lambda: samples.read(self.folder.former("samples") or {}),
+        )
+        return Samples(findings=[read]) if isinstance(read, Finding) else read
 
     def _meter(self) -> None:
         """Watts of pods; without them the run goes on, because nothing else depends on them."""
@@ -375,28 +414,85 @@ class FleetRun:
     def _predict(self) -> None:
         with self.log.step("predict") as (step, context):
             options = of_module(prediction.SPEC, self.options, "predict")
-            now = context.now()
+            now, keep_seconds = context.now(), self.options["predict"]["keep_seconds"]
+            nodes = facts_of(self._snapshot(), None if self.scope is None else self.scope.nodes)
+            said, findings = self._stated(nodes)
+            targets = self.targets.without(said)
             readings, models = self._read_values()
-            subjects, without = sources.of_targets(self.targets, readings, models, options)
+            subjects, without = sources.of_targets(targets, readings, models, options)
             last = (self.folder.last("curves") or {}).get("curves") or {}
-            keep_seconds = self.options["predict"]["keep_seconds"]
             due, kept = kept_predictions.divide(subjects, last, now, keep_seconds)
             lenient = {**options, "min_success": 0.0, "on_error": "report"}
             found = prediction.predict(due, lenient, context, self.kube)
             asked = kept_predictions.with_inputs(
                 prediction.curves_of(found["predictions"]), due, now
             )
-            self.curves = {**kept, **asked}
-            step.errors += found["errors"]
+            predicted = {**kept, **asked}
+            keeping = curve_sources.Keeping(last, now, keep_seconds)
+            learned = self._learned(nodes, {**said, **predicted}, readings, keeping)
+            findings += learned.findings
+            self.curves = curve_sources.in_order(
+                {"stated": said, "predictor": predicted, "learned": learned.curves}
+            )
+            step.errors += [*found["errors"], *(finding.as_dict() for finding in findings)]
+            warn_of(findings, context)
             step.counts = {
                 "asked": len(due),
                 "kept": len(kept),
                 "requests": found["requests"],
                 "without_predictor": len(without),
+                "stated": len(said),
+                "learned": len(learned.curves),
             }
-            self.summary.update(curves=len(self.curves), kept_curves=len(kept))
-            self._write("curves", {"curves": self.curves, "errors": found["errors"]})
+            self._keep_curves(found["errors"], findings, learned.lacking)
+            self.summary.update(kept_curves=len(kept))
             _require_curves(len(subjects), found["errors"], options["min_success"])
+
+    def _keep_curves(
+        self,
+        errors: t.Sequence[Object],
+        findings: t.Sequence[Finding],
+        lacking: t.Mapping[str, str],
+    ) -> None:
+        curves = self.curves or {}
+        body: Result = {"curves": curves, "errors": errors}
+        if findings:
+            body["findings"] = [finding.as_dict() for finding in findings]
+        if lacking:
+            body["lacking"] = lacking
+        self._write("curves", body)
+        configured = [target.name for target in self.targets.nodes]
+        self.summary.update(
+            curves=len(curves), curve_sources=curve_sources.counted(curves, configured)
+        )
+
+    def _stated(self, nodes: t.Mapping[str, NodeFacts]) -> tuple[dict[str, Result], list[Finding]]:
+        given = stated.statements(self.options["predict"]["power_curves"])
+        targets = {target.name: target for target in self.targets.nodes}
+        return stated.stated_curves(nodes.values(), targets, given)
+
+    def _learned(
+        self,
+        nodes: t.Mapping[str, NodeFacts],
+        others: t.Container[str],
+        readings: Object,
+        keeping: curve_sources.Keeping,
+    ) -> learning.Learning:
+        """Curves of the nodes that have none from ``others``."""
+        if not self.options["predict"]["learn"]:
+            return learning.Learning()
+        metrics_of = self._snapshot().get("node_metrics") or ()
+        known = self._known_samples()
+        present = curve_sources.Present(
+            readings,
+            {member(one, "metadata", "name") for one in metrics_of},
+            self.options["place"]["usage_source"],
+            self.options["place"]["pod_usage_assumption"],
+        )
+        type_label = self.options["predict"]["type_label"]
+        found = curve_sources.learned_curves(nodes, others, known, present, keeping, type_label)
+        found.findings += known.findings if self.recorded is None else ()
+        return found
 
     def _read_values(self) -> tuple[Object, t.Sequence[Object]]:
         """Readings and models, from this process or an earlier task of the run."""

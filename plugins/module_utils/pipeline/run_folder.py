@@ -66,6 +66,12 @@ class RunFolder:
         except InvalidInput:
             return None
 
+    def former(self, kind: documents.DocumentKind) -> Object | None:
+        """Document of a former run; None if missing. Raises InvalidInput if unusable."""
+        if self._path is None or not Path(self.file(kind)).exists():
+            return None
+        return documents.load(self.file(kind), kind)
+
     def this(self, kind: documents.DocumentKind) -> Object:
         """Document of an earlier task of this run. Raises InvalidInput."""
         paths = dict.fromkeys((*self._made_from.paths, self.file(kind)))

@@ -1,0 +1,260 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Power curves learned from recorded samples: of the node itself, else of the nodes of its type.
+
+A curve spans the recorded loads and nothing else. It needs enough samples over enough loads, and a
+small error on samples that its fit has not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.regression import (
+    Fit,
+    Table,
+    cross_validated,
+    fit,
+    relative_errors,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import (
+    BINS,
+    NodeSamples,
+    Samples,
+)
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Floats
+
+LEAST_SAMPLES = 12
+LEAST_BINS = 4
+LEAST_SPREAD = 0.2
+LEAST_NODES_OF_TYPE = 2
+# A fit with a larger error on samples that it has not seen is no curve.
+MOST_ERROR = 0.15
+# A node whose watts differ by more from those of its type is another machine, or meters wrongly.
+_MOST_APART = 0.25
+GRID_POINTS = 21
+# Of a metrics-server that counts more than there is.
+_MOST_LOAD = 1.05
+
+Axis = t.Literal["metered", "requested"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A node that needs a curve, with its present air; ``server_type`` is empty if not known.
+
+    ``axis`` is the load by which the node will be priced.
+    """
+
+    name: str
+    cpu_capacity: float
+    server_type: str = ""
+    inlet_celsius: t.Optional[float] = None
+    delta_p_pascal: t.Optional[float] = None
+    axis: Axis = "metered"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A fit and its evidence; ``error`` is the mean absolute one of samples not seen, relative."""
+
+    fit: Fit
+    samples: int
+    nodes: int
+    error: float
+
+
+@dataclass
+class Learning:
+    """The learned curves by node, as the document has them, and why nodes have none."""
+
+    curves: dict[str, Result] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def learn(
+    wanted: t.Sequence[Wanted],
+    samples: Samples,
+    types: t.Mapping[str, str],
+    pod_usage_assumption: float,
+) -> Learning:
+    """Curves of the wanted nodes; ``types`` are the server types of all nodes with samples.
+
+    Each fit has a boundary of its own.
+    """
+    found = Learning()
+    fits = _Fits(samples, types, pod_usage_assumption, found)
+    for node in wanted:
+        curve = guarded(Subject("Node", node.name), functools.partial(fits.curve, node))
+        if isinstance(curve, Finding):
+            found.findings.append(curve)
+        elif isinstance(curve, str):
+            found.lacking[node.name] = curve
+        else:
+            found.curves[node.name] = curve
+    return found
+
+
+@dataclass
+class _Fits:
+    """Fits by node and by type; those of a type are made once."""
+
+    samples: Samples
+    types: t.Mapping[str, str]
+    pod_usage_assumption: float
+    found: Learning
+    of_type: dict[tuple[str, float, Axis], Learned | str] = field(default_factory=dict)
+
+    def curve(self, node: Wanted) -> Result | str:
+        """The curve of a node, or the reason why there is none."""
+        own = self._own(node)
+        if isinstance(own, Learned):
+            return _curve(node, own, "node")
+        if not node.server_type:
+            return own
+        key = (node.server_type, node.cpu_capacity, node.axis)
+        if key not in self.of_type:
+            self.of_type[key] = self._of_type(*key)
+        learned = self.of_type[key]
+        if isinstance(learned, str):
+            return f"{own}; {learned}"
+        return _curve(node, learned, "type")
+
+    def _own(self, node: Wanted) -> Learned | str:
+        given = self.samples.nodes.get(node.name)
+        if given is None or given.cpu_capacity != node.cpu_capacity:
+            return "no sample of it is recorded"
+        table = self._table(given, node.axis)
+        lacking = _lacking(table)
+        if lacking:
+            return f"of the node {lacking}"
+        error = float(numpy.abs(cross_validated(table)).mean())
+        if error > MOST_ERROR:
+            return f"the node's samples contradict each other (error {error:.0%})"
+        return Learned(fit(table), len(table), 1, error)
+
+    def _of_type(self, server_type: str, capacity: float, axis: Axis) -> Learned | str:
+        tables = {
+            name: self._table(one, axis)
+            for name, one in self.samples.nodes.items()
+            if self.types.get(name) == server_type and one.cpu_capacity == capacity
+        }
+        tables = {name: table for name, table in tables.items() if len(table)}
+        kept = self._agreeing(tables)
+        if len(kept) < LEAST_NODES_OF_TYPE:
+            return f"its type has samples of {len(kept)} nodes, {LEAST_NODES_OF_TYPE} must agree"
+        lacking = _lacking(Table.joined(kept.values()))
+        if lacking:
+            return f"of its type {lacking}"
+        errors = [numpy.abs(_without(kept, name)).mean() for name in kept]
+        error = float(numpy.mean(errors))
+        if error > MOST_ERROR:
+            return f"the samples of its type contradict each other (error {error:.0%})"
+        whole = Table.joined(map(_of_equal_weight, kept.values()))
+        return Learned(fit(whole), len(whole), len(kept), error)
+
+    def _agreeing(self, tables: dict[str, Table]) -> dict[str, Table]:
+        """The tables without those of machines that differ from all others of the type."""
+        kept = dict(tables)
+        while len(kept) > LEAST_NODES_OF_TYPE:
+            apart = {name: abs(float(numpy.median(_without(kept, name)))) for name in kept}
+            worst = max(apart, key=lambda name: apart[name])
+            if apart[worst] <= _MOST_APART:
+                break
+            del kept[worst]
+            self.found.findings.append(
+                Finding(
+                    Subject("samples", worst),
+                    "power_watts",
+                    f"its watts differ by {apart[worst]:.0%} from those of other nodes of type "
+                    f"{self.types[worst]}, so they do not count for the type; check the label and "
+                    "the BMC",
+                )
+            )
+        return kept
+
+    def _table(self, given: NodeSamples, axis: Axis) -> Table:
+        """The samples with a load on this axis."""
+        scale = 1.0 if axis == "metered" else self.pod_usage_assumption
+        loads = [
+            sample.metered_cores if axis == "metered" else sample.requested_cores
+            for sample in given.samples
+        ]
+        rows = [
+            (scale * load / given.cpu_capacity, sample)
+            for load, sample in zip(loads, given.samples)
+            if load is not None and scale * load <= _MOST_LOAD * given.cpu_capacity
+        ]
+        return Table(
+            _array(min(load, 1.0) for load, _sample in rows),
+            _array(_or_nan(sample.inlet_celsius) for _load, sample in rows),
+            _array(_or_nan(sample.delta_p_pascal) for _load, sample in rows),
+            _array(sample.power_watts for _load, sample in rows),
+            numpy.ones(len(rows)),
+        )
+
+
+def _array(values: t.Iterable[float]) -> Floats:
+    return t.cast("Floats", numpy.array(list(values), dtype=float))
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _lacking(table: Table) -> str:
+    """What the samples lack to be enough for a curve; empty if nothing."""
+    if len(table) < LEAST_SAMPLES:
+        return f"{len(table)} samples are recorded, {LEAST_SAMPLES} are needed"
+    bins = len(numpy.unique((table.load * BINS).astype(int)))
+    spread = float(table.load.max() - table.load.min())
+    if bins < LEAST_BINS or spread < LEAST_SPREAD:
+        low, high = 100 * float(table.load.min()), 100 * float(table.load.max())
+        return (
+            f"loads from {low:.0f} to {high:.0f} % in {bins} twentieths are recorded; "
+            f"{100 * LEAST_SPREAD:.0f} points in {LEAST_BINS} twentieths are needed"
+        )
+    return ""
+
+
+def _of_equal_weight(table: Table) -> Table:
+    """Each node counts the same for its type, whatever the number of its samples."""
+    weights = table.weights / len(table)
+    return Table(table.load, table.inlet_celsius, table.delta_p_pascal, table.watts, weights)
+
+
+def _without(tables: t.Mapping[str, Table], name: str) -> Floats:
+    """Relative errors of a node's samples by the fit of all others."""
+    others = [_of_equal_weight(table) for other, table in tables.items() if other != name]
+    return relative_errors(fit(Table.joined(others)), tables[name])
+
+
+def _curve(node: Wanted, learned: Learned, of: str) -> Result:
+    """The entry of the curves document, in cores of the node."""
+    low, high = float(learned.fit.knots[0]), float(learned.fit.knots[-1])
+    load = numpy.linspace(low, high, GRID_POINTS)
+    watts = learned.fit.watts(load, node.inlet_celsius, node.delta_p_pascal)
+    return {
+        "cpu": [round(float(one) * node.cpu_capacity, 6) for one in load],
+        "watts": [round(float(one), 3) for one in watts],
+        "learned": {
+            "of": of,
+            "samples": learned.samples,
+            "nodes": learned.nodes,
+            "error_percent": round(100 * learned.error, 2),
+            "load_percent": [round(100 * low, 1), round(100 * high, 1)],
+        },
+    }

@@ -1,0 +1,65 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Facts about the nodes of a snapshot that sources of curves need."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+
+_MOST_CORES = 100_000.0
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node with its capacity in CPUs; labels that are no texts are left out."""
+
+    name: str
+    cpu_capacity: float
+    labels: t.Mapping[str, str]
+
+
+def facts_of(
+    snapshot: t.Mapping[str, t.Any], names: t.Container[str] | None = None
+) -> dict[str, NodeFacts]:
+    """Facts by name of the nodes with these names, of all nodes if None.
+
+    A node whose capacity cannot be read is left out: no share of it is known.
+    """
+    found: dict[str, NodeFacts] = {}
+    for node in snapshot.get("nodes") or ():
+        name = member(node, "metadata", "name")
+        if not isinstance(name, str) or not name or (names is not None and name not in names):
+            continue
+        facts = guarded(subject_of(node, "Node"), functools.partial(_facts, name, node))
+        if not isinstance(facts, Finding):
+            found.setdefault(name, facts)
+    return found
+
+
+def _facts(name: str, node: t.Any) -> NodeFacts:
+    labels = member(node, "metadata", "labels")
+    given = labels.items() if isinstance(labels, dict) else ()
+    texts = {key: value for key, value in given if isinstance(value, str)}
+    return NodeFacts(name, cpu_capacity_of(node), texts)
+
+
+def cpu_capacity_of(node: t.Any) -> float:
+    """CPUs of a Node. Raises InvalidField."""
+    given = member(node, "status", "capacity", "cpu")
+    capacity = float(parse_quantity(given, "status.capacity.cpu"))
+    if not 0 < capacity <= _MOST_CORES:
+        raise InvalidField("status.capacity.cpu", f"{shown(given)} is no number of CPUs")
+    return capacity

@@ -1,0 +1,209 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Ridge regression of measured watts on load, inlet temperature and differential pressure.
+
+    ln watts = constant + slopes · load + inlet effect · (inlet - mean) + pressure effect · …
+
+The load has one slope for each tenth of the capacity, none below zero. The logarithm makes effects
+of the air factors on the watts, and the least squares those of relative errors.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+    )
+
+_SEGMENT = 0.1
+_FOLDS = 5
+# Penalties are (noise of a sample / usual size of the term)², for a noise of 2 %: slopes of
+# neighbours differ by 1 for a whole load, air changes the watts by 1 % a °C and 0.3 % a Pa.
+_SLOPE_PENALTY = (0.02 / 1.0) ** 2
+_AIR_PENALTIES = ((0.02 / 0.01) ** 2, (0.02 / 0.003) ** 2)
+# Huber's weights: a residual above twice the usual one counts in proportion.
+_REWEIGHTINGS, _USUAL_RESIDUALS, _LEAST_RESIDUAL = 2, 2.0, 0.002
+
+
+@dataclass(frozen=True)
+class Table:
+    """Samples in columns of equal length; an inlet or pressure that is not known is NaN.
+
+    ``load`` is a share of the capacity, ``weights`` are positive.
+    """
+
+    load: Floats
+    inlet_celsius: Floats
+    delta_p_pascal: Floats
+    watts: Floats
+    weights: Floats
+
+    def __len__(self) -> int:
+        return len(self.load)
+
+    def where(self, chosen: Booleans) -> Table:
+        return Table(*(column[chosen] for column in vars(self).values()))
+
+    @classmethod
+    def joined(cls, tables: t.Iterable[Table]) -> Table:
+        """All samples of some tables, of which there is at least one."""
+        columns = zip(*(vars(table).values() for table in tables))
+        return cls(*(numpy.concatenate(column) for column in columns))
+
+
+@dataclass(frozen=True)
+class _Air:
+    """The recorded values of one quantity of the air, and its effect on ln watts."""
+
+    least: float
+    mean: float
+    most: float
+    effect: float = 0.0
+
+    def on(self, value: float | None) -> float:
+        """The effect of a value; beyond the recorded values that of their end."""
+        if value is None:
+            return 0.0
+        return self.effect * (min(max(value, self.least), self.most) - self.mean)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Watts over the recorded loads, from ``knots[0]`` to ``knots[-1]``."""
+
+    knots: Floats
+    log_watts: Floats
+    inlet: _Air
+    pressure: _Air
+    watts_range: tuple[float, float]
+
+    def watts(
+        self, load: Floats, inlet_celsius: float | None, delta_p_pascal: float | None
+    ) -> Floats:
+        """Watts at these loads, which never fall with the load; clamped to recorded loads and watts."""
+        air = self.inlet.on(inlet_celsius) + self.pressure.on(delta_p_pascal)
+        watts = numpy.exp(numpy.interp(load, self.knots, self.log_watts) + air)
+        return t.cast("Floats", numpy.clip(watts, *self.watts_range))
+
+
+def fit(table: Table) -> Fit:
+    """Fit at least two samples with different loads and watts above 0."""
+    knots = _knots(float(table.load.min()), float(table.load.max()))
+    airs = tuple(map(_air, (table.inlet_celsius, table.delta_p_pascal)))
+    matrix = _matrix(table, knots, airs)
+    target = numpy.log(table.watts)
+    penalty = _penalty(len(knots) - 1)
+    weights = table.weights
+    solution = _solve(matrix, target, weights, penalty)
+    for _round in range(_REWEIGHTINGS):
+        residuals = numpy.abs(target - matrix @ solution)
+        usual = max(1.4826 * float(numpy.median(residuals)), _LEAST_RESIDUAL)
+        doubted = numpy.maximum(residuals, _USUAL_RESIDUALS * usual)
+        weights = table.weights * _USUAL_RESIDUALS * usual / doubted
+        solution = _solve(matrix, target, weights, penalty)
+    rises = solution[1:-2] * numpy.diff(knots)
+    inlet, pressure = (
+        _Air(air.least, air.mean, air.most, float(effect))
+        for air, effect in zip(airs, solution[-2:])
+    )
+    return Fit(
+        knots,
+        solution[0] + numpy.concatenate(([0.0], numpy.cumsum(rises))),
+        inlet,
+        pressure,
+        (float(table.watts.min()), float(table.watts.max())),
+    )
+
+
+def relative_errors(found: Fit, table: Table) -> Floats:
+    """Predicted over measured watts, less 1, of each sample at its own air."""
+    air = sum(
+        one.effect * (_filled(values, one.mean).clip(one.least, one.most) - one.mean)
+        for one, values in (
+            (found.inlet, table.inlet_celsius),
+            (found.pressure, table.delta_p_pascal),
+        )
+    )
+    watts = numpy.exp(numpy.interp(table.load, found.knots, found.log_watts) + air)
+    return numpy.clip(watts, *found.watts_range) / table.watts - 1.0
+
+
+def cross_validated(table: Table) -> Floats:
+    """Relative errors of all samples, each by the fit of four fifths without it.
+
+    The fifths are taken by load in turn, so that each spans all loads.
+    """
+    order = numpy.argsort(table.load, kind="stable")
+    fold = numpy.empty(len(table), dtype=int)
+    fold[order] = numpy.arange(len(table)) % _FOLDS
+    errors = numpy.empty(len(table))
+    for number in range(_FOLDS):
+        held_out = fold == number
+        if held_out.any():
+            found = fit(table.where(~held_out))
+            errors[held_out] = relative_errors(found, table.where(held_out))
+    return t.cast("Floats", errors)
+
+
+def _knots(low: float, high: float) -> Floats:
+    """Both ends and the tenths between them, without segments much shorter than a tenth."""
+    inner = numpy.arange(1, 1 + int(high / _SEGMENT)) * _SEGMENT
+    least = _SEGMENT / 4
+    inner = inner[(inner > low + least) & (inner < high - least)]
+    return t.cast("Floats", numpy.concatenate(([low], inner, [high])))
+
+
+def _air(values: Floats) -> _Air:
+    known = values[~numpy.isnan(values)]
+    if not len(known):
+        return _Air(0.0, 0.0, 0.0)
+    return _Air(float(known.min()), float(known.mean()), float(known.max()))
+
+
+def _filled(values: Floats, mean: float) -> Floats:
+    return t.cast("Floats", numpy.where(numpy.isnan(values), mean, values))
+
+
+def _matrix(table: Table, knots: Floats, airs: t.Sequence[_Air]) -> Floats:
+    """Columns: constant, the part of the load in each segment, inlet and pressure less their means."""
+    parts = numpy.clip(table.load[:, None] - knots[:-1], 0.0, numpy.diff(knots))
+    air = [
+        _filled(values, one.mean) - one.mean
+        for one, values in zip(airs, (table.inlet_celsius, table.delta_p_pascal))
+    ]
+    return t.cast("Floats", numpy.column_stack([numpy.ones(len(table)), parts, *air]))
+
+
+def _penalty(segments: int) -> Floats:
+    """The matrix of the squared penalties of all coefficients; the constant has none."""
+    differences = numpy.diff(numpy.eye(segments), axis=0)
+    penalty = numpy.zeros((segments + 3, segments + 3))
+    penalty[1:-2, 1:-2] = _SLOPE_PENALTY * (differences.T @ differences)
+    # Without it a segment in which no sample lies would have any slope.
+    penalty[1:-2, 1:-2] += 1e-9 * numpy.eye(segments)
+    penalty[-2:, -2:] = numpy.diag(_AIR_PENALTIES)
+    return t.cast("Floats", penalty)
+
+
+def _solve(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> Floats:
+    """Coefficients of the least squares with no slope below zero.
+
+    While slopes are below zero, the lowest becomes zero and the others are fitted again.
+    """
+    weighted = matrix * weights[:, None]
+    normal, right = weighted.T @ matrix + penalty, weighted.T @ target
+    kept = numpy.ones(len(right), dtype=bool)
+    while True:
+        solution = numpy.zeros(len(right))
+        solution[kept] = numpy.linalg.solve(normal[numpy.ix_(kept, kept)], right[kept])
+        slopes = solution[1:-2]
+        if not len(slopes) or slopes.min() >= 0.0:
+            return t.cast("Floats", solution)
+        kept[1 + int(slopes.argmin())] = False

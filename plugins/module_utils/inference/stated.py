@@ -1,0 +1,139 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Power curves that a user states by a few points, in an annotation or in an option.
+
+A point is a CPU use in percent of the node's capacity, and watts.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    shown,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
+    LabelSelector,
+    parse_selector_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import number
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.wire import MAXIMUM_WATTS
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    CURVE_ANNOTATION,
+    NodeTarget,
+)
+
+_MOST_POINTS = 101
+_LONGEST_ANNOTATION = 4096
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Statement(t.NamedTuple):
+    """The points of one entry of the option, and the nodes to which they apply."""
+
+    selector: LabelSelector | None
+    points: Points
+
+
+def statements(given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Statement]:
+    """The entries of the option ``power_curves``. Raises InvalidInput."""
+    found = []
+    for index, entry in enumerate(given):
+        where = f"power_curves[{index}]"
+        selector = None
+        if entry.get("node_selector"):
+            selector = parse_selector_text(entry["node_selector"], f"{where}.node_selector")
+        stated = {name: entry[name] for name in ("idle", "max") if entry.get(name) is not None}
+        points = entry.get("points")
+        if bool(stated) == bool(points):
+            raise InvalidInput(f"{where}: give either idle and max, or points")
+        found.append(Statement(selector, read_points(points or stated, where)))
+    return found
+
+
+def stated_curves(
+    nodes: t.Iterable[NodeFacts],
+    targets: t.Mapping[str, NodeTarget],
+    given: t.Sequence[Statement],
+) -> tuple[dict[str, Result], list[Finding]]:
+    """Curves by node; the annotation of a NodeConfig goes before the first entry that selects.
+
+    An annotation that cannot be read is a finding, and the next source counts.
+    """
+    curves: dict[str, Result] = {}
+    findings: list[Finding] = []
+    for node in nodes:
+        target = targets.get(node.name)
+        if target is not None and target.power_curve is not None:
+            read = guarded(target.subject, functools.partial(_annotated, target.power_curve))
+            if not isinstance(read, Finding):
+                curves[node.name] = _curve(read, node.cpu_capacity)
+                continue
+            findings.append(read)
+        for one in given:
+            if one.selector is None or one.selector.matches(node.labels):
+                curves[node.name] = _curve(one.points, node.cpu_capacity)
+                break
+    return curves, findings
+
+
+def _annotated(text: str) -> Points:
+    field = f"metadata.annotations[{CURVE_ANNOTATION}]"
+    if len(text) > _LONGEST_ANNOTATION:
+        raise InvalidField(field, f"it is longer than {_LONGEST_ANNOTATION} characters")
+    try:
+        value = strict_json.parse(text.encode())
+    except ValueError as error:
+        raise InvalidField(
+            field, f'{shown(text)} is not JSON such as {{"idle": 120, "max": 480}}'
+        ) from error
+    return read_points(value, field)
+
+
+def read_points(value: t.Any, field: str) -> Points:
+    """Points from ``{"idle": W, "max": W}`` or ``[[percent, W], …]``. Raises InvalidField."""
+    if isinstance(value, dict) and value.keys() == {"idle", "max"}:
+        value = [[0, value["idle"]], [100, value["max"]]]
+    if not isinstance(value, list) or not 2 <= len(value) <= _MOST_POINTS:
+        raise InvalidField(
+            field,
+            f"it must be idle and max in W, or a list of 2 to {_MOST_POINTS} points of percent "
+            "and W",
+        )
+    points = tuple(_point(item, field) for item in value)
+    for (left, low), (right, high) in zip(points, points[1:]):
+        if right <= left:
+            raise InvalidField(field, f"the loads must ascend, but {right:g} follows {left:g}")
+        if high < low:
+            raise InvalidField(
+                field, f"{high:g} W at {right:g} % are fewer than {low:g} W at {left:g} %"
+            )
+    return points
+
+
+def _point(given: t.Any, field: str) -> tuple[float, float]:
+    pair = [number(item) for item in given] if isinstance(given, list) else []
+    if len(pair) != 2 or pair[0] is None or pair[1] is None:
+        raise InvalidField(field, f"{shown(given)} is not a point such as [50, 310]")
+    if not 0 <= pair[0] <= 100 or not 0 <= pair[1] <= MAXIMUM_WATTS:
+        raise InvalidField(
+            field, f"{shown(given)} is not from 0 to 100 % and from 0 to {MAXIMUM_WATTS:g} W"
+        )
+    return pair[0], pair[1]
+
+
+def _curve(points: Points, cpu_capacity: float) -> Result:
+    return {
+        "cpu": [round(percent * cpu_capacity / 100, 6) for percent, _watts in points],
+        "watts": [watts for _percent, watts in points],
+    }
