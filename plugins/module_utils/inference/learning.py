@@ -40,6 +40,7 @@ LEAST_SAMPLES = 12
 LEAST_BINS = 4
 LEAST_SPREAD = 0.2
 LEAST_NODES_OF_TYPE = 2
+LEAST_SAMPLES_FOR_TYPE = 4
 # A fit with a larger error on samples that it has not seen is no curve.
 MOST_ERROR = 0.15
 # A node whose watts differ by more from those of its type is another machine, or meters wrongly.
@@ -152,8 +153,9 @@ class _Fits:
             for name, one in self.samples.nodes.items()
             if self.types.get(name) == server_type and one.cpu_capacity == capacity
         }
-        tables = {name: table for name, table in tables.items() if len(table)}
-        kept = self._agreeing(tables)
+        kept = self._agreeing(
+            {name: table for name, table in tables.items() if len(table) >= LEAST_SAMPLES_FOR_TYPE}
+        )
         if len(kept) < LEAST_NODES_OF_TYPE:
             return f"its type has samples of {len(kept)} nodes, {LEAST_NODES_OF_TYPE} must agree"
         lacking = _lacking(Table.joined(kept.values()))

@@ -31,6 +31,12 @@ class NodeFacts:
     labels: t.Mapping[str, str]
 
 
+def name_of(given: t.Any, *path: str) -> str:
+    """The name of an object, or the text at a path; empty where there is none."""
+    name = member(given, *(path or ("metadata", "name")))
+    return name if isinstance(name, str) else ""
+
+
 def facts_of(
     snapshot: t.Mapping[str, t.Any], names: t.Container[str] | None = None
 ) -> dict[str, NodeFacts]:
@@ -40,8 +46,8 @@ def facts_of(
     """
     found: dict[str, NodeFacts] = {}
     for node in snapshot.get("nodes") or ():
-        name = member(node, "metadata", "name")
-        if not isinstance(name, str) or not name or (names is not None and name not in names):
+        name = name_of(node)
+        if not name or (names is not None and name not in names):
             continue
         facts = guarded(subject_of(node, "Node"), functools.partial(_facts, name, node))
         if not isinstance(facts, Finding):

@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import (
     cpu_capacity_of,
+    name_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.wire import MAXIMUM_WATTS
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
@@ -178,7 +179,7 @@ def observe(snapshot: Object, readings: Object) -> dict[str, NodeSamples]:
     requested = _requested(snapshot.get("pods") or (), watts)
     found = {}
     for node in snapshot.get("nodes") or ():
-        name = member(node, "metadata", "name")
+        name = name_of(node)
         if name not in watts or requested.get(name, 0.0) is None:
             continue
         subject = subject_of(node, "Node")
@@ -227,7 +228,7 @@ def _metered(node_metrics: t.Iterable[t.Any], readings: Object) -> dict[str, flo
     """Cores in use by node, measured at about the time of the reading."""
     found: dict[str, float] = {}
     for given in node_metrics:
-        name = member(given, "metadata", "name")
+        name = name_of(given)
         if name in readings:
             cores = guarded(
                 subject_of(given, "NodeMetrics"),
@@ -251,8 +252,8 @@ def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | N
     """Requested cores of running pods by node; None if a pod is starting or cannot be read."""
     occupied: dict[str, Occupancy | None] = {}
     for pod in pods:
-        name = member(pod, "spec", "nodeName")
-        if not isinstance(name, str) or name not in readings:
+        name = name_of(pod, "spec", "nodeName")
+        if name not in readings:
             continue
         occupancy = occupied.setdefault(name, Occupancy())
         if occupancy is None:

@@ -28,7 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import identity
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import (
     NodeFacts,
     facts_of,
+    name_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import unschedulable
@@ -485,7 +486,7 @@ class FleetRun:
         known = self._known_samples()
         present = curve_sources.Present(
             readings,
-            {member(one, "metadata", "name") for one in metrics_of},
+            {name_of(one) for one in metrics_of},
             self.options["place"]["usage_source"],
             self.options["place"]["pod_usage_assumption"],
         )

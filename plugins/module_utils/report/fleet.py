@@ -10,7 +10,7 @@ import functools
 import re
 import typing as t
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -38,7 +38,8 @@ UNKNOWN_RACK = "no rack"
 class Node:
     """One node. Unknown watts, CPU (cores) and temperature are None.
 
-    ``cpu`` and ``watts`` are its power curve, empty if unknown. ``measured_before`` was read for
+    ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` is the evidence of a
+    learned one. ``measured_before`` was read for
     the plan, ``measured_after`` after its pods had settled, ``baseline`` under another scheduler.
     """
 
@@ -58,6 +59,8 @@ class Node:
     measured_after: float | None
     baseline: float | None
     reading: Document
+    curve_source: str = ""
+    learned: Document = field(default_factory=dict)
 
     @property
     def added_cores(self) -> float:
@@ -267,4 +270,6 @@ class _Joiner:
             measured_after=self.after.get(name),
             baseline=self.baseline.get(name),
             reading=self.readings.get(name) or {},
+            curve_source=curve.get("source") or "",
+            learned=curve.get("learned") or {},
         )

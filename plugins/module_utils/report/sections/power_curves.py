@@ -15,18 +15,31 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import
     join,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    LACKING,
     counted,
     number,
+    percent,
     watts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
     Data,
     Detail,
     Section,
+    note,
+    table,
 )
 
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
 _LEAST_CORES = 1e-6
+# In the order in which a node takes them.
+_SOURCES = {
+    "stated": "stated",
+    "predictor": "predictor",
+    "learnednode": "learned from the node",
+    "learnedtype": "learned from its type",
+    "none": "none",
+}
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -36,6 +49,7 @@ def _collect(fleet: Fleet) -> Data | None:
     for node in fleet.nodes:
         types.setdefault(node.server_type, []).append(node)
     return {
+        "sources": _sources(fleet.nodes),
         "types": [
             {
                 "server_type": name,
@@ -44,7 +58,42 @@ def _collect(fleet: Fleet) -> Data | None:
                 "nodes": [_entry(node) for node in sorted(types[name], key=_most_changed)],
             }
             for name in sorted(types, key=lambda name: (_spared(types[name]), natural(name)))
-        ]
+        ],
+    }
+
+
+def _sources(nodes: t.Iterable[Node]) -> list[dict[str, t.Any]]:
+    """Numbers of nodes by the source of their curve, with samples and error of learned ones."""
+    by_source: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_source.setdefault(_source(node), []).append(node)
+    return [
+        {"source": source, "nodes": len(by_source[source]), **_evidence(by_source[source])}
+        for source in _SOURCES.values()
+        if source in by_source
+    ]
+
+
+def _source(node: Node) -> str:
+    if not node.cpu:
+        return _SOURCES["none"]
+    of = node.learned.get("of") if node.curve_source == "learned" else ""
+    return _SOURCES.get(f"{node.curve_source}{of}", _SOURCES["predictor"])
+
+
+def _evidence(nodes: list[Node]) -> dict[str, t.Any]:
+    learned = [node.learned for node in nodes if node.learned]
+    if not learned:
+        return {}
+    errors = [one["error_percent"] for one in learned]
+    return {
+        "samples": sum(one["samples"] for one in learned),
+        "error_percent": round(sum(errors) / len(errors), 2),
+        "worst_error_percent": max(errors),
+        "load_percent": [
+            min(one["load_percent"][0] for one in learned),
+            max(one["load_percent"][1] for one in learned),
+        ],
     }
 
 
@@ -79,7 +128,45 @@ def _render(data: Data, detail: Detail) -> Markup:
         element("div", _heading(group), _figures(group, detail), class_="group")
         for group in data["types"]
     ]
-    return join([_legend(data), groups])
+    return join([_sources_table(data["sources"]), _legend(data), groups])
+
+
+def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
+    """Where curves come from, unless all come from predictors."""
+    if [entry["source"] for entry in sources] == [_SOURCES["predictor"]]:
+        return None
+    columns = [
+        Column("Source of the curve"),
+        Column("Nodes", True),
+        Column("Samples", True),
+        Column("Error", True),
+        Column("Worst", True),
+        Column("Recorded loads", True),
+    ]
+    rows = [_source_row(entry) for entry in sources]
+    return join(
+        [
+            table("Sources of power curves", columns, rows),
+            note(
+                "Error: the mean absolute error of samples that the fit has not seen. A learned "
+                "curve is flat beyond the recorded loads."
+            ),
+        ]
+    )
+
+
+def _source_row(entry: Data) -> list[str]:
+    first = [entry["source"], number(entry["nodes"])]
+    if "samples" not in entry:
+        return [*first, *([LACKING] * 4)]
+    low, high = entry["load_percent"]
+    return [
+        *first,
+        number(entry["samples"]),
+        percent(entry["error_percent"]),
+        percent(entry["worst_error_percent"]),
+        f"{number(low)} to {percent(high)}",
+    ]
 
 
 def _heading(group: Data) -> Markup:
@@ -191,7 +278,9 @@ def _legend(data: Data) -> Markup:
     nodes = [node for group in data["types"] for node in group["nodes"]]
     planned = any(node["cpu_after"] is not None for node in nodes)
     measured = any(node["measured_after"] is not None for node in nodes)
-    items = [element("li", element("i", class_="key line"), "predicted watts over cores in use")]
+    items = [
+        element("li", element("i", class_="key line"), "watts over cores in use, by the curve")
+    ]
     if planned:
         items.append(element("li", element("i", class_="key was"), "before"))
         items.append(element("li", element("i", class_="key is"), "after, predicted"))
