@@ -33,10 +33,10 @@ options:
       - Steps to run, always in the order of the choices.
       - V(snapshot) reads the cluster, V(read) the machines that NodeConfigs name, V(merge) merges
         their readings, and V(statuses) writes these to the NodeConfigs. V(meter) reads the watts of
-        pods (O(meter.source)); a failure of it is a warning. V(predict) asks the power models,
-        V(place) finds nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices
-        to waiting pods, and V(evict) moves running pods by the steps of the plan
-        (O(place.rebalance)).
+        pods (O(meter.source)); a failure of it is a warning. V(predict) takes the power
+        curve of each node from a statement, its power model or recorded samples, V(place) finds
+        nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
+        pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
       - V(store) stores the plan with its documents (O(store)), so that a person can approve it.
         V(restore) replaces all steps before V(bind) by the documents of a stored plan
         (O(restore)).
@@ -68,8 +68,8 @@ options:
   run_dir:
     description:
       - Folder for the documents of the run; created if missing. It holds C(snapshot.json),
-        C(readings.json), C(models.json), C(statuses.json), C(metering.json), C(curves.json) and
-        C(plan.json), and C(bound/bindings.json) after the first binding.
+        C(readings.json), C(models.json), C(statuses.json), C(samples.json), C(metering.json),
+        C(curves.json) and C(plan.json), and C(bound/bindings.json) after the first binding.
       - The documents of the last run spare repeated reads; they are not required. Without this
         option nothing is written.
     type: path
@@ -206,6 +206,13 @@ options:
           - Seconds for which the last value of a quantity replaces a missing one.
         type: float
         default: 300.0
+      samples_max_age:
+        description:
+          - Seconds for which samples stay in C(samples.json). A sample is the CPU use, temperature,
+            pressure and whole-machine watts of a node at one run. Of each twentieth of a node's
+            load the last six samples stay. V(0) records nothing.
+        type: float
+        default: 2592000.0
       heartbeat_seconds:
         description:
           - Seconds after which a reading in a status is written again although it has not moved;
@@ -450,8 +457,52 @@ options:
           - Seconds for which a curve with unmoved inputs is kept. Inputs are unmoved if endpoint,
             capacity and format are equal, the inlet temperature is within 0.5 °C and the
             differential pressure within 1 Pa. V(0) asks every model in every run.
+          - Learned curves are kept in the same way.
         type: float
         default: 600.0
+      power_curves:
+        description:
+          - Stated power curves, which go before the power models. The first entry whose selector
+            matches a node counts. The annotation C(wattwise.github.io/power-curve) of a NodeConfig
+            goes before all entries; a wrong one becomes a finding.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          node_selector:
+            description:
+              - Label selector of the nodes. All nodes by default.
+            type: str
+          idle:
+            description:
+              - Watts of the idle node. Needs O(predict.power_curves[].max).
+            type: float
+          max:
+            description:
+              - Watts of the node at full load. Needs O(predict.power_curves[].idle).
+            type: float
+          points:
+            description:
+              - Points in place of O(predict.power_curves[].idle) and
+                O(predict.power_curves[].max). Each has the CPU use in percent of the capacity and
+                the watts, such as V([50, 310]). Loads ascend, and watts never fall.
+            type: list
+            elements: list
+      learn:
+        description:
+          - Whether a node without a stated or predicted curve gets one from C(samples.json) in
+            O(run_dir), by a regression over samples of the node, else of nodes with its server type
+            and capacity.
+          - A curve needs 12 samples in 4 twentieths of the capacity, 20 points apart or more, and a
+            cross-validated error of at most 15 %. It never falls with the load, and spans the
+            recorded loads alone.
+        type: bool
+        default: true
+      type_label:
+        description:
+          - Node label with the server type, for curves that are learned for a type.
+        type: str
+        default: node.kubernetes.io/instance-type
   place:
     description:
       - Options of step V(place), as in M(wattwise.kube.power_placement).

@@ -31,7 +31,11 @@ _ASKING = {
     "tls_fingerprint": "tlsFingerprints",
 }
 _READ = {**_ASKING, "ca_path": "caPath", "gather": "gather"}
-_MERGE = {"max_age": "maxAgeSeconds", "min_success": "minSuccess"}
+_MERGE = {
+    "max_age": "maxAgeSeconds",
+    "min_success": "minSuccess",
+    "samples_max_age": "samplesMaxAgeSeconds",
+}
 _PREDICT = {
     **_ASKING,
     "ca_path": "caPath",
@@ -39,7 +43,9 @@ _PREDICT = {
     "cpu_usage_format": "cpuUsageFormat",
     "keep_seconds": "keepPredictionsSeconds",
     "min_success": "minSuccess",
+    "learn": "learnCurves",
     "model_origins": "modelOrigins",
+    "type_label": "typeLabel",
 }
 _PLACE = {
     "allow_power_off": "allowPowerOff",

@@ -84,6 +84,7 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
     """The status after a run; parts that it did not reach are as they were."""
     parts = {
         "nodes": _nodes(fleet, outcome),
+        "curves": _curves(fleet, outcome),
         "watts": _watts(fleet, outcome),
         "hottestInlet": _hottest(fleet, outcome),
         "pods": _pods(fleet, outcome),
@@ -132,7 +133,7 @@ def _essence(status: Object, stored: Object) -> Status:
     """What of a status is new if it changes."""
     essence = {
         name: status.get(name) or None
-        for name in ("observedGeneration", "nodes", "failing", "unplaced")
+        for name in ("observedGeneration", "nodes", "curves", "failing", "unplaced")
     }
     told = {"pods": dict(status.get("pods") or {})}
     if not told["pods"].get("bound"):
@@ -174,7 +175,7 @@ def _conditions(status: Object) -> list[dict[str, t.Any]]:
 
 def _kept(fleet: PowerFleet) -> Status:
     """The stored parts, which are all of ours but the conditions."""
-    names = ("nodes", "watts", "hottestInlet", "pods", "failing", "unplaced", "lastRun")
+    names = ("nodes", "curves", "watts", "hottestInlet", "pods", "failing", "unplaced", "lastRun")
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
 
 
@@ -202,6 +203,11 @@ def _nodes(fleet: PowerFleet, outcome: Outcome) -> Status:
     if "fresh" not in outcome.summary:
         return found
     return {**found, "read": outcome.summary["fresh"], "failing": outcome.summary["failed"]}
+
+
+def _curves(fleet: PowerFleet, outcome: Outcome) -> Status:
+    found = outcome.summary.get("curve_sources")
+    return dict(member(fleet.status, "curves") or {}) if found is None else dict(found)
 
 
 def _watts(fleet: PowerFleet, outcome: Outcome) -> Status:

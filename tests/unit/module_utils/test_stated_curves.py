@@ -31,7 +31,7 @@ Json = dict[str, t.Any]
 NODES = [NodeFacts("n1", 64.0, {"type": "a"}), NodeFacts("n2", 32.0, {"type": "b"})]
 
 
-def stated(annotation: t.Any = None, *given: Json) -> tuple[Json, list[str]]:
+def stated(annotation: str | None = None, *given: Json) -> tuple[Json, list[str]]:
     targets = {"n1": NodeTarget("n1", "wao-system/c1", power_curve=annotation)}
     curves, findings = stated_curves(NODES, targets, statements(given))
     return curves, [str(finding) for finding in findings]
@@ -43,14 +43,12 @@ def test_two_points_are_idle_and_full_load() -> None:
 
 
 def test_a_list_of_points_is_in_percent_of_the_capacity() -> None:
-    [[curve], _findings] = [list(part) for part in stated("[[0, 120], [50, 310], [100, 480]]")]
-    assert curve == "n1"
     found = stated("[[0, 120], [50, 310], [100, 480]]")[0]["n1"]
     assert found == {"cpu": [0.0, 32.0, 64.0], "watts": [120.0, 310.0, 480.0]}
 
 
 def test_the_first_entry_that_selects_a_node_counts_and_an_annotation_goes_before_it() -> None:
-    given = [
+    given: list[Json] = [
         {"node_selector": "type=b", "idle": 50.0, "max": 100.0},
         {"points": [[0, 70], [100, 90]]},
     ]

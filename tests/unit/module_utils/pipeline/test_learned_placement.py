@@ -81,7 +81,7 @@ def record(folder: Path, **nodes: NodeSamples) -> None:
 
 
 def curves_in(folder: Path) -> Json:
-    return t.cast("Json", documents.load(str(folder / "curves.json"), "curves"))
+    return documents.load(str(folder / "curves.json"), "curves")
 
 
 def test_each_run_records_the_load_and_watts_of_each_node(tmp_path: Path) -> None:

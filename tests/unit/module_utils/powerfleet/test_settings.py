@@ -62,6 +62,7 @@ LEFT_OUT: dict[str, str] = {
     ),
     "placement_credentials": SECRETS,
     "placement_textfile": FILES,
+    "placement_power_curves": "NodeConfigs and their templates state theirs by an annotation",
     "placement_run_dir": FILES,
     "placement_lease_namespace": SHARED,
     "placement_lease_timeout": SHARED,
@@ -132,7 +133,7 @@ def test_every_option_of_the_steps_is_set() -> None:
     options = fleet_options(
         fleet(observe={"caPath": "/a"}, placement={"caPath": "/b"}), WHOLE, module()
     )
-    own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials"}}
+    own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
     assert "meter" not in options
     for group, known in GROUPS.items():
