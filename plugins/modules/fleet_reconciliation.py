@@ -495,7 +495,7 @@ options:
             and capacity.
           - A curve needs 12 samples in 4 twentieths of the capacity, 20 points apart or more, and a
             cross-validated error of at most 15 %. It never falls with the load, and spans the
-            recorded loads alone.
+            loads that are recorded of the node and its type alone.
         type: bool
         default: true
       type_label:

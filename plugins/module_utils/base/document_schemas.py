@@ -219,6 +219,8 @@ _LEARNED: Schema = {
         "nodes": {"type": "integer", "minimum": 1},
         "error_percent": {"type": "number", "minimum": 0},
         "load_percent": {"type": "array", "items": {"type": "number"}},
+        # Evidence of its type, whose slopes continue the curve beyond the loads of the node.
+        "beyond": {"type": "object"},
     },
 }
 

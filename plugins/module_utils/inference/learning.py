@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Power curves learned from recorded samples: of the node itself, else of the nodes of its type.
 
-A curve spans the recorded loads and nothing else. It needs enough samples over enough loads, and a
+A curve spans the recorded loads and nothing else. Above the loads of the node itself it has the
+slopes of its type, as far as loads of the type are recorded. It needs enough samples over enough loads, and a
 small error on samples that its fit has not seen.
 """
 
@@ -46,6 +47,9 @@ MOST_ERROR = 0.15
 # A node whose watts differ by more from those of its type is another machine, or meters wrongly.
 _MOST_APART = 0.25
 GRID_POINTS = 21
+_FOLDS_OF_NODES = 5
+# By how much more load a type must be recorded to continue the curve of a node.
+_NOTABLE_LOAD = 0.05
 # Of a metrics-server that counts more than there is.
 _MOST_LOAD = 1.05
 
@@ -75,6 +79,10 @@ class Learned:
     samples: int
     nodes: int
     error: float
+
+    def reaches_beyond(self, other: Learned) -> bool:
+        """Whether notably larger loads are recorded than of the other."""
+        return self.fit.loads[1] > other.fit.loads[1] + _NOTABLE_LOAD
 
 
 @dataclass
@@ -121,18 +129,22 @@ class _Fits:
 
     def curve(self, node: Wanted) -> Result | str:
         """The curve of a node, or the reason why there is none."""
-        own = self._own(node)
+        own, of_type = self._own(node), self._of_its_type(node)
         if isinstance(own, Learned):
+            if isinstance(of_type, Learned) and of_type.reaches_beyond(own):
+                return _curve(node, own, "node", of_type)
             return _curve(node, own, "node")
+        if isinstance(of_type, Learned):
+            return _curve(node, of_type, "type")
+        return f"{own}; {of_type}" if of_type else own
+
+    def _of_its_type(self, node: Wanted) -> Learned | str:
         if not node.server_type:
-            return own
+            return ""
         key = (node.server_type, node.cpu_capacity, node.axis)
         if key not in self.of_type:
             self.of_type[key] = self._of_type(*key)
-        learned = self.of_type[key]
-        if isinstance(learned, str):
-            return f"{own}; {learned}"
-        return _curve(node, learned, "type")
+        return self.of_type[key]
 
     def _own(self, node: Wanted) -> Learned | str:
         given = self.samples.nodes.get(node.name)
@@ -161,31 +173,25 @@ class _Fits:
         lacking = _lacking(Table.joined(kept.values()))
         if lacking:
             return f"of its type {lacking}"
-        errors = [numpy.abs(_without(kept, name)).mean() for name in kept]
-        error = float(numpy.mean(errors))
+        error = float(numpy.mean([numpy.abs(one).mean() for one in _unseen(kept).values()]))
         if error > MOST_ERROR:
             return f"the samples of its type contradict each other (error {error:.0%})"
         whole = Table.joined(map(_of_equal_weight, kept.values()))
         return Learned(fit(whole), len(whole), len(kept), error)
 
     def _agreeing(self, tables: dict[str, Table]) -> dict[str, Table]:
-        """The tables without those of machines that differ from all others of the type."""
+        """The tables without those of machines that differ from the others of the type."""
         kept = dict(tables)
         while len(kept) > LEAST_NODES_OF_TYPE:
-            apart = {name: abs(float(numpy.median(_without(kept, name)))) for name in kept}
-            worst = max(apart, key=lambda name: apart[name])
-            if apart[worst] <= _MOST_APART:
+            unseen = _unseen(kept)
+            apart = {name: abs(float(numpy.median(errors))) for name, errors in unseen.items()}
+            worst = max(apart.values())
+            if worst <= _MOST_APART:
                 break
-            del kept[worst]
-            self.found.findings.append(
-                Finding(
-                    Subject("samples", worst),
-                    "power_watts",
-                    f"its watts differ by {apart[worst]:.0%} from those of other nodes of type "
-                    f"{self.types[worst]}, so they do not count for the type; check the label and "
-                    "the BMC",
-                )
-            )
+            # The worst bend the fits against which the others are held, so they go first.
+            for name in [one for one in kept if apart[one] >= max(_MOST_APART, worst / 2)]:
+                del kept[name]
+                self.found.findings.append(_apart(name, self.types[name], apart[name]))
         return kept
 
     def _table(self, given: NodeSamples, axis: Axis) -> Table:
@@ -238,25 +244,52 @@ def _of_equal_weight(table: Table) -> Table:
     return Table(table.load, table.inlet_celsius, table.delta_p_pascal, table.watts, weights)
 
 
-def _without(tables: t.Mapping[str, Table], name: str) -> Floats:
-    """Relative errors of a node's samples by the fit of all others."""
-    others = [_of_equal_weight(table) for other, table in tables.items() if other != name]
-    return relative_errors(fit(Table.joined(others)), tables[name])
+def _apart(name: str, server_type: str, by: float) -> Finding:
+    return Finding(
+        Subject("samples", name),
+        "power_watts",
+        f"its watts differ by {by:.0%} from those of other nodes of type {server_type}, so they do "
+        "not count for the type; check the label and the BMC",
+    )
 
 
-def _curve(node: Wanted, learned: Learned, of: str) -> Result:
-    """The entry of the curves document, in cores of the node."""
-    low, high = float(learned.fit.knots[0]), float(learned.fit.knots[-1])
+def _unseen(tables: t.Mapping[str, Table]) -> dict[str, Floats]:
+    """Relative errors of each node's samples by a fit of others, of at least four fifths of them."""
+    names = sorted(tables)
+    folds = min(len(names), _FOLDS_OF_NODES)
+    found: dict[str, Floats] = {}
+    for fold in range(folds):
+        held_out = names[fold::folds]
+        seen = [_of_equal_weight(tables[name]) for name in names if name not in set(held_out)]
+        of_others = fit(Table.joined(seen))
+        found.update({name: relative_errors(of_others, tables[name]) for name in held_out})
+    return found
+
+
+def _curve(node: Wanted, learned: Learned, of: str, beyond: Learned | None = None) -> Result:
+    """The entry of the curves document, in cores of the node.
+
+    Above the loads of ``learned`` the curve continues with the slopes of ``beyond``.
+    """
+    found = learned.fit if beyond is None else learned.fit.continued(beyond.fit)
+    low, high = found.loads
     load = numpy.linspace(low, high, GRID_POINTS)
-    watts = learned.fit.watts(load, node.inlet_celsius, node.delta_p_pascal)
+    watts = found.watts(load, node.inlet_celsius, node.delta_p_pascal)
     return {
         "cpu": [round(float(one) * node.cpu_capacity, 6) for one in load],
         "watts": [round(float(one), 3) for one in watts],
         "learned": {
             "of": of,
-            "samples": learned.samples,
-            "nodes": learned.nodes,
-            "error_percent": round(100 * learned.error, 2),
-            "load_percent": [round(100 * low, 1), round(100 * high, 1)],
+            **_evidence(learned),
+            **({} if beyond is None else {"beyond": {"of": "type", **_evidence(beyond)}}),
         },
+    }
+
+
+def _evidence(learned: Learned) -> Result:
+    return {
+        "samples": learned.samples,
+        "nodes": learned.nodes,
+        "error_percent": round(100 * learned.error, 2),
+        "load_percent": [round(100 * load, 1) for load in learned.fit.loads],
     }

@@ -84,6 +84,26 @@ class Fit:
     pressure: _Air
     watts_range: tuple[float, float]
 
+    @property
+    def loads(self) -> tuple[float, float]:
+        """The least and the largest recorded load."""
+        return float(self.knots[0]), float(self.knots[-1])
+
+    def continued(self, other: Fit) -> Fit:
+        """This fit, and above its loads the relative rise of the other one up to its loads."""
+        end = self.knots[-1]
+        above = numpy.concatenate([[end], other.knots[other.knots > end]])
+        rise = numpy.interp(above, other.knots, other.log_watts)
+        after = self.log_watts[-1] + (rise - rise[0])[1:]
+        most = float(numpy.exp(after[-1])) if len(after) else 0.0
+        return Fit(
+            numpy.concatenate([self.knots, above[1:]]),
+            numpy.concatenate([self.log_watts, after]),
+            self.inlet,
+            self.pressure,
+            (self.watts_range[0], max(self.watts_range[1], most)),
+        )
+
     def watts(
         self, load: Floats, inlet_celsius: float | None, delta_p_pascal: float | None
     ) -> Floats:
@@ -93,33 +113,52 @@ class Fit:
         return t.cast("Floats", numpy.clip(watts, *self.watts_range))
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """The regression of a table: one row for each sample, and the penalties of coefficients."""
+
+    knots: Floats
+    airs: tuple[_Air, ...]
+    matrix: Floats
+    target: Floats
+    penalty: Floats
+
+    @classmethod
+    def of(cls, table: Table) -> _Problem:
+        knots = _knots(float(table.load.min()), float(table.load.max()))
+        airs = tuple(map(_air, (table.inlet_celsius, table.delta_p_pascal)))
+        matrix = _matrix(table, knots, airs)
+        return cls(knots, airs, matrix, numpy.log(table.watts), _penalty(len(knots) - 1))
+
+
 def fit(table: Table) -> Fit:
     """Fit at least two samples with different loads and watts above 0."""
-    knots = _knots(float(table.load.min()), float(table.load.max()))
-    airs = tuple(map(_air, (table.inlet_celsius, table.delta_p_pascal)))
-    matrix = _matrix(table, knots, airs)
-    target = numpy.log(table.watts)
-    penalty = _penalty(len(knots) - 1)
-    weights = table.weights
-    solution = _solve(matrix, target, weights, penalty)
-    for _round in range(_REWEIGHTINGS):
-        residuals = numpy.abs(target - matrix @ solution)
-        usual = max(1.4826 * float(numpy.median(residuals)), _LEAST_RESIDUAL)
-        doubted = numpy.maximum(residuals, _USUAL_RESIDUALS * usual)
-        weights = table.weights * _USUAL_RESIDUALS * usual / doubted
-        solution = _solve(matrix, target, weights, penalty)
-    rises = solution[1:-2] * numpy.diff(knots)
+    problem = _Problem.of(table)
+    solution = _robust(problem.matrix, problem.target, table.weights, problem.penalty)
+    rises = solution[1:-2] * numpy.diff(problem.knots)
     inlet, pressure = (
         _Air(air.least, air.mean, air.most, float(effect))
-        for air, effect in zip(airs, solution[-2:])
+        for air, effect in zip(problem.airs, solution[-2:])
     )
     return Fit(
-        knots,
+        problem.knots,
         solution[0] + numpy.concatenate(([0.0], numpy.cumsum(rises))),
         inlet,
         pressure,
         (float(table.watts.min()), float(table.watts.max())),
     )
+
+
+def _robust(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> Floats:
+    """Coefficients with less weight for samples that are far from the others."""
+    solution = _solve(matrix, target, weights, penalty)
+    for _round in range(_REWEIGHTINGS):
+        residuals = numpy.abs(target - matrix @ solution)
+        usual = max(1.4826 * float(numpy.median(residuals)), _LEAST_RESIDUAL)
+        doubted = numpy.maximum(residuals, _USUAL_RESIDUALS * usual)
+        lessened = weights * _USUAL_RESIDUALS * usual / doubted
+        solution = _solve(matrix, target, lessened, penalty)
+    return solution
 
 
 def relative_errors(found: Fit, table: Table) -> Floats:
@@ -140,16 +179,17 @@ def cross_validated(table: Table) -> Floats:
 
     The fifths are taken by load in turn, so that each spans all loads.
     """
-    order = numpy.argsort(table.load, kind="stable")
+    problem = _Problem.of(table)
     fold = numpy.empty(len(table), dtype=int)
-    fold[order] = numpy.arange(len(table)) % _FOLDS
-    errors = numpy.empty(len(table))
-    for number in range(_FOLDS):
-        held_out = fold == number
-        if held_out.any():
-            found = fit(table.where(~held_out))
-            errors[held_out] = relative_errors(found, table.where(held_out))
-    return t.cast("Floats", errors)
+    fold[numpy.argsort(table.load, kind="stable")] = numpy.arange(len(table)) % _FOLDS
+    errors = numpy.zeros(len(table))
+    for number in range(min(_FOLDS, len(table))):
+        unseen, seen = fold == number, fold != number
+        solution = _robust(
+            problem.matrix[seen], problem.target[seen], table.weights[seen], problem.penalty
+        )
+        errors[unseen] = problem.matrix[unseen] @ solution - problem.target[unseen]
+    return numpy.expm1(errors)
 
 
 def _knots(low: float, high: float) -> Floats:
@@ -199,11 +239,12 @@ def _solve(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> 
     """
     weighted = matrix * weights[:, None]
     normal, right = weighted.T @ matrix + penalty, weighted.T @ target
+    solution = numpy.linalg.solve(normal, right)
     kept = numpy.ones(len(right), dtype=bool)
     while True:
-        solution = numpy.zeros(len(right))
-        solution[kept] = numpy.linalg.solve(normal[numpy.ix_(kept, kept)], right[kept])
         slopes = solution[1:-2]
         if not len(slopes) or slopes.min() >= 0.0:
             return t.cast("Floats", solution)
         kept[1 + int(slopes.argmin())] = False
+        solution = numpy.zeros(len(right))
+        solution[kept] = numpy.linalg.solve(normal[numpy.ix_(kept, kept)], right[kept])

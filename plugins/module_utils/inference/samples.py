@@ -293,12 +293,11 @@ def _column(entry: t.Any, name: str) -> list[t.Any]:
     if not isinstance(values, list) or len(values) > _MOST_SAMPLES:
         raise InvalidField(name, f"it must be a list of at most {_MOST_SAMPLES} numbers")
     least, most = _RANGES[name]
-    for value in values:
-        if value is None and name in _OPTIONAL:
-            continue
-        if not _is_number(value) or not least <= value <= most:
-            raise InvalidField(name, f"{shown(value)} is not a number from {least:g} to {most:g}")
-    return [None if value is None else float(value) for value in values]
+    known = [value for value in values if value is not None] if name in _OPTIONAL else values
+    if set(map(type, known)) <= {int, float} and all(least <= value <= most for value in known):
+        return values
+    bad = next(value for value in known if not _is_number(value) or not least <= value <= most)
+    raise InvalidField(name, f"{shown(bad)} is not a number from {least:g} to {most:g}")
 
 
 def _is_number(value: t.Any) -> bool:

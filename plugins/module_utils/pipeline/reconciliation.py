@@ -480,7 +480,7 @@ class FleetRun:
         keeping: curve_sources.Keeping,
     ) -> learning.Learning:
         """Curves of the nodes that have none from ``others``."""
-        if not self.options["predict"]["learn"]:
+        if not self.options["predict"]["learn"] or all(name in others for name in nodes):
             return learning.Learning()
         metrics_of = self._snapshot().get("node_metrics") or ()
         known = self._known_samples()

@@ -184,6 +184,34 @@ def test_a_machine_that_lies_is_found_and_does_not_count_for_its_type() -> None:
     assert "differ by" in finding.problem
 
 
+def test_beyond_its_own_loads_a_curve_continues_with_the_slopes_of_its_type() -> None:
+    def small(load: float) -> float:
+        return 0.9 * (120 + 300 * load)
+
+    others = {f"n{number}": recorded(loads=LOADS) for number in (1, 2, 3)}
+    idle = recorded(small, [load / 2 for load in LOADS])
+    curve = learned("idle", server_type="r650", idle=idle, **others).curves["idle"]
+    assert (curve["cpu"][0], curve["cpu"][-1]) == (0.05 * CORES, 0.75 * CORES)
+    assert curve["watts"] == pytest.approx([small(cpu / CORES) for cpu in curve["cpu"]], rel=0.03)
+    assert curve["watts"] == sorted(curve["watts"])
+    evidence = curve["learned"]
+    assert (evidence["of"], evidence["load_percent"]) == ("node", [5.0, 37.5])
+    assert (evidence["beyond"]["nodes"], evidence["beyond"]["load_percent"]) == (4, [5.0, 75.0])
+
+
+def test_machines_whose_own_loads_are_low_are_priced_up_to_the_loads_of_their_type() -> None:
+    found = Hall(least=0.05, most=0.3)
+    found.observe(40)
+    busy = Hall(least=0.05, most=0.9)
+    busy.observe(40)
+    idle = [machine for index, machine in enumerate(found.machines) if index % 2]
+    mixed = {**busy.recorded.nodes, **{one.name: found.recorded.nodes[one.name] for one in idle}}
+    curves = learn([found.wanted(one) for one in idle], Samples(mixed), found.types, 0.8).curves
+    continued = {name: one for name, one in curves.items() if "beyond" in one["learned"]}
+    assert continued
+    assert statistics.mean(found.errors(continued)) <= 0.03
+
+
 def test_a_few_wrong_samples_do_not_bend_a_curve() -> None:
     rows = list(recorded(loads=3 * LOADS).samples)
     good = learned("n1", n1=NodeSamples(CORES, tuple(rows))).curves["n1"]
