@@ -176,10 +176,6 @@ class Targets:
             self, nodes=tuple(node for node in nodes if selector.matches(node.labels or {}))
         )
 
-    def without(self, names: t.Container[str]) -> Targets:
-        """The targets less these nodes."""
-        return replace(self, nodes=tuple(node for node in self.nodes if node.name not in names))
-
     def holding_at_least(self, seconds: float) -> Targets:
         """The same targets; every reading of them holds for so long, or for its fetchInterval."""
         if not seconds:

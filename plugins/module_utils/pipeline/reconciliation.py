@@ -418,9 +418,9 @@ class FleetRun:
             now, keep_seconds = context.now(), self.options["predict"]["keep_seconds"]
             nodes = facts_of(self._snapshot(), None if self.scope is None else self.scope.nodes)
             said, findings = self._stated(nodes)
-            targets = self.targets.without(said)
             readings, models = self._read_values()
-            subjects, without = sources.of_targets(targets, readings, models, options)
+            all_subjects, without = sources.of_targets(self.targets, readings, models, options)
+            subjects = [one for one in all_subjects if one.query.name not in said]
             last = (self.folder.last("curves") or {}).get("curves") or {}
             due, kept = kept_predictions.divide(subjects, last, now, keep_seconds)
             lenient = {**options, "min_success": 0.0, "on_error": "report"}
