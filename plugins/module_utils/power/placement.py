@@ -222,5 +222,6 @@ def _warn_of_short_curves(assignment: Assignment, context: Context) -> None:
         more = len(outside) - _NODES_NAMED_IN_A_WARNING
         context.warn(
             f"The CPU use of {named}{f' and {more} more nodes' if more > 0 else ''} is beyond the "
-            "ends of their power curves, which count as flat there; predict over a wider range"
+            "ends of their power curves, which count as flat there; predict, record or "
+            "state a wider range"
         )

@@ -170,7 +170,7 @@ def test_a_short_curve_is_flat_beyond_its_end_and_warns() -> None:
     assert result["watts"]["after"] == pytest.approx(4 * 78 + 90)
     assert warnings == [
         "The CPU use of a is beyond the ends of their power curves, which count as flat there; "
-        "predict over a wider range"
+        "predict, record or state a wider range"
     ]
     place(
         {"nodes": [node(n, {"cpu": [1, 2], "watts": [1, 2]}) for n in "abcde"], "pods": []},

@@ -64,6 +64,15 @@ def test_a_run_that_went_well() -> None:
     assert "failing" not in status and "unplaced" not in status
 
 
+def test_nodes_are_counted_by_the_source_of_their_curve() -> None:
+    counted = {"stated": 0, "predictor": 1, "learned": 1, "none": 0}
+    status = status_of(fleet(), outcome(summary={"curve_sources": counted}))
+    assert status["curves"] == counted
+    # A run that ends before leaves what is known.
+    assert status_of(stored(status), outcome())["curves"] == counted
+    assert suspended_status(stored(status))["curves"] == counted
+
+
 def test_what_failed_is_listed_up_to_twenty() -> None:
     errors = [
         {"name": f"n{index:02}", "endpoint": "e", "reason": "timeout", "detail": "{{ odd }}\n"}
@@ -144,6 +153,7 @@ def test_a_suspended_fleet_keeps_what_was_known() -> None:
         ({"summary": {"hottest_inlet_celsius": 24.9}}, True),
         ({"summary": {"hottest_node": None, "hottest_inlet_celsius": None}}, True),
         ({"summary": {"fresh": 1}}, True),
+        ({"summary": {"curve_sources": {"learned": 1, "none": 1}}}, True),
         ({"waiting": 2}, True),
         ({"unplaced": [{"namespace": "a", "pod": "b", "message": "c"}], "waiting": 2}, True),
         ({"failure": Failure("bind", "No.")}, True),
