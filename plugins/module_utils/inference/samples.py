@@ -25,8 +25,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown_text,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    number,
+    objects,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import (
     cpu_capacity_of,
     name_of,
@@ -52,6 +59,7 @@ _MOST_SAMPLES = BINS * PER_BIN
 _MOST_CORES = 100_000.0
 # A BMC averages over up to a minute, and so does metrics-server; clocks differ a little.
 _MOST_APART_SECONDS = 120.0
+_SETTLE_SECONDS = 60.0
 
 _COLUMNS = (
     *("unix_seconds", "metered_cores", "requested_cores"),
@@ -169,8 +177,8 @@ def bin_of(sample: Sample, capacity: float) -> int:
 def observe(snapshot: Object, readings: Object) -> dict[str, NodeSamples]:
     """One sample of each node whose watts were just read from its BMC and whose load is known.
 
-    ``readings`` are as their document has them. Watts that are older, and nodes whose pods are just
-    starting, are no samples: load and watts would be of two moments.
+    ``readings`` are as their document has them. Watts that are older, and nodes with a pod that
+    began in the last minute, are no samples: load and watts would be of two moments.
     """
     watts = {name: one for name, one in readings.items() if _source(one, "power_watts") == "read"}
     if not watts:
@@ -249,7 +257,8 @@ def _metered_cores(given: Object, reading: Object) -> float | None:
 
 
 def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | None]:
-    """Requested cores of running pods by node; None if a pod is starting or cannot be read."""
+    """Requested cores of running pods by node; None if a pod just began or cannot be read."""
+    settled = {name: _settled(reading) for name, reading in readings.items()}
     occupied: dict[str, Occupancy | None] = {}
     for pod in pods:
         name = name_of(pod, "spec", "nodeName")
@@ -259,12 +268,34 @@ def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | N
         if occupancy is None:
             continue
         counted = guarded(subject_of(pod, "Pod"), functools.partial(_count, pod, occupancy))
-        if isinstance(counted, Finding) or occupancy.starting_millicores:
+        is_new = occupancy.starting_millicores or _began(pod) > settled[name]
+        if is_new or isinstance(counted, Finding):
             occupied[name] = None
     return {
         name: None if one is None else one.requests.get("cpu", 0) / 1000
         for name, one in occupied.items()
     }
+
+
+def _settled(reading: t.Any) -> str:
+    """The time, as Kubernetes writes it, before which pods have settled; empty if not known."""
+    found = guarded(Subject("reading", ""), functools.partial(_settled_before, reading))
+    return "" if isinstance(found, Finding) else found
+
+
+def _settled_before(reading: t.Any) -> str:
+    moment = _time(reading, "power_watts") - _SETTLE_SECONDS
+    return format_time(datetime.datetime.fromtimestamp(moment, datetime.timezone.utc))
+
+
+def _began(pod: Object) -> str:
+    """When the pod was created or its last condition changed; empty if not told."""
+    conditions = objects(member(pod, "status", "conditions"))
+    moments = [
+        name_of(pod, "metadata", "creationTimestamp"),
+        *(name_of(one, "lastTransitionTime") for one in conditions),
+    ]
+    return max(moments)
 
 
 def _count(pod: Object, occupancy: Occupancy) -> None:

@@ -45,12 +45,21 @@ def reading(**changes: t.Any) -> Json:
     }
 
 
-def running(cpu: str, phase: str = "Running", name: str = "a") -> Json:
+def running(
+    cpu: str, phase: str = "Running", name: str = "a", created: str = "2026-01-31T11:58:59Z"
+) -> Json:
     return {
-        "metadata": {"namespace": "shop", "name": name},
+        "metadata": {"namespace": "shop", "name": name, "creationTimestamp": created},
         "spec": {"nodeName": "n1", "containers": [{"resources": {"requests": {"cpu": cpu}}}]},
         "status": {"phase": phase},
     }
+
+
+def with_condition(changed: str) -> Json:
+    """A pod that waited, and that was bound at this time."""
+    pod = running("20")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "lastTransitionTime": changed}]
+    return pod
 
 
 def observed(given: Json, **parts: t.Any) -> NodeSamples | None:
@@ -88,6 +97,8 @@ def test_watts_of_another_moment_are_no_sample(source: str | None) -> None:
         (reading(power_watts=1e6), {}),
         (reading(), {"pods": [running("20", "Pending")]}),
         (reading(), {"pods": [running("twenty")]}),
+        (reading(), {"pods": [running("20", created="2026-01-31T11:59:01Z")]}),
+        (reading(), {"pods": [with_condition("2026-01-31T11:59:01Z")]}),
         (reading(), {"nodes": [{**NODE, "status": {}}]}),
         (reading(), {"nodes": []}),
     ],
