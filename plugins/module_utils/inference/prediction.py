@@ -39,6 +39,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
     error_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import asking, wire
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curve_sources import (
+    PREDICTOR,
+    in_order,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import (
     FAKE,
     FORMATS,
@@ -245,7 +249,8 @@ def curves_of(predictions: t.Iterable[Result]) -> dict[str, Result]:
 def _write_curves(result: Result, path: str | None, made_from: documents.MadeFrom) -> Result:
     if path is None:
         return {}
-    body = {"curves": curves_of(result["predictions"]), "errors": result["errors"]}
+    predicted = {PREDICTOR: curves_of(result["predictions"])}
+    body = {"curves": in_order(predicted), "errors": result["errors"]}
     return {"path": path, "sha256": documents.write(path, "curves", body, made_from)}
 
 

@@ -433,7 +433,11 @@ class FleetRun:
             learned = self._learned(nodes, {**said, **predicted}, readings, keeping)
             findings += learned.findings
             self.curves = curve_sources.in_order(
-                {"stated": said, "predictor": predicted, "learned": learned.curves}
+                {
+                    curve_sources.STATED: said,
+                    curve_sources.PREDICTOR: predicted,
+                    curve_sources.LEARNED: learned.curves,
+                }
             )
             step.errors += [*found["errors"], *(finding.as_dict() for finding in findings)]
             warn_of(findings, context)

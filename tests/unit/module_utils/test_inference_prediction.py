@@ -203,6 +203,7 @@ def test_curves_document_has_ascending_points_each_once(
     document = documents.load(str(path), "curves")
     assert document["curves"] == {
         "worker-0": {
+            "source": "predictor",
             "cpu": [0, 16, 32],
             "watts": [linear_watts(cpu, 22, 8) for cpu in (0, 25, 50)],
         }
