@@ -35,8 +35,8 @@ STATED, PREDICTOR, LEARNED = "stated", "predictor", "learned"
 # Explicit goes before inferred, and a model of the machine before samples of it.
 SOURCES = (STATED, PREDICTOR, LEARNED)
 TYPE_LABEL = "node.kubernetes.io/instance-type"
-# Of the air and the machine, besides temperature and pressure.
-_SAME = ("cpu_capacity", "server_type", "axis")
+# Inputs of a learned curve besides temperature and pressure.
+_SAME = ("cpu_capacity", "server_type", "axis", "pod_usage_assumption")
 
 
 def in_order(by_source: t.Mapping[str, t.Mapping[str, Object]]) -> dict[str, Result]:
@@ -93,6 +93,7 @@ class Keeping:
     last: Object
     now: datetime.datetime
     seconds: float
+    pod_usage_assumption: float
 
     def held(self, node: Wanted) -> Result | None:
         curve = member(self.last, node.name)
@@ -114,6 +115,7 @@ class Keeping:
             "cpu_capacity": node.cpu_capacity,
             "server_type": node.server_type,
             "axis": node.axis,
+            "pod_usage_assumption": self.pod_usage_assumption,
             "inlet_celsius": node.inlet_celsius,
             "delta_p_pascal": node.delta_p_pascal,
             "time": format_time(self.now),

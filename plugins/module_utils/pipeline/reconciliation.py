@@ -429,8 +429,7 @@ class FleetRun:
                 prediction.curves_of(found["predictions"]), due, now
             )
             predicted = {**kept, **asked}
-            keeping = curve_sources.Keeping(last, now, keep_seconds)
-            learned = self._learned(nodes, {**said, **predicted}, readings, keeping)
+            learned = self._learned(nodes, {**said, **predicted}, readings, last)
             findings += learned.findings
             self.curves = curve_sources.in_order(
                 {
@@ -477,25 +476,25 @@ class FleetRun:
         return stated.stated_curves(nodes.values(), targets, given)
 
     def _learned(
-        self,
-        nodes: t.Mapping[str, NodeFacts],
-        others: t.Container[str],
-        readings: Object,
-        keeping: curve_sources.Keeping,
+        self, nodes: t.Mapping[str, NodeFacts], others: Object, readings: Object, last: Object
     ) -> learning.Learning:
-        """Curves of the nodes that have none from ``others``."""
-        if not self.options["predict"]["learn"] or all(name in others for name in nodes):
+        """Curves of the nodes that have none from ``others``; ``last`` are those of the last run."""
+        given = self.options["predict"]
+        if not given["learn"] or nodes.keys() <= others.keys():
             return learning.Learning()
-        metrics_of = self._snapshot().get("node_metrics") or ()
-        known = self._known_samples()
-        present = curve_sources.Present(
-            readings,
-            {name_of(one) for one in metrics_of},
-            self.options["place"]["usage_source"],
-            self.options["place"]["pod_usage_assumption"],
+        usage_source, assumption = (
+            self.options["place"][name] for name in ("usage_source", "pod_usage_assumption")
         )
-        type_label = self.options["predict"]["type_label"]
-        found = curve_sources.learned_curves(nodes, others, known, present, keeping, type_label)
+        metered = {name_of(one) for one in self._snapshot().get("node_metrics") or ()}
+        known = self._known_samples()
+        found = curve_sources.learned_curves(
+            nodes,
+            others,
+            known,
+            curve_sources.Present(readings, metered, usage_source, assumption),
+            curve_sources.Keeping(last, self.context.now(), given["keep_seconds"], assumption),
+            given["type_label"],
+        )
         found.findings += known.findings if self.recorded is None else ()
         return found
 

@@ -128,6 +128,8 @@ def test_a_node_without_predictor_is_placed_by_what_was_learned(tmp_path: Path) 
     record(tmp_path, n1=samples_of(90.0), n2=samples_of(70.0))
     run(fleet, tmp_path)
     assert curves_in(tmp_path)["curves"]["n2"]["watts"] == curve["watts"]
+    run(fleet, tmp_path, place={"pod_usage_assumption": 0.7})
+    assert curves_in(tmp_path)["curves"]["n2"]["cpu"][-1] < curve["cpu"][-1]
     run(fleet, tmp_path, predict={"keep_seconds": 0})
     assert curves_in(tmp_path)["curves"]["n2"]["watts"] != curve["watts"]
 
