@@ -42,6 +42,7 @@ SECRETS = "a spec holds no secret; NodeConfigs name theirs, and the module has i
 FILES = "the run folder of the fleet has a place for it"
 SHARED = "all runs of a cluster share it, so it is an option of the module"
 INVENTORY = "it is about files that an inventory names"
+APPROVALS = "an operator binds what it plans, and nobody approves its plans"
 METERING = "playbooks alone meter pods, by a source that an inventory names"
 
 
@@ -60,6 +61,7 @@ LEFT_OUT: dict[str, str] = {
     **dict.fromkeys(
         (name for name in defaults("observe") if name.startswith("observe_metering_")), METERING
     ),
+    **dict.fromkeys((name for name in defaults("placement") if "_store" in name), APPROVALS),
     "placement_credentials": SECRETS,
     "placement_textfile": FILES,
     "placement_power_curves": "NodeConfigs and their templates state theirs by an annotation",
@@ -137,7 +139,7 @@ def test_every_option_of_the_steps_is_set() -> None:
     own["devices"] = {"plan"}
     assert "meter" not in options
     for group, known in GROUPS.items():
-        if group == "meter":
+        if group in ("meter", "store", "restore"):
             continue
         assert options[group].keys() == known.keys() - own.get(group, set()), group
     complete(options)
