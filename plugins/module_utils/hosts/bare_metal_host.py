@@ -1,0 +1,355 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""BareMetalHosts of Metal3 as hosts.
+
+Inspection and BMCs write ``status.hardware``, and many people labels and annotations. A broken fact
+is a finding of its own host, which has the fact unknown, and changes no other host. Of what decides
+whether a host is free, an unreadable value counts as taken or in error.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes, strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    Subject,
+    guarded,
+    shown,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
+    Disk,
+    Hardware,
+    Host,
+    NetworkInterface,
+    Processors,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import (
+    RACK_LABELS,
+    rack_of,
+    with_labels,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+
+Object = t.Mapping[str, t.Any]
+
+KIND = "BareMetalHost"
+API_VERSION = "metal3.io/v1alpha1"
+HARDWARE_DETAILS = "inspect.metal3.io/hardwaredetails"
+UNREADABLE = "unreadable"
+
+_LONGEST_ADDRESS = 2048
+_LONGEST_ANNOTATION = 4096
+_LONGEST_ERROR = 1024
+_DETAILS = strict_json.JsonLimits(size=256 * 1024, members=20_000, depth=16)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class Hosts(t.NamedTuple):
+    """Hosts in the order of the objects. ``findings`` are all defects, also of objects without."""
+
+    hosts: list[Host]
+    findings: list[Finding]
+
+
+def read_hosts(objects: t.Sequence[t.Any], rack_labels: t.Sequence[str] = RACK_LABELS) -> Hosts:
+    """The BareMetalHosts as hosts. An object without a usable name becomes no host."""
+    hosts: list[Host] = []
+    findings: list[Finding] = []
+    for index, obj in enumerate(objects):
+        subject = subject_of(obj, KIND, f"{KIND}[{index}]")
+        read = guarded(subject, functools.partial(host_of, obj, rack_labels))
+        if isinstance(read, Finding):
+            findings.append(read)
+            continue
+        hosts.append(read)
+        subject = Subject(KIND, read.name, read.namespace)
+        findings += [Finding(subject, "", sentence) for sentence in read.findings]
+    return Hosts(hosts, findings)
+
+
+def list_objects(
+    kube: Kube, namespaces: t.Sequence[str] = (), selector: str | None = None
+) -> list[Object]:
+    """The BareMetalHosts of these namespaces, or of all, with the fields in use.
+
+    Raises UnknownKind for a cluster without Metal3, and ApiError.
+    """
+    resource = kube.resource(API_VERSION, KIND)
+    query = {"labelSelector": selector} if selector else {}
+    return [
+        obj
+        for namespace in namespaces or [""]
+        for obj in kube.list(resource.collection(namespace), query, _trimmed)
+    ]
+
+
+def host_of(obj: t.Any, rack_labels: t.Sequence[str] = RACK_LABELS) -> Host:
+    """One BareMetalHost as a host. Raises InvalidField for an object without a usable name."""
+    metadata = object_shapes.mapping(object_shapes.mapping(obj, "").get("metadata"), "metadata")
+    name = object_shapes.required_text(metadata.get("name"), "metadata.name")
+    if not object_shapes.is_subdomain(name):
+        raise InvalidField("metadata.name", f"{shown(name)} is not the name of a {KIND}")
+    namespace = metadata.get("namespace")
+    if namespace is not None:
+        namespace = object_shapes.object_name(namespace, "metadata.namespace")
+    found = Facts()
+    spec, status = _part(found, obj, "spec"), _part(found, obj, "status")
+    labels = _texts(metadata, "labels", found)
+    annotations = _texts(metadata, "annotations", found)
+    details = _hardware_details(status, annotations, found)
+    hardware = with_labels(_hardware(details, spec, found), labels, annotations, found)
+    host = Host(
+        name=name,
+        source="BareMetalHost",
+        namespace=namespace or "",
+        uid=_text(metadata, "uid", "metadata", found) or "",
+        resource_version=_text(metadata, "resourceVersion", "metadata", found) or "",
+        labels=labels,
+        annotations=annotations,
+        hardware=hardware,
+        rack=rack_of(labels, annotations, rack_labels, found),
+        state=_state(status, found),
+        operational_status=_operational_status(obj, status, annotations, found),
+        error_message=found.read(status.get("errorMessage"), "status.errorMessage", _message) or "",
+        is_online=found.read(status.get("poweredOn"), "status.poweredOn", facts.boolean),
+        consumer=_consumer(spec.get("consumerRef"), found),
+    )
+    return _with_access(host, spec, found)
+
+
+def _with_access(host: Host, spec: Object, found: Facts) -> Host:
+    """The host with its BMC, its Secrets and all findings."""
+    bmc, user_data = _part(found, spec, "bmc", "spec"), _part(found, spec, "userData", "spec")
+    boot_mac = found.read(spec.get("bootMACAddress"), "spec.bootMACAddress", facts.mac_address)
+    credentials, object_name = bmc.get("credentialsName"), object_shapes.object_name
+    return replace(
+        host,
+        boot_mac=boot_mac or _booting(host.hardware),
+        bmc_address=found.read(bmc.get("address"), "spec.bmc.address", _bmc_address),
+        bmc_credentials_name=found.read(credentials, "spec.bmc.credentialsName", object_name),
+        user_data_secret=found.read(user_data.get("name"), "spec.userData.name", object_name),
+        findings=found.findings,
+    )
+
+
+def _trimmed(obj: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The object without its managed fields; a defective one stays for its own boundary."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return obj
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    annotations = kept.get("annotations")
+    if isinstance(annotations, dict):
+        kept["annotations"] = {
+            key: value for key, value in annotations.items() if key != _LAST_APPLIED
+        }
+    return {**obj, "metadata": kept}
+
+
+def _part(found: Facts, parent: Object, name: str, path: str = "") -> Object:
+    """A member that is a mapping; an empty one for a broken one, with a finding."""
+    place = f"{path}.{name}" if path else name
+    return found.read(parent.get(name), place, object_shapes.mapping) or {}
+
+
+def _texts(metadata: Object, part: str, found: Facts) -> dict[str, str]:
+    """The labels or annotations; a broken entry is left out alone.
+
+    Long annotations are left out as well, except the one with the hardware.
+    """
+    given = found.read(metadata.get(part), f"metadata.{part}", object_shapes.mapping) or {}
+    result = {}
+    for key, value in given.items():
+        if not _is_text(key) or not _is_text(value):
+            found.note(f"metadata.{part}: {shown(key)} has no text in UTF-8")
+        elif key == HARDWARE_DETAILS or len(value) <= _LONGEST_ANNOTATION:
+            result[key] = value
+    result.pop(_LAST_APPLIED, None)
+    return result
+
+
+def _is_text(value: t.Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _hardware_details(status: Object, annotations: dict[str, str], found: Facts) -> Object:
+    """``status.hardware``, else the annotation with the data of an inspection elsewhere.
+
+    The annotation is taken away from the others, because it is long.
+    """
+    text = annotations.pop(HARDWARE_DETAILS, None)
+    details = _part(found, status, "hardware", "status")
+    if details or not text:
+        return details
+
+    def parse(value: t.Any, path: str) -> Object:
+        try:
+            return object_shapes.mapping(strict_json.parse(value, _DETAILS), path)
+        except ValueError as error:
+            raise InvalidField(path, f"it is no JSON: {error}") from error
+
+    return found.read(text, HARDWARE_DETAILS, parse) or {}
+
+
+def _hardware(details: Object, spec: Object, found: Facts) -> Hardware:
+    vendor = _part(found, details, "systemVendor", "status.hardware")
+    firmware = _part(found, spec, "firmware", "spec")
+    memory = facts.whole(1, facts.MOST_MEMORY_MIB)
+    place = "status.hardware"
+    return Hardware(
+        processors=_processors(_part(found, details, "cpu", place), f"{place}.cpu", found),
+        memory_mib=found.read(details.get("ramMebibytes"), f"{place}.ramMebibytes", memory),
+        network_interfaces=_interfaces(details.get("nics"), f"{place}.nics", found),
+        disks=_disks(details.get("storage"), f"{place}.storage", found),
+        sriov_enabled=found.read(
+            firmware.get("sriovEnabled"), "spec.firmware.sriovEnabled", facts.boolean
+        ),
+        manufacturer=_text(vendor, "manufacturer", f"{place}.systemVendor", found),
+        product=_text(vendor, "productName", f"{place}.systemVendor", found),
+        serial_number=_text(vendor, "serialNumber", f"{place}.systemVendor", found),
+    )
+
+
+def _processors(cpu: Object, place: str, found: Facts) -> Processors:
+    threads = facts.whole(1, facts.MOST_THREADS)
+    return Processors(
+        count=found.read(cpu.get("count"), f"{place}.count", threads),
+        model=_text(cpu, "model", place, found),
+        architecture=found.read(cpu.get("arch"), f"{place}.arch", facts.architecture),
+        flags=found.read(cpu.get("flags"), f"{place}.flags", facts.flags),
+    )
+
+
+def _text(parent: Object, key: str, place: str, found: Facts) -> str | None:
+    return found.read(parent.get(key), f"{place}.{key}", facts.name)
+
+
+def _interfaces(value: t.Any, path: str, found: Facts) -> tuple[NetworkInterface, ...]:
+    """The ports; inspection lists one with an IPv4 and an IPv6 address twice."""
+    ports: dict[t.Any, NetworkInterface] = {}
+    for place, item in found.items(value, path, facts.MOST_INTERFACES):
+        port = _interface(item, place, found)
+        key = (port.name, port.mac) if port.mac else place
+        known = ports.get(key)
+        is_better = port.ip is not None and (known is None or known.ip is None or ":" in known.ip)
+        if known is None or is_better:
+            ports[key] = port
+    return tuple(ports.values())
+
+
+def _interface(item: Object, place: str, found: Facts) -> NetworkInterface:
+    identifier = found.read(item.get("model"), f"{place}.model", _pci_id)
+    return NetworkInterface(
+        name=_text(item, "name", place, found) or "",
+        mac=found.read(item.get("mac"), f"{place}.mac", facts.mac_address),
+        ip=found.read(item.get("ip"), f"{place}.ip", facts.host_address),
+        pci_id=identifier,
+        gigabits=found.read(item.get("speedGbps"), f"{place}.speedGbps", facts.gigabits),
+        boots=found.read(item.get("pxe"), f"{place}.pxe", facts.boolean),
+        can_sriov=pci.can_sriov(identifier),
+    )
+
+
+def _pci_id(value: t.Any, path: str) -> str | None:
+    """The identifier in a model such as ``0x8086 0x1572``; None for a name of a model."""
+    return pci.pci_id(facts.name(value, path))
+
+
+def _disks(value: t.Any, path: str, found: Facts) -> tuple[Disk, ...] | None:
+    if not isinstance(value, (list, tuple)):
+        found.items(value, path, 0)
+        return None
+    return tuple(
+        Disk(
+            name=_text(item, "name", place, found) or "",
+            size_bytes=found.read(
+                item.get("sizeBytes"), f"{place}.sizeBytes", facts.whole(1, facts.MOST_BYTES)
+            ),
+            kind=_disk_kind(item, place, found),
+        )
+        for place, item in found.items(value, path, facts.MOST_DISKS)
+    )
+
+
+def _disk_kind(item: Object, place: str, found: Facts) -> str | None:
+    """The type; Metal3 before 0.1 said no more than whether the disk turns."""
+    kind = found.read(item.get("type"), f"{place}.type", facts.disk_kind)
+    turns = found.read(item.get("rotational"), f"{place}.rotational", facts.boolean)
+    return "HDD" if kind is None and turns else kind
+
+
+def _booting(hardware: Hardware) -> str | None:
+    """The MAC address of the only port that the host booted from."""
+    booting = [port.mac for port in hardware.network_interfaces if port.boots and port.mac]
+    return booting[0] if len(set(booting)) == 1 else None
+
+
+def _bmc_address(value: t.Any, path: str) -> str:
+    """The address of the BMC, without user name and password. Raises InvalidField."""
+    if not isinstance(value, str) or len(value) > _LONGEST_ADDRESS or not value.isprintable():
+        raise InvalidField(path, f"{shown(value)} is no address of a BMC")
+    return redacted(value.strip())
+
+
+def _message(value: t.Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidField(path, f"{shown(value)} is not a text")
+    return "".join(char if char.isprintable() else " " for char in value[:_LONGEST_ERROR])
+
+
+def _decisive(value: t.Any, path: str, found: Facts) -> str:
+    """A text that decides whether the host is free; ``unreadable`` for a broken one."""
+    if value is None or value == "":
+        return ""
+    return found.read(value, path, facts.name) or UNREADABLE
+
+
+def _state(status: Object, found: Facts) -> str:
+    provisioning = _part(found, status, "provisioning", "status")
+    if status.get("provisioning") is not None and not isinstance(status["provisioning"], dict):
+        return UNREADABLE
+    return _decisive(provisioning.get("state"), "status.provisioning.state", found)
+
+
+def _operational_status(obj: Object, status: Object, annotations: Object, found: Facts) -> str:
+    """``status.operationalStatus``; ``error`` where spec or status cannot be read.
+
+    An annotation detaches a host before the operator of Metal3 has written so.
+    """
+    parts = (obj.get("spec"), obj.get("status"))
+    unreadable = any(part is not None and not isinstance(part, dict) for part in parts)
+    given = _decisive(status.get("operationalStatus"), "status.operationalStatus", found)
+    if unreadable or given == UNREADABLE:
+        return "error"
+    return "detached" if "baremetalhost.metal3.io/detached" in annotations else given
+
+
+def _consumer(value: t.Any, found: Facts) -> str | None:
+    """The consumer as ``kind/namespace/name``; ``unreadable`` for a broken reference."""
+    if value is None:
+        return None
+
+    def parse(reference: t.Any, path: str) -> str:
+        given = object_shapes.mapping(reference, path)
+        parts = [facts.name(given.get(key) or "", f"{path}.{key}") for key in _CONSUMER]
+        return "/".join(parts)
+
+    return found.read(value, "spec.consumerRef", parse) or UNREADABLE
+
+
+_CONSUMER = ("kind", "namespace", "name")

@@ -1,0 +1,227 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Checked values of hosts' hardware, whoever wrote them: addresses, names, numbers, lists.
+
+BMCs, inspection images and writers of labels may write anything. Each fact is read alone: a broken
+one becomes a sentence about its host, and counts as not known.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    InvalidField,
+    shown,
+    shown_text,
+)
+
+T = t.TypeVar("T")
+
+MOST_INTERFACES = 256
+MOST_DISKS = 1024
+MOST_PCI_DEVICES = 1024
+MOST_FLAGS = 2048
+MOST_THREADS = 65_536
+MOST_MEMORY_MIB = 2**30  # 1 PiB
+MOST_BYTES = 2**63 - 1
+MOST_GPUS = 1024
+LONGEST_NAME = 256
+_MOST_FINDINGS = 20
+_LONGEST_RACK = 253
+_MAC_DIGITS = re.compile(r"[0-9a-f]{12}", re.ASCII)
+_MAC = re.compile(r"(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}", re.ASCII)
+_TRUE = frozenset(("true", "yes", "1", "enabled"))
+_FALSE = frozenset(("false", "no", "0", "disabled"))
+
+# The names that sources use, and ours, which are those of Linux.
+_ARCHITECTURES = {
+    **dict.fromkeys(("x86_64", "x86-64", "amd64", "x86"), "x86_64"),
+    **dict.fromkeys(("aarch64", "arm64", "arm-a64", "arm"), "aarch64"),
+    **dict.fromkeys(("ppc64le", "powerpc", "power"), "ppc64le"),
+}
+
+
+class Facts:
+    """The facts of one host while they are read, with a sentence about each broken one."""
+
+    def __init__(self) -> None:
+        self._findings: dict[str, None] = {}
+        self._left_out = 0
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        rest = (f"{self._left_out} further facts cannot be read",) if self._left_out else ()
+        return (*self._findings, *rest)
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence; beyond a number of them only the count."""
+        if sentence in self._findings:
+            return
+        if len(self._findings) < _MOST_FINDINGS:
+            self._findings[sentence] = None
+        else:
+            self._left_out += 1
+
+    def read(self, value: t.Any, path: str, parse: t.Callable[[t.Any, str], T]) -> T | None:
+        """The parsed value; None for a missing one, and for a broken one with a finding."""
+        if value is None or value == "":
+            return None
+        try:
+            return parse(value, path)
+        except InvalidField as error:
+            self.note(f"{shown_text(error.field)}: {error.problem}")
+        except Exception as error:  # noqa: BLE001 - the boundary around one fact
+            self.note(f"{path}: cannot be read ({type(error).__name__})")
+        return None
+
+    def items(self, value: t.Any, path: str, most: int) -> list[tuple[str, t.Mapping[str, t.Any]]]:
+        """The mappings of a list with their paths; what is none of them is a finding."""
+        if value is None:
+            return []
+        if not isinstance(value, (list, tuple)):
+            self.note(f"{path}: {shown(value)} is not a list")
+            return []
+        if len(value) > most:
+            self.note(f"{path}: only the first {most} of {len(value)} entries are read")
+        found: list[tuple[str, t.Mapping[str, t.Any]]] = []
+        for index, item in enumerate(value[:most]):
+            if isinstance(item, dict):
+                found.append((f"{path}[{index}]", item))
+            else:
+                self.note(f"{path}[{index}]: {shown(item)} is not a mapping")
+        return found
+
+
+def mac_address(value: t.Any, path: str) -> str:
+    """A MAC address of one adapter, with lower-case letters and colons. Raises InvalidField."""
+    given = value.strip().lower() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    digits = given.replace(":", "").replace("-", "")
+    is_known = _MAC.fullmatch(given) or (given == digits and _MAC_DIGITS.fullmatch(digits))
+    if not is_known:
+        raise InvalidField(path, f"{shown(value)} is no MAC address such as 0c:42:a1:00:00:01")
+    if digits in ("0" * 12, "f" * 12) or int(digits[:2], 16) & 1:
+        raise InvalidField(path, f"{shown(value)} is the MAC address of no single adapter")
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+def host_address(value: t.Any, path: str) -> str:
+    """An address under which another machine can be reached. Raises InvalidField.
+
+    A prefix length is cut off. An address of the controller itself, such as 127.0.0.1, is refused,
+    because a connection to it would end on the controller.
+    """
+    given = value.strip() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    text, slash, length = given.partition("/")
+    try:
+        if slash:
+            ipaddress.ip_interface(f"{text}/{int(length)}")
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise InvalidField(path, f"{shown(value)} is no address of a host") from None
+    plain = getattr(address, "ipv4_mapped", None) or address
+    refused = plain.is_loopback or plain.is_unspecified or plain.is_multicast
+    if refused or "%" in text or plain == ipaddress.IPv4Address("255.255.255.255"):
+        raise InvalidField(path, f"{shown(value)} is no address of a host")
+    return str(address)
+
+
+def name(value: t.Any, path: str) -> str:
+    """A printable text of limited length. Raises InvalidField."""
+    if not isinstance(value, str):
+        raise InvalidField(path, f"{shown(value)} is not a text")
+    given = value.strip()
+    if not given.isprintable() or len(given) > LONGEST_NAME:
+        raise InvalidField(path, f"{shown(value)} is not a printable text of {LONGEST_NAME}")
+    return given
+
+
+def rack(value: t.Any, path: str) -> str:
+    """The name of a rack. Raises InvalidField."""
+    given = name(value, path)
+    if len(given) > _LONGEST_RACK:
+        raise InvalidField(path, f"{shown(value)} is longer than {_LONGEST_RACK} characters")
+    return given
+
+
+def architecture(value: t.Any, path: str) -> str:
+    """The architecture as Linux names it. Raises InvalidField."""
+    given = name(value, path).lower()
+    if given in _ARCHITECTURES:
+        return _ARCHITECTURES[given]
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", given, re.ASCII):
+        raise InvalidField(path, f"{shown(value)} is no architecture such as x86_64")
+    return given
+
+
+def flags(value: t.Any, path: str) -> frozenset[str]:
+    """Flags of a processor. Raises InvalidField."""
+    if not isinstance(value, (list, tuple)):
+        raise InvalidField(path, f"{shown(value)} is not a list")
+    if len(value) > MOST_FLAGS:
+        raise InvalidField(path, f"it has {len(value)} entries, more than {MOST_FLAGS}")
+    wrong = next((flag for flag in value if not _is_flag(flag)), None)
+    if wrong is not None or None in value:
+        raise InvalidField(path, f"{shown(wrong)} is no flag of a processor")
+    return frozenset(flag.lower() for flag in value)
+
+
+def _is_flag(value: t.Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"[\w.:-]{1,64}", value, re.ASCII))
+
+
+def whole(least: int, most: int) -> t.Callable[[t.Any, str], int]:
+    """A parser of whole numbers in this range, also of a float without fraction."""
+
+    def parse(value: t.Any, path: str) -> int:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most or value != int(value):
+            raise InvalidField(path, f"{shown(value)} is not a whole number from {least} to {most}")
+        return int(value)
+
+    return parse
+
+
+def whole_text(least: int, most: int) -> t.Callable[[t.Any, str], int]:
+    """As ``whole``, from the text of a label."""
+
+    def parse(value: t.Any, path: str) -> int:
+        if not isinstance(value, str) or not re.fullmatch(r"\d{1,9}", value, re.ASCII):
+            raise InvalidField(path, f"{shown(value)} is not a whole number from {least} to {most}")
+        return whole(least, most)(int(value), path)
+
+    return parse
+
+
+def gigabits(value: t.Any, path: str) -> float | None:
+    """The speed of a port; None for 0, which sources write of a port without a link."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 10_000:
+        raise InvalidField(path, f"{shown(value)} is not a number of Gbit/s from 0 to 10000")
+    return float(value) or None
+
+
+def boolean(value: t.Any, path: str) -> bool:
+    """A boolean of JSON. Raises InvalidField."""
+    if not isinstance(value, bool):
+        raise InvalidField(path, f"{shown(value)} is neither true nor false")
+    return value
+
+
+def boolean_text(value: t.Any, path: str) -> bool:
+    """A boolean as labels have it. Raises InvalidField."""
+    given = value.strip().lower() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    if given in _TRUE or given in _FALSE:
+        return given in _TRUE
+    raise InvalidField(path, f"{shown(value)} is neither true nor false")
+
+
+def disk_kind(value: t.Any, path: str) -> str:
+    """``HDD``, ``SSD`` or ``NVME``. Raises InvalidField."""
+    given = value.upper() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    if given not in ("HDD", "SSD", "NVME"):
+        raise InvalidField(path, f"{shown(value)} is none of HDD, SSD and NVME")
+    return given

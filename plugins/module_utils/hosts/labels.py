@@ -1,0 +1,177 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Labels and annotations of hosts that tell about their hardware.
+
+Ours are what a person says, and beat every other source. Those of Node Feature Discovery (NFD) and
+of device plugins are facts of a kernel that ran on the host; they add to the other sources.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Hardware, PciDevice
+
+RACK = "wattwise.github.io/rack"
+SRIOV = "wattwise.github.io/sriov"
+QUICK_ASSIST = "wattwise.github.io/qat"
+GPUS = "wattwise.github.io/gpus"
+PCI_DEVICES = "wattwise.github.io/pci-devices"
+RACK_LABELS = (RACK, "topology.kubernetes.io/zone")
+
+_NFD = "feature.node.kubernetes.io/"
+_NFD_PCI = re.compile(
+    r"pci-(?P<kind>[0-9a-f]{2,4})_(?P<vendor>[0-9a-f]{4})(?:_(?P<device>[0-9a-f]{4}))?"
+    r"\.(?P<what>present|sriov\.capable)",
+    re.ASCII,
+)
+_NFD_FLAG = "cpu-cpuid."
+_NFD_NETWORK_SRIOV = f"{_NFD}network-sriov.capable"
+_NFD_LONGEST = 128
+_COPROCESSOR = "0b40"
+_INTEL = "8086"
+_QUICK_ASSIST_PLUGIN = "intel.feature.node.kubernetes.io/qat"
+_GPU_COUNTS = ("nvidia.com/gpu.count", "amd.com/gpu.count")
+_MOST_LISTED = 256
+
+Texts = t.Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What labels and annotations say; None and empty where they say nothing."""
+
+    sriov: bool | None = None
+    has_qat: bool | None = None
+    gpus: int | None = None
+    pci_devices: tuple[PciDevice, ...] | None = None
+
+
+def rack_of(labels: Texts, annotations: Texts, names: t.Sequence[str], found: Facts) -> str | None:
+    """The rack by the first of these labels that the host has, else by our annotation."""
+    given = [(label, labels.get(label)) for label in names] + [(RACK, annotations.get(RACK))]
+    name, value = next(((name, value) for name, value in given if value), (RACK, None))
+    return found.read(value, name, facts.rack)
+
+
+def with_labels(hardware: Hardware, labels: Texts, annotations: Texts, found: Facts) -> Hardware:
+    """The hardware completed by NFD's labels, then overruled by ours."""
+    completed = _with_sriov(hardware, True) if _nfd_sriov(labels) else hardware
+    completed = _with_discovered(completed, labels, found)
+    told = _told(labels, annotations, found)
+    if told.pci_devices is not None:
+        ids = [device.pci_id for device in told.pci_devices]
+        has_qat = any(map(pci.is_quick_assist, ids))
+        completed = replace(completed, pci_devices=told.pci_devices, has_qat=has_qat)
+    if told.sriov is not None:
+        completed = _with_sriov(completed, told.sriov, is_ours=True)
+        if told.sriov and not completed.network_interfaces:
+            found.note(f"{SRIOV}: no network interface is known that it could be about")
+    return replace(
+        completed,
+        has_qat=completed.has_qat if told.has_qat is None else told.has_qat,
+        gpus=completed.gpus if told.gpus is None else told.gpus,
+    )
+
+
+def _told(labels: Texts, annotations: Texts, found: Facts) -> Told:
+    def given(name: str) -> str | None:
+        return labels.get(name) or annotations.get(name)
+
+    return Told(
+        sriov=found.read(given(SRIOV), SRIOV, facts.boolean_text),
+        has_qat=found.read(given(QUICK_ASSIST), QUICK_ASSIST, facts.boolean_text),
+        gpus=found.read(given(GPUS), GPUS, facts.whole_text(0, facts.MOST_GPUS)),
+        pci_devices=found.read(annotations.get(PCI_DEVICES), PCI_DEVICES, _pci_devices),
+    )
+
+
+def _pci_devices(value: t.Any, path: str) -> tuple[PciDevice, ...]:
+    """The identifiers of a text such as ``8086:37c8, 10de:20b5``. Raises InvalidField."""
+    items = [item.strip() for item in value.split(",", _MOST_LISTED)]
+    if len(items) > _MOST_LISTED:
+        raise InvalidField(path, f"it has more than {_MOST_LISTED} entries")
+    ids = [(item, pci.pci_id(item)) for item in items]
+    wrong = next((item for item, found in ids if found is None), None)
+    if wrong is not None:
+        raise InvalidField(path, f"{shown(wrong)} is no vendor and device such as 8086:37c8")
+    return tuple(PciDevice(found) for _item, found in ids if found)
+
+
+def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardware:
+    """The hardware with the devices and flags that NFD and device plugins saw."""
+    flags, has_qat, gpu_present = set(), _is_true(labels, _QUICK_ASSIST_PLUGIN), False
+    for label, value in labels.items():
+        if not label.startswith(_NFD) or value != "true" or len(label) > _NFD_LONGEST:
+            continue
+        feature = label[len(_NFD) :]
+        if feature.startswith(_NFD_FLAG):
+            flags.add(feature[len(_NFD_FLAG) :].lower())
+        match = _NFD_PCI.fullmatch(feature)
+        if match and match["what"] == "present":
+            has_qat = has_qat or _is_quick_assist(match)
+            gpu_present = gpu_present or _is_gpu(match)
+    counted = [
+        found.read(labels.get(name), name, facts.whole_text(0, facts.MOST_GPUS))
+        for name in _GPU_COUNTS
+    ]
+    gpus = sum(count or 0 for count in counted) or (1 if gpu_present else None)
+    processors = hardware.processors
+    if flags:
+        known = processors.flags or frozenset()
+        processors = replace(processors, flags=known | flags)
+    return replace(
+        hardware,
+        processors=processors,
+        has_qat=True if has_qat else hardware.has_qat,
+        gpus=hardware.gpus if gpus is None else max(gpus, hardware.gpus or 0),
+    )
+
+
+def _is_quick_assist(match: t.Match[str]) -> bool:
+    """By the device, or by the class of co-processors, which Intel uses for QuickAssist alone."""
+    if match["device"]:
+        return pci.is_quick_assist(f"{match['vendor']}:{match['device']}")
+    return match["kind"] == _COPROCESSOR and match["vendor"] == _INTEL
+
+
+def _is_gpu(match: t.Match[str]) -> bool:
+    return pci.is_gpu(f"{match['vendor']}:{match['device'] or ''}", match["kind"].ljust(6, "0"))
+
+
+def _nfd_sriov(labels: Texts) -> bool:
+    """Whether NFD saw a network adapter that has virtual functions."""
+    return _is_true(labels, _NFD_NETWORK_SRIOV) or any(
+        label.startswith(f"{_NFD}pci-02") and label.endswith(".sriov.capable") and value == "true"
+        for label, value in labels.items()
+    )
+
+
+def _is_true(labels: Texts, name: str) -> bool:
+    return labels.get(name) == "true"
+
+
+def _with_sriov(hardware: Hardware, able: bool, *, is_ours: bool = False) -> Hardware:
+    """The ports with this ability where it is not known; with ``is_ours`` the switch as well.
+
+    A label speaks of the host. So it changes no port where another one already agrees with it,
+    except that false is about every port.
+    """
+    ports = hardware.network_interfaces
+    if not able:
+        changed = tuple(replace(port, can_sriov=False) for port in ports)
+    elif any(port.can_sriov for port in ports):
+        changed = ports
+    else:
+        unknown = [port for port in ports if port.can_sriov is None] or (ports if is_ours else [])
+        changed = tuple(
+            replace(port, can_sriov=True) if port in unknown else port for port in ports
+        )
+    enabled = able if is_ours else hardware.sriov_enabled
+    return replace(hardware, network_interfaces=changed, sriov_enabled=enabled)

@@ -1,0 +1,491 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The walk over the hardware in a BMC's Redfish tree.
+
+Vendors put the same facts in different places: Dell names PCI devices beside each network function,
+HPE lists them under Oem and controllers of disks under SmartStorage, Supermicro and AMI give
+attributes of the BIOS a suffix, OpenBMC has neither interfaces of the system nor attributes.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    Object,
+    member,
+    number,
+    objects,
+    whole,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
+    ROOT,
+    SYSTEMS,
+    nothing_found,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
+    identity,
+    last_segment,
+    link,
+    links,
+    name_of,
+    natural_order,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+
+_MOST_SYSTEMS = 16
+_MOST_CHASSIS = 8
+_MOST_READ = 256  # members of one collection
+_CLASSES = {
+    "NetworkController": "020000",
+    "MassStorageController": "010000",
+    "DisplayController": "030000",
+    "Bridge": "060000",
+    "Coprocessor": "0b4000",
+    "ProcessingAccelerators": "120000",
+}
+_NETWORK, _BRIDGE = "02", "06"
+# Dell; HPE; Lenovo; Supermicro and AMI, whose attributes may end in a number of the build.
+_SRIOV_SWITCH = re.compile(
+    r"sriovglobalenable|sriov|devicesandioportssriov|sriovsupport(?:[0-9a-f]{3,4})?", re.ASCII
+)
+_ON, _OFF = (
+    frozenset({"enabled", "enable", "on", "true"}),
+    frozenset({"disabled", "disable", "off", "false"}),
+)
+_MOST_ATTRIBUTES = 5000
+_LONGEST_ATTRIBUTE = 128
+Member = tuple[str, Object]
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function on the PCI bus; ``device`` is the URI of its device, or of itself."""
+
+    uri: str
+    device: str
+    pci_id: str
+    class_code: str
+    name: str
+    uefi_path: str = ""
+
+
+@dataclass
+class _Bus:
+    """The PCI bus as the BMC shows it; ``is_whole`` if it lists more than adapters."""
+
+    functions: list[_Function] = field(default_factory=list)
+    was_listed: bool = False
+    is_complete: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a device that is not listed is not there.
+
+        Most BMCs list adapters alone, and QuickAssist is a part of the chipset or the processor.
+        One that lists bridges lists the chipset.
+        """
+        bridges = any(item.class_code.startswith(_BRIDGE) for item in self.functions)
+        return self.is_complete and bridges
+
+    def of_device(self, uris: t.Iterable[str]) -> str | None:
+        """The identifier of the network functions of these devices or functions."""
+        known = {identity(uri) for uri in uris}
+        ids = {
+            item.pci_id
+            for item in self.functions
+            if known & {item.uri, item.device} and item.class_code[:2] in ("", _NETWORK)
+        }
+        return ids.pop() if len(ids) == 1 else None
+
+    def at_path(self, path: str) -> str | None:
+        """The identifier of the function with this UEFI path, or on the way to it."""
+        found = (
+            item.pci_id
+            for item in self.functions
+            if item.uefi_path and (path == item.uefi_path or path.startswith(f"{item.uefi_path}/"))
+        )
+        return next(found, None) if path else None
+
+    @property
+    def only_network(self) -> str | None:
+        """The identifier of all network functions, if they have one in common."""
+        ids = {item.pci_id for item in self.functions if item.class_code.startswith(_NETWORK)}
+        return ids.pop() if len(ids) == 1 else None
+
+
+class Walk:
+    """One BMC's hardware. ``hardware`` holds what was read so far, ``failure`` the first defect."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._found = Facts()
+        self._systems: list[Member] = []
+        self._chassis: list[Member] = []
+        self._bus = _Bus()
+        self.hardware: Result = {}
+        self.failure: TargetFailure | None = None
+
+    async def read(self) -> None:
+        """Read all. Raises TargetFailure where not even the system could be read."""
+        await self._read_system()
+        try:
+            await self._read_chassis()
+            await self._read_processors()
+            await self._read_memory()
+            await self._read_bus()
+            await self._read_network()
+            await self._read_disks()
+            await self._read_switch()
+        except TargetFailure as failure:
+            self.failure = failure
+        if self.failure is None and self._tree.failures:
+            self.failure = self._tree.failures[0]
+        self.hardware["findings"] = list(self._found.findings)
+
+    @property
+    def _system(self) -> Object:
+        return self._systems[0][1]
+
+    async def _read_system(self) -> None:
+        root = await self._tree.require(ROOT) or {}
+        features = member(root, "ProtocolFeaturesSupported", "ExpandQuery")
+        self._tree.can_expand = member(features, "NoLinks") is True
+        uri = link(root.get("Systems")) or SYSTEMS
+        uris = await self._tree.members(uri, required=True) or []
+        bodies = [(identity(uri), await self._tree.read(uri)) for uri in uris[:_MOST_SYSTEMS]]
+        systems = [(uri, body) for uri, body in bodies if body is not None]
+        if not systems:
+            raise nothing_found(self._tree, "computer system", "not_found")
+        self._systems = sorted(systems, key=_whole_servers_first)
+        uri, body = self._systems[0]
+        maker = name_of(body.get("Manufacturer")) or name_of(root.get("Vendor"))
+        # The serial number is that of the board, and the service tag is the SKU.
+        serial = ("SKU", "SerialNumber") if maker.lower().startswith("dell") else ("SerialNumber",)
+        self.hardware.update(
+            {
+                "system_uri": uri,
+                "manufacturer": maker or None,
+                "product": name_of(body.get("Model")) or None,
+                "serial_number": next(
+                    filter(None, (name_of(body.get(key)) for key in serial)), None
+                ),
+                "is_on": {"on": True, "off": False}.get(name_of(body.get("PowerState")).lower()),
+                **_NOT_READ,
+            }
+        )
+
+    async def _read_chassis(self) -> None:
+        for uri in links(member(self._system, "Links", "Chassis"))[:_MOST_CHASSIS]:
+            body = await self._tree.read(uri)
+            if body is not None:
+                self._chassis.append((identity(uri), body))
+        racks = [member(body, "Location", "Placement", "Rack") for _uri, body in self._chassis]
+        self.hardware["rack"] = next(filter(None, map(name_of, racks)), None)
+
+    async def _read_processors(self) -> None:
+        found: list[Object] = []
+        gpus = 0
+        before = len(self._tree.failures)
+        for uri, system in self._systems:
+            for _uri, body in await self._members(link(system.get("Processors"))) or []:
+                kind = name_of(body.get("ProcessorType")) or "CPU"
+                gpus += kind == "GPU"
+                if kind == "CPU" and uri == self._systems[0][0]:
+                    found.append(body)
+        self.hardware["gpus"] = gpus or None
+        is_complete = len(self._tree.failures) == before
+        self.hardware["processors"] = self._processors(found if is_complete else [])
+
+    def _processors(self, found: t.Sequence[Object]) -> Result:
+        summary = member(self._system, "ProcessorSummary") or {}
+        threads = _sum([body.get("TotalThreads") for body in found])
+        cores = _sum([body.get("TotalCores") for body in found])
+        count = threads or _positive(member(summary, "LogicalProcessorCount"))
+        cores = cores or _positive(member(summary, "CoreCount"))
+        if count is None and cores is not None:
+            self._found.note("processors: the BMC tells no threads, so cores are counted")
+            count = cores
+        names = [body.get("Model") for body in found] + [member(summary, "Model")]
+        sets = [(body.get("InstructionSet"), body.get("ProcessorArchitecture")) for body in found]
+        given = next((name_of(item) for pair in sets for item in pair if name_of(item)), None)
+        return {
+            "count": count,
+            "cores": cores,
+            "sockets": len(found) or _positive(member(summary, "Count")),
+            "model": next(filter(None, map(name_of, names)), None),
+            "architecture": self._found.read(given, "InstructionSet", facts.architecture),
+        }
+
+    async def _read_memory(self) -> None:
+        """The summary where it is a whole number of GiB; firmware counts in GB or rounds as well."""
+        gib = number(member(self._system, "MemorySummary", "TotalSystemMemoryGiB"))
+        if gib is None or gib <= 0 or gib != int(gib):
+            before = len(self._tree.failures)
+            modules = await self._members(link(self._system.get("Memory"))) or []
+            mib = _sum([body.get("CapacityMiB") for _uri, body in modules], 0)
+            if mib and len(self._tree.failures) == before:
+                self.hardware["memory_mib"] = min(mib, facts.MOST_MEMORY_MIB)
+                return
+        if gib is not None and 0 < gib <= facts.MOST_MEMORY_MIB / 1024:
+            self.hardware["memory_mib"] = round(gib * 1024)
+
+    async def _read_bus(self) -> None:
+        before = len(self._tree.failures)
+        bodies = [*self._chassis, self._systems[0]]
+        for _uri, body in bodies:
+            for value in (body.get("PCIeDevices"), member(body, "Links", "PCIeDevices")):
+                await self._read_devices(value)
+        for uri, body in await self._listed(self._system.get("PCIeFunctions")) or []:
+            self._add_function(uri, uri, body)
+        oem = member(self._system, "Oem", "Hpe", "Links", "PCIDevices")
+        for uri, body in await self._members(link(oem)) or []:
+            self._add_hpe_device(uri, body)
+        self._bus.is_complete = len(self._tree.failures) == before
+        if not self._bus.was_listed:
+            return
+        gpus = {
+            item.device for item in self._bus.functions if pci.is_gpu(item.pci_id, item.class_code)
+        }
+        counted = max(self.hardware["gpus"] or 0, len(gpus))
+        has_qat = any(pci.is_quick_assist(item.pci_id) for item in self._bus.functions)
+        self.hardware["gpus"] = counted if counted or self._bus.is_complete else None
+        self.hardware["has_qat"] = True if has_qat else False if self._bus.is_whole else None
+        self.hardware["pci_devices"] = [
+            {"pci_id": item.pci_id, "name": item.name}
+            for item in self._bus.functions
+            if not item.class_code.startswith(_NETWORK)
+        ]
+
+    async def _read_devices(self, value: t.Any) -> None:
+        for uri, body in await self._listed(value) or []:
+            given = body.get("PCIeFunctions") or member(body, "Links", "PCIeFunctions")
+            for function_uri, function in await self._listed(given) or []:
+                self._add_function(function_uri, uri, function, name_of(body.get("Name")))
+
+    def _add_function(self, uri: str, device: str, body: Object, name: str = "") -> None:
+        self._bus.was_listed = True
+        found = pci.pci_id_of(body.get("VendorId"), body.get("DeviceId"))
+        code = pci.hexadecimal(body.get("ClassCode"), 6)
+        code = code or _CLASSES.get(name_of(body.get("DeviceClass")), "")
+        if found is not None and all(item.uri != uri for item in self._bus.functions):
+            called = name or name_of(body.get("Name"))
+            self._bus.functions.append(_Function(uri, device, found, code, called))
+
+    def _add_hpe_device(self, uri: str, body: Object) -> None:
+        """iLO's own schema: decimal numbers, and the class without its interface."""
+        self._bus.was_listed = True
+        found = pci.pci_id_of(body.get("VendorID"), body.get("DeviceID"))
+        parts = [pci.hexadecimal(body.get(key), 2) for key in ("ClassCode", "SubclassCode")]
+        if found is not None:
+            code = "".join(part or "" for part in parts).ljust(6, "0") if parts[0] else ""
+            path = name_of(body.get("UEFIDevicePath"))
+            name = name_of(body.get("Name"))
+            self._bus.functions.append(_Function(uri, uri, found, code, name, path))
+
+    async def _read_network(self) -> None:
+        ports: dict[str, Result] = {}
+        for uri, body in await self._members(link(self._system.get("EthernetInterfaces"))) or []:
+            self._add_port(ports, uri, body)
+        for uri in await self._adapters():
+            adapter = await self._tree.read(uri)
+            if adapter is not None and not _is_absent(adapter):
+                await self._add_adapter(ports, adapter)
+        for port in ports.values():
+            path = port.pop("uefi_path")
+            port["pci_id"] = port["pci_id"] or self._bus.at_path(path) or self._bus.only_network
+            # A BMC knows of virtual functions only where it says so.
+            port["can_sriov"] = port["can_sriov"] or pci.can_sriov(port["pci_id"])
+        ordered = sorted(ports.values(), key=lambda port: natural_order(port["name"]))
+        self.hardware["network_interfaces"] = ordered[: facts.MOST_INTERFACES]
+
+    def _add_port(self, ports: dict[str, Result], uri: str, body: Object) -> Result | None:
+        given = body.get("PermanentMACAddress") or body.get("MACAddress")
+        mac = self._found.read(given, f"MACAddress of {uri}", facts.mac_address)
+        if mac is None:
+            return None
+        speed = number(body.get("SpeedMbps"))
+        port = ports.setdefault(mac, {"name": name_of(body.get("Id")) or last_segment(uri)})
+        for key, value in {"mac": mac, **dict.fromkeys(_PORT), "uefi_path": ""}.items():
+            port.setdefault(key, value)
+        port["ip"] = port["ip"] or self._address(uri, body)
+        port["gigabits"] = port["gigabits"] or (speed / 1000 if speed and speed > 0 else None)
+        port["uefi_path"] = port["uefi_path"] or name_of(body.get("UefiDevicePath"))
+        return port
+
+    def _address(self, uri: str, body: Object) -> str | None:
+        entries = [*objects(body.get("IPv4Addresses")), *objects(body.get("IPv6Addresses"))]
+        for entry in entries[:8]:
+            given = entry.get("Address")
+            if given not in (None, "", "0.0.0.0", "::"):
+                found = self._found.read(given, f"address of {uri}", facts.host_address)
+                if found is not None:
+                    return found
+        return None
+
+    async def _adapters(self) -> list[str]:
+        """The URIs of the network adapters: in the chassis, or where interfaces link to them."""
+        uris: dict[str, str] = {}
+        for _uri, body in self._chassis:
+            for uri in await self._tree.members(link(body.get("NetworkAdapters"))) or []:
+                uris[identity(uri)] = uri
+        for _uri, body in await self._members(link(self._system.get("NetworkInterfaces"))) or []:
+            for uri in links(member(body, "Links", "NetworkAdapter")):
+                uris.setdefault(identity(uri), uri)
+        return list(uris.values())[:_MOST_READ]
+
+    async def _add_adapter(self, ports: dict[str, Result], adapter: Object) -> None:
+        controllers = objects(adapter.get("Controllers"))[:16]
+        devices = [
+            uri for item in controllers for uri in links(member(item, "Links", "PCIeDevices"))
+        ]
+        of_adapter = self._bus.of_device(devices)
+        told = any(member(item, *_SRIOV_CAPABLE) is True for item in controllers)
+        functions = await self._members(link(adapter.get("NetworkDeviceFunctions"))) or []
+        for uri, body in functions:
+            ethernet = next(iter(objects([body.get("Ethernet")])), {})
+            port = self._add_port(ports, uri, {**ethernet, "Id": body.get("Id")})
+            if port is None:
+                continue
+            dell = member(body, "Oem", "Dell", "DellNIC")
+            port["pci_id"] = (
+                pci.pci_id_of(member(dell, "PCIVendorID"), member(dell, "PCIDeviceID"))
+                or self._bus.of_device(links(member(body, "Links", "PCIeFunction")))
+                or of_adapter
+            )
+            virtual = whole(body.get("MaxVirtualFunctions")) or 0
+            port["can_sriov"] = True if told or virtual > 0 else None
+            mode = name_of(body.get("BootMode")).lower()
+            port["boots"] = mode == "pxe" if mode else None
+
+    async def _read_disks(self) -> None:
+        disks: dict[str, Result] = {}
+        controllers = await self._members(link(self._system.get("Storage")))
+        for _uri, body in controllers or []:
+            for uri, drive in await self._listed(body.get("Drives")) or []:
+                self._add_disk(disks, uri, drive)
+        smart = await self._smart_storage()
+        for uri, drive in smart or []:
+            self._add_disk(disks, uri, drive)
+        if controllers is None and smart is None:
+            simple = await self._members(link(self._system.get("SimpleStorage")))
+            for uri, body in simple or []:
+                for index, device in enumerate(objects(body.get("Devices"))[:_MOST_READ]):
+                    self._add_disk(disks, f"{uri}#{index}", device)
+            if simple is None:
+                return
+        ordered = sorted(disks.values(), key=lambda disk: natural_order(disk["name"]))
+        self.hardware["disks"] = ordered[: facts.MOST_DISKS]
+
+    async def _smart_storage(self) -> list[Member] | None:
+        """The drives behind controllers that iLO lists under an own resource."""
+        oem = member(self._system, "Oem", "Hpe", "Links", "SmartStorage")
+        body = await self._tree.read(link(oem)) if oem else None
+        if body is None:
+            return None
+        found: list[Member] = []
+        given = member(body, "Links", "ArrayControllers") or body.get("ArrayControllers")
+        for _uri, controller in await self._members(link(given)) or []:
+            drives = member(controller, "Links", "PhysicalDrives")
+            found += await self._members(link(drives)) or []
+        return found
+
+    def _add_disk(self, disks: dict[str, Result], uri: str, body: Object) -> None:
+        if _is_absent(body):
+            return
+        size = number(body.get("CapacityBytes"))
+        mib = number(body.get("CapacityMiB"))
+        size = mib * 2**20 if size is None and mib is not None else size
+        usable = size is not None and 0 < size <= facts.MOST_BYTES
+        protocol = name_of(body.get("Protocol") or body.get("InterfaceType")).upper()
+        kind = name_of(body.get("MediaType")).upper()
+        disks[identity(uri) if "#" not in uri else uri] = {
+            "name": name_of(body.get("Id")) or name_of(body.get("Name")),
+            "size_bytes": int(size) if usable and size is not None else None,
+            "kind": "NVME" if "NVME" in protocol else kind if kind in ("HDD", "SSD") else None,
+        }
+
+    async def _read_switch(self) -> None:
+        """The switch for SR-IOV in the attributes of the BIOS, where the vendor names one."""
+        body = await self._tree.read(link(self._system.get("Bios")))
+        attributes = member(body, "Attributes")
+        if not isinstance(attributes, dict):
+            return
+        for key, value in list(attributes.items())[:_MOST_ATTRIBUTES]:
+            plain = re.sub(r"[^a-z0-9]", "", str(key)[:_LONGEST_ATTRIBUTE].lower())
+            if _SRIOV_SWITCH.fullmatch(plain):
+                given = str(value).lower() if isinstance(value, (str, bool)) else ""
+                state = True if given in _ON else False if given in _OFF else None
+                self.hardware["sriov_enabled"] = state
+                return
+
+    async def _members(self, uri: str) -> list[Member] | None:
+        """The members of a collection that are present; None where there is no collection."""
+        if not uri:
+            return None
+        entries = await self._tree.entries(uri, "Members", expand=True)
+        return None if entries is None else await self._bodies(entries)
+
+    async def _listed(self, value: t.Any) -> list[Member] | None:
+        """The resources of a list of links, or of the collection that one link is to."""
+        if isinstance(value, list):
+            return await self._bodies(value)
+        return await self._members(link(value))
+
+    async def _bodies(self, entries: t.Sequence[t.Any]) -> list[Member]:
+        found: dict[str, Object] = {}
+        for entry in entries[:_MOST_READ]:
+            uri = link(entry)
+            is_whole = isinstance(entry, dict) and len(entry) > 1
+            body = entry if is_whole else await self._tree.read(uri)
+            if uri and isinstance(body, dict) and not _is_absent(body):
+                found.setdefault(identity(uri), body)
+        return list(found.items())
+
+
+_PORT = ("ip", "pci_id", "gigabits", "boots", "can_sriov")
+_SRIOV_CAPABLE = ("ControllerCapabilities", "VirtualizationOffload", "SRIOV", "SRIOVVEPACapable")
+# What a BMC that stops answering leaves unknown.
+_NOT_READ: t.Mapping[str, t.Any] = {
+    "rack": None,
+    "processors": dict.fromkeys(("count", "cores", "sockets", "model", "architecture")),
+    "memory_mib": None,
+    "network_interfaces": [],
+    "disks": None,
+    "pci_devices": None,
+    "has_qat": None,
+    "gpus": None,
+    "sriov_enabled": None,
+}
+
+
+def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:
+    """Order of systems: baseboards of accelerators and virtual systems are systems too."""
+    uri, body = item
+    is_physical = name_of(body.get("SystemType")).lower() in ("", "physical")
+    is_baseboard = last_segment(uri).upper().startswith("HGX")
+    return not is_physical, is_baseboard, natural_order(last_segment(uri))
+
+
+def _is_absent(body: Object) -> bool:
+    return name_of(member(body, "Status", "State")).lower() in ("absent", "unavailableoffline")
+
+
+def _positive(value: t.Any) -> int | None:
+    found = whole(value)
+    return found if found is not None and 0 < found <= facts.MOST_THREADS else None
+
+
+def _sum(values: t.Sequence[t.Any], missing: int | None = None) -> int | None:
+    """The sum; None where one is not known, unless it counts as ``missing``."""
+    known = [found if (found := whole(value)) and found > 0 else missing for value in values]
+    if not known or None in known:
+        return None
+    return sum(item for item in known if item is not None)

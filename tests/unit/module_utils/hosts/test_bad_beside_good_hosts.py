@@ -1,0 +1,103 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A hostile BareMetalHost changes nothing about the hosts beside it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import random
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
+from support.bare_metal import bare_metal_host
+from support.examples import each_seed
+from support.odd_values import bounded, odd_value, spoilt
+
+GOOD = [bare_metal_host(f"good-{number}") for number in range(2)]
+ALONE = read_hosts(GOOD)
+BAD = bare_metal_host(
+    "bad",
+    labels={
+        "wattwise.github.io/rack": "r1",
+        "wattwise.github.io/gpus": "2",
+        "feature.node.kubernetes.io/pci-0b40_8086.present": "true",
+    },
+    annotations={"wattwise.github.io/pci-devices": "8086:37c8"},
+    spec={"consumerRef": {"kind": "Metal3Machine", "namespace": "a", "name": "b"}},
+)
+ENTRY: dict[str, t.Any] = {
+    "name": "bad",
+    "endpoint": "https://10.0.0.101",
+    "manufacturer": "HPE",
+    "product": "ProLiant",
+    "serial_number": "1",
+    "is_on": True,
+    "rack": "r1",
+    "processors": {"count": 8, "model": "m", "architecture": "x86_64"},
+    "memory_mib": 1024,
+    "network_interfaces": [
+        {"name": "1", "mac": "02:00:00:00:00:01", "ip": "10.0.0.1", "pci_id": "8086:1572"}
+    ],
+    "disks": [{"name": "d", "size_bytes": 10**12, "kind": "NVME"}],
+    "pci_devices": [{"pci_id": "8086:37c8", "name": "QAT"}],
+    "has_qat": True,
+    "gpus": 1,
+    "sriov_enabled": False,
+    "findings": [],
+}
+
+
+def require_checked(host: Host) -> None:
+    """Every fact of any host has its form and its size."""
+    for mac in host.macs:
+        assert re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac)
+    whole = host.hardware
+    assert len(whole.network_interfaces) <= 256 and len(whole.disks or ()) <= 1024
+    for port in whole.network_interfaces:
+        assert port.ip is None or not ipaddress.ip_address(port.ip).is_loopback
+        assert port.name.isprintable()
+    for disk in whole.disks or ():
+        assert disk.kind in (None, "HDD", "SSD", "NVME")
+        assert disk.size_bytes is None or 0 < disk.size_bytes < 2**63
+    for number in (whole.memory_mib, whole.processors.count, whole.gpus):
+        assert number is None or (type(number) is int and number >= 0)
+    for sentence in host.findings:
+        assert sentence.isprintable() and len(sentence) < 1000
+    assert len(host.findings) <= 21
+    texts = [dict(host.labels), dict(host.annotations), host.state, host.error_message]
+    json.dumps(texts, ensure_ascii=False).encode()
+
+
+@each_seed(60)
+def test_all_other_hosts_are_as_without_the_bad_one(seed: int) -> None:
+    source = random.Random(seed)
+    odd: t.Any = spoilt(source, BAD)
+    if source.randrange(10) == 0:
+        odd = source.choice([odd_value(source), {"metadata": odd_value(source)}])
+    with bounded():
+        hosts, findings = read_hosts([GOOD[0], odd, GOOD[1]])
+    assert [host for host in hosts if host.name.startswith("good-")] == ALONE.hosts
+    assert all(finding.subject.name not in ("good-0", "good-1") for finding in findings)
+    for host in hosts:
+        require_checked(host)
+
+
+@each_seed(60)
+def test_a_spoilt_host_that_was_taken_stays_taken(seed: int) -> None:
+    odd = spoilt(random.Random(seed), BAD, keep=[("metadata", "name"), ("spec", "consumerRef")])
+    for host in read_hosts([odd]).hosts:
+        spec_is_read = isinstance(odd.get("spec"), dict)
+        assert host.consumer == "Metal3Machine/a/b" if spec_is_read else host.consumer is None
+        assert spec_is_read or host.operational_status == "error"
+
+
+@each_seed(60)
+def test_a_spoilt_result_of_redfish_is_a_checked_host(seed: int) -> None:
+    odd = spoilt(random.Random(seed), ENTRY, keep=[("name",)])
+    with bounded():
+        require_checked(host_of(odd))
