@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from lab.errors import LabError
+from lab.hardware import Hardware, build_hardware
 
 Vendor = Literal["idrac9", "idrac10", "hpe", "lenovo", "supermicro", "openbmc"]
 Certificate = Literal["lab-ca", "self-signed"]
@@ -61,6 +62,7 @@ class Machine:
     cores: int
     memory_gib: int
     architecture: str
+    hardware: Hardware
     bmc_username: str
     bmc_password: str = field(repr=False)
     certificate: Certificate = "lab-ca"
@@ -161,8 +163,9 @@ def _machine(kind: ServerType, place: _Place, seed: int, certificate: Certificat
     rack = f"r{place.rack}"
     secret = random.Random(f"{seed} {rack} credential")
     alphabet = string.ascii_letters + string.digits
+    name = f"{rack}-n{place.index:0{place.digits}d}"
     return Machine(
-        name=f"{rack}-n{place.index:0{place.digits}d}",
+        name=name,
         rack=rack,
         position=1 + (place.index - 1) * RACK_UNITS // place.size,
         server_type=kind.name,
@@ -173,6 +176,7 @@ def _machine(kind: ServerType, place: _Place, seed: int, certificate: Certificat
         cores=kind.cores,
         memory_gib=kind.memory_gib,
         architecture=kind.architecture,
+        hardware=build_hardware(name, kind.processor, kind.cores, seed),
         bmc_username=f"monitor-{rack}",
         bmc_password="".join(secret.choices(alphabet, k=PASSWORD_LENGTH)),
         certificate=certificate,

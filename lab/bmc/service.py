@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.bmc.hardware import Layout, Parts, memory_summary_gib, threads
 from lab.bmc.live import MODEL_VERSION, Live
 from lab.bmc.odata import (
     ABSENT,
@@ -51,6 +52,7 @@ class Identity:
     processor: str = "{}"
     dimm: str = "DIMM{}"
     root_properties: Mapping[str, Any] = field(default_factory=dict)
+    layout: Layout = field(default_factory=Layout)
 
     @property
     def system_path(self) -> str:
@@ -64,6 +66,10 @@ class Identity:
     def chassis_path(self) -> str:
         return f"{ROOT}/Chassis/{self.main}"
 
+    @property
+    def parts(self) -> Parts:
+        return Parts(self.system_path, self.chassis_path, self.layout)
+
 
 def service(identity: Identity) -> dict[str, Builder]:
     """The tree except for what hangs below the Chassis collection."""
@@ -74,6 +80,7 @@ def service(identity: Identity) -> dict[str, Builder]:
         identity.system_path: lambda live: _system(identity, live),
         **_processors(identity),
         **_memory(identity),
+        **identity.parts.resources(),
         f"{identity.system_path}/MachineLearningModel": lambda live: _model(identity, live),
         **_manager(identity),
         **_accounts(),
@@ -101,6 +108,7 @@ def main_chassis(
                 "ComputerSystems": [link(identity.system_path)],
                 "ManagedBy": [link(identity.manager_path)],
             },
+            **identity.parts.chassis_properties(live),
             **properties,
         )
 
@@ -142,11 +150,15 @@ def _system(identity: Identity, live: Live) -> Json:
             "Model": kind.processor,
             "Status": dict(HEALTHY),
         },
-        MemorySummary={"TotalSystemMemoryGiB": kind.memory_gib, "Status": dict(HEALTHY)},
+        MemorySummary={
+            "TotalSystemMemoryGiB": memory_summary_gib(identity.layout, live),
+            "Status": dict(HEALTHY),
+        },
         Status=dict(HEALTHY),
         Processors=link(f"{path}/Processors"),
         Memory=link(f"{path}/Memory"),
         MachineLearningModel=link(f"{path}/MachineLearningModel"),
+        **identity.parts.system_properties(live),
         Links={
             "Chassis": [link(identity.chassis_path)],
             "ManagedBy": [link(identity.manager_path)],
@@ -169,6 +181,7 @@ def _processors(identity: Identity) -> dict[str, Builder]:
             return body | {
                 "Model": kind.processor,
                 "TotalCores": cores,
+                **threads(live, kind.sockets),
                 "Status": dict(HEALTHY),
             }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 
+from lab.bmc.hardware import Layout
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
     HEALTHY,
@@ -56,6 +57,14 @@ IDENTITY = Identity(
             }
         },
     },
+    layout=Layout(
+        port="NIC.Slot.1-{}-1",
+        adapters="dell",
+        switch=("SriovGlobalEnable", "Enabled", "Disabled"),
+        whole_bus=True,
+        tells_rack=True,
+        sku=True,
+    ),
 )
 PAGE_SIZE = 50
 CHASSIS = IDENTITY.chassis_path

@@ -10,6 +10,7 @@ sensor differs from PowerControl; ids hold dots and colons.
 
 from __future__ import annotations
 
+from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
     ROOT,
@@ -55,6 +56,14 @@ IDENTITY = Identity(
             }
         },
     },
+    layout=Layout(
+        port="NIC.Integrated.1-{}-1",
+        adapters="dell",
+        switch=("SriovGlobalEnable", "Enabled", "Disabled"),
+        whole_bus=True,
+        tells_rack=True,
+        sku=True,
+    ),
 )
 CHASSIS = IDENTITY.chassis_path
 THERMAL, POWER, SENSORS = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power", f"{CHASSIS}/Sensors"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import zlib
 
+from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
     HEALTHY,
@@ -59,6 +60,12 @@ IDENTITY = Identity(
             }
         },
     },
+    layout=Layout(
+        bus="oem",
+        switch=("Sriov", "Enabled", "Disabled"),
+        smart_storage=True,
+        tells_rack=True,
+    ),
 )
 CHASSIS = IDENTITY.chassis_path
 THERMAL, POWER, SENSORS = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power", f"{CHASSIS}/Sensors"

@@ -10,6 +10,7 @@ follow the main chassis.
 
 from __future__ import annotations
 
+from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
     HEALTHY,
@@ -54,6 +55,12 @@ IDENTITY = Identity(
             }
         },
     },
+    layout=Layout(
+        port="NIC{}",
+        adapters="device",
+        switch=("DevicesandIOPorts_SRIOV", "Enable", "Disable"),
+        tells_rack=True,
+    ),
 )
 CHASSIS = IDENTITY.chassis_path
 THERMAL, POWER, SENSORS = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power", f"{CHASSIS}/Sensors"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.bmc.hardware import Layout
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
     HEALTHY,
@@ -47,6 +48,7 @@ IDENTITY = Identity(
     first=0,
     processor="CPU_{}",
     dimm="dimm{}",
+    layout=Layout(port="eth{}", adapters="function", interfaces=False),
 )
 CHASSIS = IDENTITY.chassis_path
 SENSORS, SUBSYSTEM = f"{CHASSIS}/Sensors", f"{CHASSIS}/ThermalSubsystem"

@@ -10,6 +10,7 @@ controller is up; the service root offers no queries and `$expand` is ignored.
 
 from __future__ import annotations
 
+from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
     ROOT,
@@ -38,6 +39,7 @@ IDENTITY = Identity(
     firmware="01.02.06",
     main="1",
     chassis=(RAID, "1"),
+    layout=Layout(bus="chassis", switch=("SR_IOVSupport_002B", "Enabled", "Disabled")),
 )
 CHASSIS = IDENTITY.chassis_path
 THERMAL, POWER = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power"
