@@ -17,6 +17,11 @@ description:
   - Each host is in the group O(node_group) and in the groups C(template_<name>), C(rack_<name>) and
     C(architecture_<name>), as far as known. Characters that are invalid in group names become
     underscores.
+  - Nodes whose processor has Intel RDT by the labels of Node Feature Discovery
+    (C(feature.node.kubernetes.io/cpu-rdt.RDTL3CA) and the like) are in the groups C(rdt) and
+    C(rdt_<feature>), such as C(rdt_rdtl3ca) for cache allocation in the L3 cache.
+  - Nodes that Kepler can meter, by the label C(wattwise.github.io/kepler-meter), are in the group
+    C(meter_<meter>), such as C(meter_rapl).
   - C(ansible_host) is the internal address of the node; it is set if it is an IP address of another
     machine than the controller. Further variables are C(node_name), C(node_labels),
     C(node_annotations), C(node_taints), C(node_unschedulable), C(node_ready), C(node_architecture),
@@ -97,97 +102,40 @@ keyed_groups:
     prefix: type
 """
 
-import hashlib
-import json
 import typing as t
 
-from ansible.errors import AnsibleParserError
-from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
-from ansible.utils.unsafe_proxy import wrap_var
-
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+    InventoryHosts,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
-from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
-
-FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
-
-
-def _never_templated(value: t.Any) -> t.Any:
-    """The value with its texts marked as unsafe that ansible-core before 2.19 would template.
-
-    Writers of the cluster must not be able to run code on the controller.
-    """
-    if isinstance(value, dict):
-        return {key: _never_templated(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_never_templated(member) for member in value]
-    return wrap_var(value) if isinstance(value, str) and "{" in value else value
+from ansible_collections.wattwise.kube.plugins.plugin_utils.cluster_inventory import (
+    ClusterInventory,
+    Json,
+)
 
 
-class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # ansible-core has no types
+class InventoryModule(ClusterInventory):
     """Inventory hosts from Nodes."""
 
     NAME = "wattwise.kube.node_configs"
+    FILE_NAMES = ("node_configs.yml", "node_configs.yaml")
+    GROUP_OPTION = "node_group"
+    READING_OPTIONS = ("node_selector",)
 
-    def verify_file(self, path: str) -> bool:
-        return bool(super().verify_file(path)) and path.endswith(FILE_NAMES)
-
-    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
-        super().parse(inventory, loader, path, cache)
-        self._read_config_data(path)
-        try:
-            found = node_inventory.node_hosts(
-                self._read_cluster(path, cache),
-                self.get_option("rack_labels"),
-                self.get_option("configured_only"),
-                self.get_option("name_prefix"),
-            )
-        except WattwiseError as error:
-            raise AnsibleParserError(f"{path}: {error}") from error
-        warn_of(found.findings, Context(warn=self._warn))
-        group = self._sanitize_group_name(self.get_option("node_group"))
-        self.inventory.add_group(group)
-        for host in found.hosts:
-            self._add(host, group)
-
-    def _warn(self, sentence: str) -> None:
-        self.display.warning(sentence)
-
-    def _add(self, host: node_inventory.NodeHost, group: str) -> None:
-        name = host.name
-        self.inventory.add_host(name, group=group)
-        for item in host.groups:
-            self.inventory.add_host(
-                name, group=self.inventory.add_group(self._sanitize_group_name(item))
-            )
-        variables = _never_templated(host.variables)
-        for key, value in variables.items():
-            self.inventory.set_variable(name, key, value)
-        strict = self.get_option("strict")
-        self._set_composite_vars(self.get_option("compose"), variables, name, strict)
-        known = {**variables, **self.inventory.get_host(name).get_vars()}
-        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict)
-
-    def _read_cluster(self, path: str, cache: bool) -> t.Mapping[str, t.Any]:
-        """Nodes and NodeConfigs, from a valid cache if allowed."""
-        given = {name: self.get_option(name) for name in KUBERNETES.options}
-        connection = checked_options(KUBERNETES, given)
+    def read(self, connection: t.Mapping[str, t.Any]) -> Json:
         selector = self.get_option("node_selector")
-        asked = json.dumps([connection, selector], sort_keys=True, default=str)
-        key = f"{self.get_cache_key(path)}_{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
-        if cache and self.get_option("cache") and key in self._cache:
-            return t.cast("t.Mapping[str, t.Any]", self._cache[key])
         parameters = {
             **connection,
             "include": ["nodes", "node_configs"],
             "selectors": {"nodes": selector} if selector else {},
         }
-        taken = snapshot.take(parameters)["snapshot"]
-        if self.get_option("cache"):
-            self._cache[key] = taken
-        return t.cast("t.Mapping[str, t.Any]", taken)
+        return snapshot.take(parameters)["snapshot"]
+
+    def hosts_of(self, read: Json) -> InventoryHosts:
+        return node_inventory.node_hosts(
+            read,
+            self.get_option("rack_labels"),
+            self.get_option("configured_only"),
+            self.get_option("name_prefix"),
+        )

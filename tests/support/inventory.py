@@ -49,10 +49,14 @@ def _plain(value: t.Any) -> t.Any:
 
 
 def run_inventory(folder: Path, name: str = "node_configs.yml", **options: t.Any) -> InventoryRun:
-    """List the hosts of a file of the plugin node_configs; ``variables`` go to the environment."""
+    """List the hosts of a file of a plugin of ours; ``variables`` go to the environment.
+
+    The plugin is node_configs unless ``plugin`` names another one.
+    """
     variables = options.pop("variables", {})
+    plugin = f"wattwise.kube.{options.pop('plugin', 'node_configs')}"
     path = folder / name
-    path.write_text(yaml.safe_dump({"plugin": "wattwise.kube.node_configs", **options}))
+    path.write_text(yaml.safe_dump({"plugin": plugin, **options}))
     done = subprocess.run(
         [PYTHON, "-m", "ansible", "inventory", "-i", str(path), "--list"],
         cwd=folder,

@@ -9,7 +9,6 @@ one becomes a sentence about its host, and counts as not known.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 
@@ -17,6 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     InvalidField,
     shown,
     shown_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+    address_of_machine,
 )
 
 T = t.TypeVar("T")
@@ -116,16 +118,9 @@ def host_address(value: t.Any, path: str) -> str:
     """
     given = value.strip() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
     text, slash, length = given.partition("/")
-    try:
-        if slash:
-            ipaddress.ip_interface(f"{text}/{int(length)}")
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise InvalidField(path, f"{shown(value)} is no address of a host") from None
-    plain = getattr(address, "ipv4_mapped", None) or address
-    refused = plain.is_loopback or plain.is_unspecified or plain.is_multicast
-    if refused or "%" in text or plain == ipaddress.IPv4Address("255.255.255.255"):
-        raise InvalidField(path, f"{shown(value)} is no address of a host")
+    address = address_of_machine(text)
+    if address is None or (slash and not re.fullmatch(r"\d{1,3}", length, re.ASCII)):
+        raise InvalidField(path, f"{shown(value)} is no address of another machine")
     return str(address)
 
 

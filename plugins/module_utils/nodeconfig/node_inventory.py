@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -18,30 +16,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+    InventoryHost,
+    InventoryHosts,
+    address_of_machine,
+    group_names,
+    known,
+    require_name_of_a_host,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
 
 Object = t.Mapping[str, t.Any]
 
-# These names mean the controller in plays.
-_NAMES_OF_CONTROLLER = frozenset({"localhost"})
 _ADDRESSES = "status.addresses"
-
-
-@dataclass(frozen=True)
-class NodeHost:
-    """One host. Group names are raw names of the cluster."""
-
-    name: str
-    variables: dict[str, t.Any]
-    groups: tuple[str, ...]
-
-
-class NodeHosts(t.NamedTuple):
-    """Hosts in the order of their names, and findings."""
-
-    hosts: list[NodeHost]
-    findings: list[Finding]
+_RDT_LABEL = "feature.node.kubernetes.io/cpu-rdt."
+_METER_LABEL = "wattwise.github.io/kepler-meter"
+_NO_METER = "none"
 
 
 def node_hosts(
@@ -49,7 +40,7 @@ def node_hosts(
     rack_labels: t.Sequence[str],
     configured_only: bool = False,
     name_prefix: str = "",
-) -> NodeHosts:
+) -> InventoryHosts:
     """The nodes of a snapshot as hosts.
 
     Variables without a value are left out, except mappings and lists. The effective NodeConfig of a
@@ -57,7 +48,7 @@ def node_hosts(
     """
     found = nodeconfig.effective(snapshot.get("node_configs") or [])
     findings = list(found.findings)
-    hosts: dict[str, NodeHost] = {}
+    hosts: dict[str, InventoryHost] = {}
     for index, node in enumerate(snapshot["nodes"]):
         subject = subject_of(node, "Node", f"nodes[{index}]")
         config = found.by_node.get(subject.name)
@@ -74,34 +65,42 @@ def node_hosts(
             findings.append(address)
         elif address is not None:
             host.variables["ansible_host"] = address
-    return NodeHosts([hosts[name] for name in sorted(hosts)], findings)
+    return InventoryHosts([hosts[name] for name in sorted(hosts)], findings)
 
 
 def _host(
     node: t.Any, config: t.Optional[Object], rack_labels: t.Sequence[str], name_prefix: str
-) -> NodeHost:
+) -> InventoryHost:
     metadata = object_shapes.with_readable_metadata(node)["metadata"]
     name = metadata["name"]
     if not is_subdomain(name):
         raise InvalidField("metadata.name", f"{shown(name)} is not the name of a Node")
-    if name_prefix + name in _NAMES_OF_CONTROLLER:
-        problem = f"{name} means the controller to Ansible; set name_prefix to have it as a host"
-        raise InvalidField("metadata.name", problem)
+    require_name_of_a_host(name_prefix + name)
     labels = metadata.get("labels") or {}
     rack = next((labels[label] for label in rack_labels if labels.get(label)), None)
     variables = {**_node_variables(name, node, labels), "node_rack": rack}
     if config is not None:
         variables.update(_config_variables(config))
+    meter = labels.get(_METER_LABEL)
     groups = (
         ("rack", rack),
         ("architecture", variables["node_architecture"]),
         ("template", variables.get("node_config_template")),
+        ("meter", None if meter == _NO_METER else meter),
     )
-    return NodeHost(
-        name_prefix + name,
-        {key: value for key, value in variables.items() if value is not None},
-        tuple(f"{kind}_{value}" for kind, value in groups if value),
+    return InventoryHost(
+        name_prefix + name, known(variables), (*group_names(groups), *_rdt_groups(labels))
     )
+
+
+def _rdt_groups(labels: Object) -> tuple[str, ...]:
+    """``rdt`` and one group for each feature of Intel RDT that Node Feature Discovery saw."""
+    features = [
+        label[len(_RDT_LABEL) :].lower()
+        for label, value in labels.items()
+        if label.startswith(_RDT_LABEL) and value == "true"
+    ]
+    return ("rdt", *(f"rdt_{feature}" for feature in sorted(features))) if features else ()
 
 
 def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]:
@@ -143,24 +142,11 @@ def _usable_address(node: Object) -> str | None:
     status = object_shapes.mapping(node.get("status"), "status")
     entries = object_shapes.mappings(status.get("addresses"), _ADDRESSES)
     internal = [item.get("address") for item in entries if item.get("type") == "InternalIP"]
-    usable = [address for address in map(_address, internal) if address is not None]
+    usable = [address for address in map(address_of_machine, internal) if address is not None]
     if internal and not usable:
         raise InvalidField(_ADDRESSES, f"{shown(internal[0])} is no address of a host")
     best = next((address for address in usable if address.version == 4), next(iter(usable), None))
     return None if best is None else str(best)
-
-
-def _address(text: t.Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address, or None for an address of the controller or an invalid one."""
-    if not isinstance(text, str) or "%" in text:
-        return None
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    plain = getattr(address, "ipv4_mapped", None) or address
-    refused = plain.is_loopback or plain.is_unspecified or plain.is_multicast
-    return None if refused else address
 
 
 def _config_variables(config: Object) -> dict[str, t.Any]:

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import METER_LABEL
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.node_inventory import (
     node_hosts,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import DEFAULT_SELECTOR
 from support.inventory import run_inventory
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
+RDT = next(iter(DEFAULT_SELECTOR))
 
 
 def node(name: str, labels: Json | None = None, *addresses: str, **more: t.Any) -> Json:
@@ -231,6 +234,22 @@ def test_of_several_node_configs_the_one_that_counts_is_told() -> None:
     [one] = node_hosts({"nodes": NODES[:1], "node_configs": [made]}, []).hosts
     assert one.variables["node_config_template"] == "of-owner"
     assert one.groups == ("architecture_amd64", "template_of-owner")
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({RDT: "true"}, ("architecture_amd64", "rdt", "rdt_rdtl3ca")),
+        ({RDT: "false"}, ("architecture_amd64",)),
+        ({METER_LABEL: "rapl"}, ("architecture_amd64", "meter_rapl")),
+        ({METER_LABEL: "none"}, ("architecture_amd64",)),
+    ],
+)
+def test_nodes_are_grouped_by_rdt_and_by_meter(
+    labels: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    [host] = node_hosts({"nodes": [node("n1", labels)]}, []).hosts
+    assert host.groups == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects of a cluster as hosts of an inventory, and the names and addresses that hosts may have.
+
+Tenants and machines write the objects, and a connection goes to what an inventory says.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+)
+
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+
+# These names mean the controller in plays.
+_NAMES_OF_CONTROLLER = frozenset({"localhost"})
+_BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+
+
+@dataclass(frozen=True)
+class InventoryHost:
+    """One host. Group names are raw names of the cluster."""
+
+    name: str
+    variables: dict[str, t.Any]
+    groups: tuple[str, ...]
+
+
+class InventoryHosts(t.NamedTuple):
+    """Hosts in the order of their names, and findings."""
+
+    hosts: list[InventoryHost]
+    findings: list[Finding]
+
+
+def group_names(groups: t.Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """Names such as ``rack_r1`` of kinds and values; a missing value gives no group."""
+    return tuple(f"{kind}_{value}" for kind, value in groups if value)
+
+
+def known(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The variables that have a value."""
+    return {key: value for key, value in variables.items() if value is not None}
+
+
+def require_name_of_a_host(name: str) -> None:
+    """Raises InvalidField for a name that means the controller to Ansible."""
+    if name in _NAMES_OF_CONTROLLER:
+        problem = f"{name} means the controller to Ansible; set name_prefix to have it as a host"
+        raise InvalidField("metadata.name", problem)
+
+
+def address_of_machine(text: t.Any) -> Address | None:
+    """The address, or None for an address of the controller or an invalid one.
+
+    ssh takes some texts as options, and a connection to a loopback address ends on the controller.
+    """
+    if not isinstance(text, str) or "%" in text:
+        return None
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    plain = getattr(address, "ipv4_mapped", None) or address
+    refused = plain.is_loopback or plain.is_unspecified or plain.is_multicast
+    return None if refused or plain == _BROADCAST else address
