@@ -72,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_size(up)
     _add_kubernetes(up)
     up.add_argument(
+        "--bare-metal-hosts",
+        type=int,
+        default=LabSettings.bare_metal_hosts,
+        metavar="COUNT",
+        help="machines with a BareMetalHost; the others are known by their BMCs (%(default)s)",
+    )
+    up.add_argument(
         "--only",
         action="append",
         choices=lifecycle.PARTS,
@@ -134,7 +141,12 @@ def _terminate(number: int, _frame: FrameType | None) -> None:
 def _up(chosen: argparse.Namespace) -> int:
     parts = tuple(part for part in lifecycle.PARTS if part in (chosen.only or lifecycle.PARTS))
     asked = LabSettings(
-        chosen.nodes, chosen.racks, chosen.seed, parts=parts, kubernetes=chosen.kubernetes
+        chosen.nodes,
+        chosen.racks,
+        chosen.seed,
+        parts=parts,
+        kubernetes=chosen.kubernetes,
+        bare_metal_hosts=chosen.bare_metal_hosts,
     )
     lifecycle.up(LabState.chosen(chosen.state), asked, _Progress())
     return 0

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import controlplane, faults, inventory, pki, process
+from lab import bare_metal, controlplane, faults, inventory, pki, process
 from lab.api import Api, ApiError, standalone_kubeconfig
 from lab.cluster import create_nodes, delete_nodes, wait_for_nodes
 from lab.errors import LabError
@@ -58,7 +58,8 @@ class _ChosenPorts(dict[str, int]):
 
 def up(state: LabState, asked: LabSettings, say: Say) -> None:
     """Start what does not run yet of `asked.parts`; on failure stop what this call started."""
-    build_machines(asked.nodes, asked.racks, asked.seed)  # refuses what cannot be built
+    machines = build_machines(asked.nodes, asked.racks, asked.seed)
+    bare_metal.choose(machines, asked)  # as the line above, refuses what cannot be built
     release_of(asked.kubernetes)
     with _locked(state, say):
         settings = _continued(state, asked) or _afresh(state, asked)
@@ -145,7 +146,10 @@ def _continued(state: LabState, asked: LabSettings) -> LabSettings | None:
 def _size(settings: LabSettings) -> str:
     """What a lab that runs cannot change, in words."""
     version = f", Kubernetes {settings.kubernetes}" if settings.kubernetes else ""
-    return f"{settings.nodes} nodes in {settings.racks} racks (seed {settings.seed}{version})"
+    count = settings.bare_metal_hosts
+    hosts = f", {count} BareMetalHosts" if count else ""
+    racks = f"{settings.nodes} nodes in {settings.racks} racks"
+    return f"{racks} (seed {settings.seed}{version}{hosts})"
 
 
 def _afresh(state: LabState, asked: LabSettings) -> LabSettings:
@@ -207,6 +211,9 @@ def _make_nodes(state: LabState, settings: LabSettings, say: Say) -> None:
         version = release_of(settings.kubernetes).version
         create_nodes(api, machines, owner=str(state.root), version=version)
         wait_for_nodes(api, [machine.name for machine in machines])
+        if settings.bare_metal_hosts:
+            say(f"creating {settings.bare_metal_hosts} BareMetalHosts")
+            bare_metal.create(api, machines, settings)
 
 
 def _compose(parts: Sequence[str], state: LabState, settings: LabSettings) -> list[Service]:

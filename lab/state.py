@@ -23,7 +23,7 @@ class LabSettings:
 
     `parts` are those that run; `existing_cluster` says that the control plane is not the lab's.
     `kubernetes` is the minor version that was asked for; "" means an installed control plane, or
-    else the current release.
+    else the current release. `bare_metal_hosts` is how many machines have a BareMetalHost.
     """
 
     nodes: int = 50
@@ -33,6 +33,7 @@ class LabSettings:
     parts: tuple[str, ...] = ()
     existing_cluster: bool = False
     kubernetes: str = field(default_factory=releases.asked)
+    bare_metal_hosts: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,3 +21,19 @@ TREES: Mapping[str, Tree] = MappingProxyType(
         "openbmc": openbmc.TREE,
     }
 )
+
+_IDENTITIES = {
+    "idrac9": dell_idrac9.IDENTITY,
+    "idrac10": dell_idrac10.IDENTITY,
+    "hpe": hpe.IDENTITY,
+    "lenovo": lenovo.IDENTITY,
+    "supermicro": supermicro.IDENTITY,
+    "openbmc": openbmc.IDENTITY,
+}
+# Vendor → path of the computer system, and the manufacturer that it names.
+SYSTEMS: Mapping[str, str] = MappingProxyType(
+    {vendor: identity.system_path for vendor, identity in _IDENTITIES.items()}
+)
+MANUFACTURERS: Mapping[str, str] = MappingProxyType(
+    {vendor: identity.manufacturer for vendor, identity in _IDENTITIES.items()}
+)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hostile BareMetalHost changes nothing about the hosts beside it."""
+"""A hostile BareMetalHost or BMC changes nothing about the hosts beside it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ import random
 import re
 import typing as t
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
+    host_of,
+    read_hardware,
+)
 from support.bare_metal import bare_metal_host
-from support.examples import each_seed
+from support.examples import each_seed, seeds
+from support.https_server import SHARED_CERTIFICATE, HttpsServer, Reply
 from support.odd_values import bounded, odd_value, spoilt
 
 GOOD = [bare_metal_host(f"good-{number}") for number in range(2)]
@@ -101,3 +106,86 @@ def test_a_spoilt_result_of_redfish_is_a_checked_host(seed: int) -> None:
     odd = spoilt(random.Random(seed), ENTRY, keep=[("name",)])
     with bounded():
         require_checked(host_of(odd))
+
+
+SYSTEM, CHASSIS = "/redfish/v1/Systems/1", "/redfish/v1/Chassis/1"
+
+
+def ref(uri: str) -> dict[str, str]:
+    return {"@odata.id": uri}
+
+
+def tree() -> dict[str, t.Any]:
+    """A BMC's tree with one resource of each kind."""
+    lists = {
+        "/redfish/v1/Systems": [SYSTEM],
+        f"{SYSTEM}/Processors": [f"{SYSTEM}/Processors/1"],
+        f"{SYSTEM}/Memory": [f"{SYSTEM}/Memory/1"],
+        f"{SYSTEM}/EthernetInterfaces": [f"{SYSTEM}/EthernetInterfaces/1"],
+        f"{SYSTEM}/Storage": [f"{SYSTEM}/Storage/1"],
+        f"{CHASSIS}/NetworkAdapters": [f"{CHASSIS}/NetworkAdapters/1"],
+    }
+    function = {"VendorId": "0x8086", "DeviceId": "0x37c8", "ClassCode": "0x0b4000"}
+    system = {
+        "Manufacturer": "Dell Inc.",
+        "SKU": "7XK2LM3",
+        "PowerState": "On",
+        "ProcessorSummary": {"Count": 1, "CoreCount": 8, "Model": "m"},
+        "MemorySummary": {"TotalSystemMemoryGiB": 15.9},
+        "Links": {"Chassis": [ref(CHASSIS)]},
+        "PCIeFunctions": [ref(f"{SYSTEM}/PCIeFunctions/1")],
+        "Bios": ref(f"{SYSTEM}/Bios"),
+        "Oem": {"Hpe": {"Links": {"SmartStorage": ref(f"{SYSTEM}/SmartStorage")}}},
+        **{uri.rpartition("/")[2]: ref(uri) for uri in lists if uri.startswith(SYSTEM)},
+    }
+    interface = {
+        "MACAddress": "02:00:00:00:00:01",
+        "SpeedMbps": 1000,
+        "IPv4Addresses": [{"Address": "10.0.0.1"}],
+    }
+    adapter = {"Controllers": [{"Links": {"PCIeDevices": [ref(f"{SYSTEM}/PCIeFunctions/1")]}}]}
+    bodies: dict[str, t.Any] = {
+        "/redfish/v1": {"Systems": ref("/redfish/v1/Systems")},
+        SYSTEM: system,
+        CHASSIS: {
+            "Location": {"Placement": {"Rack": "r1"}},
+            "NetworkAdapters": ref(f"{CHASSIS}/NetworkAdapters"),
+        },
+        f"{SYSTEM}/Processors/1": {"TotalThreads": 16, "TotalCores": 8, "InstructionSet": "x86-64"},
+        f"{SYSTEM}/Memory/1": {"CapacityMiB": 16384},
+        f"{SYSTEM}/EthernetInterfaces/1": interface,
+        f"{SYSTEM}/Storage/1": {"Drives": [ref(f"{SYSTEM}/Storage/1/Drives/1")]},
+        f"{SYSTEM}/Storage/1/Drives/1": {"CapacityBytes": 10**12, "Protocol": "NVMe"},
+        f"{SYSTEM}/PCIeFunctions/1": function,
+        f"{SYSTEM}/Bios": {"Attributes": {"SriovGlobalEnable": "Enabled"}},
+        f"{CHASSIS}/NetworkAdapters/1": adapter,
+        **{uri: {"Members": [ref(item) for item in items]} for uri, items in lists.items()},
+    }
+    return {uri: {"@odata.id": uri, **body} for uri, body in bodies.items()}
+
+
+def test_a_hostile_bmc_gives_a_checked_host_and_leaves_the_other_alone() -> None:
+    good = tree()
+    with HttpsServer(good) as one, HttpsServer(good) as other:
+        targets = [
+            {"name": name, "endpoint": server.endpoint}
+            for name, server in (("bad", one), ("good", other))
+        ]
+        given = {"targets": targets, "tls_fingerprint": [SHARED_CERTIFICATE.fingerprint]}
+        first, alone = read_hardware(given, Context())["hardware"]
+        assert {**first, "name": "", "endpoint": ""} == {**alone, "name": "", "endpoint": ""}
+        assert alone["has_qat"] is True and alone["memory_mib"] == 16384
+        assert (alone["rack"], alone["disks"][0]["kind"]) == ("r1", "NVME")
+        for seed in seeds(25):
+            odd = spoilt(random.Random(seed), good, keep=[("/redfish/v1",)])
+            one.documents = {
+                uri: body if isinstance(body, dict) else Reply(body=body)
+                for uri, body in odd.items()
+            }
+            with bounded():
+                result = read_hardware(given, Context())
+            json.dumps(result, allow_nan=False, ensure_ascii=False).encode()
+            assert result["hardware"][-1] == alone
+            assert all(error["name"] == "bad" for error in result["errors"])
+            for entry in result["hardware"]:
+                require_checked(host_of(entry))

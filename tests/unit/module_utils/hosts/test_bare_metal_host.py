@@ -47,7 +47,7 @@ def test_everything_that_inspection_writes() -> None:
     assert (found.rack, found.consumer, found.findings) == ("r1", None, ())
     whole = found.hardware
     assert (whole.processors.count, whole.processors.architecture) == (64, "x86_64")
-    assert whole.processors.flags == {"aes", "vmx", "avx512f"}
+    assert whole.processors.flags == frozenset({"aes", "vmx", "avx512f"})
     assert whole.memory_mib == 196608
     first = whole.network_interfaces[0]
     assert (first.name, first.ip, first.pci_id, first.boots, first.can_sriov, first.gigabits) == (
@@ -117,7 +117,7 @@ def test_labels_tell_what_inspection_does_not_see(
 
 def test_flags_that_nfd_saw_are_added() -> None:
     found = host(labels={f"{NFD}cpu-cpuid.AMXTILE": "true", f"{NFD}cpu-cpuid.SGX": "false"})
-    assert found.hardware.processors.flags == {"aes", "vmx", "avx512f", "amxtile"}
+    assert found.hardware.processors.flags == frozenset({"aes", "vmx", "avx512f", "amxtile"})
 
 
 def test_an_annotation_lists_the_pci_bus() -> None:
