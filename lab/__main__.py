@@ -71,13 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     up = add("up", _up, "start the lab and return when it is ready")
     _add_size(up)
     _add_kubernetes(up)
-    up.add_argument(
-        "--bare-metal-hosts",
-        type=int,
-        default=LabSettings.bare_metal_hosts,
-        metavar="COUNT",
-        help="machines with a BareMetalHost; the others are known by their BMCs (%(default)s)",
-    )
+    _add_hosts(up)
     up.add_argument(
         "--only",
         action="append",
@@ -111,6 +105,16 @@ def _add_size(
     command.add_argument("--racks", type=int, default=racks, help="racks (%(default)s)")
     seed = LabSettings.seed
     command.add_argument("--seed", type=int, default=seed, help="of all chance (%(default)s)")
+
+
+def _add_hosts(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--bare-metal-hosts",
+        type=int,
+        default=LabSettings.bare_metal_hosts,
+        metavar="COUNT",
+        help="machines with a BareMetalHost; the others are known by their BMCs (%(default)s)",
+    )
 
 
 def _add_day(command: argparse.ArgumentParser) -> None:
