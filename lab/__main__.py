@@ -71,14 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     up = add("up", _up, "start the lab and return when it is ready")
     _add_size(up)
     _add_kubernetes(up)
-    _add_hosts(up)
-    up.add_argument(
-        "--only",
-        action="append",
-        choices=lifecycle.PARTS,
-        metavar="PART",
-        help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
-    )
+    _add_contents(up)
     text = "start a lab, place pods by the default scheduler and by wattwise"
     _add_size(add("demo", _demo, text))
     text = "start a lab and the operator, let a day pass, check all, stop both"
@@ -107,7 +100,14 @@ def _add_size(
     command.add_argument("--seed", type=int, default=seed, help="of all chance (%(default)s)")
 
 
-def _add_hosts(command: argparse.ArgumentParser) -> None:
+def _add_contents(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--only",
+        action="append",
+        choices=lifecycle.PARTS,
+        metavar="PART",
+        help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
+    )
     command.add_argument(
         "--bare-metal-hosts",
         type=int,
