@@ -28,7 +28,7 @@ RACK_LABELS = (RACK, "topology.kubernetes.io/zone")
 _NFD = "feature.node.kubernetes.io/"
 _NFD_PCI = re.compile(
     r"pci-(?P<kind>[0-9a-f]{2,4})_(?P<vendor>[0-9a-f]{4})(?:_(?P<device>[0-9a-f]{4}))?"
-    r"\.(?P<what>present|sriov\.capable)",
+    r"\.present",
     re.ASCII,
 )
 _NFD_FLAG = "cpu-cpuid."
@@ -114,7 +114,7 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
         if feature.startswith(_NFD_FLAG):
             flags.add(feature[len(_NFD_FLAG) :].lower())
         match = _NFD_PCI.fullmatch(feature)
-        if match and match["what"] == "present":
+        if match:
             has_qat = has_qat or _is_quick_assist(match)
             gpu_present = gpu_present or _is_gpu(match)
     counted = [

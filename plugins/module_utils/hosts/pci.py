@@ -100,6 +100,18 @@ def hexadecimal(value: t.Any, digits: int) -> str | None:
     return found if len(found) == digits else None
 
 
+def class_code(value: t.Any) -> str:
+    """Class, subclass and interface in six hexadecimal digits; empty for none.
+
+    Shorter texts, of two or four digits, lack the last parts.
+    """
+    for digits in (2, 4, 6):
+        found = hexadecimal(value, digits) if isinstance(value, str) or digits == 6 else None
+        if found is not None:
+            return found.ljust(6, "0")
+    return ""
+
+
 def can_sriov(identifier: str | None) -> bool | None:
     """Whether a network adapter has virtual functions; None for adapters of neither list."""
     vendor, _colon, device = (identifier or "").partition(":")

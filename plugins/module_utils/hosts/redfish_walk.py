@@ -273,7 +273,7 @@ class Walk:
     def _add_function(self, uri: str, device: str, body: Object, name: str = "") -> None:
         self._bus.was_listed = True
         found = pci.pci_id_of(body.get("VendorId"), body.get("DeviceId"))
-        code = pci.hexadecimal(body.get("ClassCode"), 6)
+        code = pci.class_code(body.get("ClassCode"))
         code = code or _CLASSES.get(name_of(body.get("DeviceClass")), "")
         if found is not None and all(item.uri != uri for item in self._bus.functions):
             called = name or name_of(body.get("Name"))

@@ -138,6 +138,9 @@ def test_sriov_is_of_the_adapter_and_labels_of_the_host() -> None:
     unknown = {"nics": [nic("a", "02:00:00:00:00:01", None, model="Mystery 9000")]}
     assert sriov(host(hardware=unknown)) == [None]
     assert sriov(host(hardware=unknown, labels={f"{NFD}network-sriov.capable": "true"})) == [True]
+    assert sriov(host(hardware=unknown, labels={f"{NFD}pci-0200_8086.sriov.capable": "true"})) == [
+        True
+    ]
     assert sriov(host(hardware=unknown, labels={"wattwise.github.io/sriov": "true"})) == [True]
     without = {"nics": [nic("a", "02:00:00:00:00:01", None, model="0x8086 0x1533")]}
     assert sriov(host(hardware=without)) == [False]
@@ -266,6 +269,17 @@ def test_pci_identifiers_in_texts(text: t.Any, expected: str | None) -> None:
 )
 def test_pci_identifiers_in_two_values(vendor: t.Any, device: t.Any, expected: str | None) -> None:
     assert pci.pci_id_of(vendor, device) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *(("0x020000", "020000"), ("0x0b40", "0b4000"), ("12", "120000"), (0x030200, "030200")),
+        *(("", ""), (None, ""), ("network", ""), ("0x0200000000", ""), (-1, "")),
+    ],
+)
+def test_classes_of_pci_devices(value: t.Any, expected: str) -> None:
+    assert pci.class_code(value) == expected
 
 
 @pytest.mark.parametrize("device", ["0434", "0435", "37c8", "6f54", "19e2"])
