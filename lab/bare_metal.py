@@ -41,9 +41,7 @@ def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None
     _create(api, _DEFINITIONS, yaml.safe_load(DEFINITION.read_text()))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     _create(api, "/api/v1/namespaces", namespace)
-    wait_until(
-        lambda: api.find(COLLECTION) is not None, 30.0, "BareMetalHosts to be served", interval=0.1
-    )
+    wait_until(lambda: _is_served(api), 30.0, "BareMetalHosts to be served", interval=0.1)
     port = settings.ports["bmc"] if "bmc" in settings.parts else _HTTPS
     with ThreadPoolExecutor(CONNECTIONS) as threads:
         for _result in threads.map(lambda item: _create_host(api, item, port), chosen):
@@ -140,6 +138,16 @@ def _hardware(machine: Machine) -> JsonObject:
             "serialNumber": hardware.serial_number,
         },
     }
+
+
+def _is_served(api: Api) -> bool:
+    """Whether objects can be created; a new definition answers 404, then 429 for a moment."""
+    try:
+        return api.find(COLLECTION) is not None
+    except ApiError as error:
+        if error.status != 429:
+            raise
+        return False
 
 
 def _create_host(api: Api, machine: Machine, port: int) -> None:
