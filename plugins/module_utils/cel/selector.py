@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Selectors in CEL, in the environment of Kubernetes' DRA or in the prototype's flat one.
+"""Selectors in CEL, in the environment of Kubernetes' DRA, the prototype's flat one or of hosts.
 
 The library is Google's (PyPI: cel-expr-python); docs/decisions.md says why. An expression is
 compiled twice: once with the types of quantities and versions declared as opaque, so that the
@@ -61,7 +61,7 @@ _LARGEST_COPIED = 1 << 18
 _LARGEST_TREE = 1 << 20
 _LONGEST_ERROR = 300
 
-Kind = t.Literal["dra", "flat"]
+Kind = t.Literal["dra", "flat", "host"]
 Variables = t.Mapping[str, t.Any]
 
 _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
@@ -72,12 +72,15 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
         "device.allowMultipleAllocations",
     ),
     "flat": ("device",),
+    "host": ("host",),
 }
 # The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
-# 32 attributes and capacities with 48 values; k8srm/pools.py has those of the prototype.
+# 32 attributes and capacities with 48 values; k8srm/pools.py has those of the prototype, and
+# hosts/expressions.py cuts what hosts bring to theirs.
 _DEVICES: t.Mapping[Kind, Bound] = {
     "dra": Bound(64, 48, 12 * 1024),
     "flat": Bound(256, 128, 64 * 1024),
+    "host": Bound(256, 512, 64 * 1024),
 }
 _DOMAINS = ("device.attributes", "device.capacity")
 _EMPTY: t.Mapping[str, t.Any] = {}
@@ -278,8 +281,8 @@ def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
 
 def _variables(kind: Kind, quantity: t.Any) -> dict[str, t.Any]:
     kinds = cel.Type
-    if kind == "flat":
-        return {"device": kinds.Map(kinds.STRING, kinds.DYN)}
+    if kind in ("flat", "host"):
+        return {_ROOTS[kind][0]: kinds.Map(kinds.STRING, kinds.DYN)}
     return {
         "device.driver": kinds.STRING,
         "device.attributes": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, kinds.DYN)),

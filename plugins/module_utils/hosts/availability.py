@@ -1,0 +1,145 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which hosts may be taken at all, and the address of each."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
+    host_address,
+    inventory_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
+    Host,
+    NetworkInterface,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import KIND
+
+# The label by which Cluster API's hostSelector finds the hosts of a cluster.
+CLUSTER_LABEL = "bpa.akraino.org/cluster"
+ROLE_LABEL = "bpa.akraino.org/role"
+
+PROVISIONED = frozenset(("provisioned", "externally provisioned"))
+# Metal3 does not know the hardware yet, or is about to wipe or forget the host.
+_STATES_IN_BETWEEN = frozenset(
+    (
+        *("registering", "match profile", "inspecting", "deprovisioning", "deleting"),
+        "unreadable",
+        "powering off before delete",
+    )
+)
+
+HostKey = tuple[str, str]
+
+
+def key_of(host: Host) -> HostKey:
+    """Namespace and name: what tells hosts apart."""
+    return host.namespace, host.name
+
+
+def host_text(host: Host) -> str:
+    """A host for messages."""
+    return f"{host.namespace}/{host.name}" if host.namespace else host.name
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The Provisioning that asks, and what other ones have reserved.
+
+    ``reserved`` names the owner of a host that is in another Provisioning's status.assignments.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    cluster: str = ""
+    reserved: t.Mapping[HostKey, str] = field(default_factory=dict)
+
+    @property
+    def consumer(self) -> str:
+        """How a host names this Provisioning as its consumer."""
+        return f"{KIND}/{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a host cannot be taken: one word to count by, and a sentence part."""
+
+    reason: str
+    detail: str
+
+
+def refusal_of(host: Host, owner: Owner) -> Refusal | None:
+    """Why nobody, or somebody else, may use the host; None where it is free or the owner's."""
+    label = host.labels.get(CLUSTER_LABEL)
+    reserved = owner.reserved.get(key_of(host))
+    if host.operational_status == "error" or "error" in host.state:
+        told = shown_text(host.error_message, 200) or "no message"
+        return Refusal("error", f"is in error: {told}")
+    if host.operational_status == "detached":
+        return Refusal("detached", "is detached")
+    if host.state in _STATES_IN_BETWEEN:
+        return Refusal("state", f"is in state {host.state}")
+    if host.consumer is not None and host.consumer != owner.consumer:
+        return Refusal("consumed", f"is consumed by {shown_text(host.consumer, 200)}")
+    if reserved is not None:
+        return Refusal("reserved", f"is reserved by {reserved}")
+    if label is not None and label != owner.cluster:
+        return Refusal("reserved", f"is labelled for the cluster {shown_text(label, 63)}")
+    return None
+
+
+def ports_with_address(host: Host) -> list[NetworkInterface]:
+    """Ports at whose address the host can be reached, the one that boots first."""
+    ports = []
+    for port in host.hardware.network_interfaces:
+        if port.ip is None:
+            continue
+        try:
+            host_address(port.ip, "ip")
+        except InvalidField:
+            continue
+        ports.append(port)
+    boots = {host.boot_mac} if host.boot_mac else set()
+    return sorted(ports, key=lambda port: not (port.boots or port.mac in boots))
+
+
+def address_of(host: Host) -> tuple[str | None, str | None]:
+    """MAC and IP address of the host, each None where it is not known."""
+    ports = ports_with_address(host)
+    if ports:
+        return ports[0].mac or host.boot_mac, ports[0].ip
+    macs = [port.mac for port in host.hardware.network_interfaces if port.mac]
+    return host.boot_mac or (macs[0] if macs else None), None
+
+
+def refusals(hosts: t.Sequence[Host], owner: Owner, needs_address: bool) -> list[Refusal | None]:
+    """The refusal of each host, if any, also for names and addresses that no inventory takes."""
+    found: list[Refusal | None] = []
+    addresses = [address_of(host) for host in hosts]
+    shared = Counter(ip for _mac, ip in addresses if ip)
+    macs = Counter(mac for mac, _ip in addresses if mac)
+    for host, (mac, ip) in zip(hosts, addresses):
+        refusal = refusal_of(host, owner)
+        if refusal is None:
+            refusal = _unusable(host, needs_address and ip is None)
+        if refusal is None and ((ip and shared[ip] > 1) or (mac and macs[mac] > 1)):
+            told = ip if ip and shared[ip] > 1 else mac
+            refusal = Refusal("address", f"shares its address {told} with another host")
+        found.append(refusal)
+    return found
+
+
+def _unusable(host: Host, lacks_address: bool) -> Refusal | None:
+    try:
+        inventory_name(host.name, "name")
+    except InvalidField as error:
+        return Refusal("name", f"cannot be in an inventory: {error.problem}")
+    if lacks_address:
+        return Refusal("address", "has no IP address")
+    return None

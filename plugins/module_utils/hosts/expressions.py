@@ -1,0 +1,107 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What CEL expressions of a Provisioning see of a host: the variable ``host``.
+
+A fact that nobody told is not there, so an expression that reads it has an error, and the host is
+neither taken nor said to be without. ``has(host.cpu.model)`` asks whether it is known.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+
+# The bounds by which cel/selector.py estimates the cost of an expression.
+_LONGEST_TEXT = 256
+_MOST_MEMBERS = 512
+
+
+def variables_of(host: Host) -> dict[str, t.Any]:
+    """The variables of expressions over this host."""
+    hardware = host.hardware
+    processors = hardware.processors
+    flags = processors.flags
+    return {
+        "host": _known(
+            {
+                "name": host.name,
+                "namespace": host.namespace,
+                "source": host.source,
+                "rack": host.rack,
+                "labels": _texts(host.labels),
+                "annotations": _texts(host.annotations),
+                "cpu": _known(
+                    {
+                        "count": processors.count,
+                        "model": processors.model,
+                        "architecture": processors.architecture,
+                        "flags": None if flags is None else sorted(flags)[:_MOST_MEMBERS],
+                    }
+                ),
+                "memory": _known({"mebibytes": hardware.memory_mib}),
+                "nics": _nics(host),
+                "disks": _disks(host),
+                "pciDevices": _pci_devices(host),
+                "qat": hardware.has_qat,
+                "gpus": hardware.gpus,
+                "sriovEnabled": hardware.sriov_enabled,
+                "manufacturer": hardware.manufacturer,
+                "product": hardware.product,
+                "serialNumber": hardware.serial_number,
+                "state": host.state,
+                "online": host.is_online,
+            }
+        )
+    }
+
+
+def _nics(host: Host) -> list[dict[str, t.Any]]:
+    return [
+        _known(
+            {
+                "name": port.name,
+                "mac": port.mac,
+                "ip": port.ip,
+                "pciId": port.pci_id,
+                "gigabits": None if port.gigabits is None else float(port.gigabits),
+                "boots": port.boots,
+                "sriov": port.can_sriov,
+            }
+        )
+        for port in host.hardware.network_interfaces[:_MOST_MEMBERS]
+    ]
+
+
+def _disks(host: Host) -> list[dict[str, t.Any]] | None:
+    if host.hardware.disks is None:
+        return None
+    return [
+        _known({"name": disk.name, "bytes": disk.size_bytes, "kind": disk.kind})
+        for disk in host.hardware.disks[:_MOST_MEMBERS]
+    ]
+
+
+def _pci_devices(host: Host) -> list[dict[str, t.Any]] | None:
+    if host.hardware.pci_devices is None:
+        return None
+    return [
+        {"pciId": device.pci_id, "name": shown_text(device.name, _LONGEST_TEXT)}
+        for device in host.hardware.pci_devices[:_MOST_MEMBERS]
+    ]
+
+
+def _texts(given: t.Mapping[str, str]) -> dict[str, str]:
+    """At most 512 labels or annotations, those of long texts left out."""
+    short = (item for item in sorted(given.items()) if len(item[1].encode()) <= _LONGEST_TEXT)
+    return dict(list(short)[:_MOST_MEMBERS])
+
+
+def _known(facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {
+        name: shown_text(value, _LONGEST_TEXT) if isinstance(value, str) else value
+        for name, value in facts.items()
+        if value is not None
+    }

@@ -1,0 +1,214 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One question to the solver: which hosts may have which roles, and what each choice costs."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_model import (
+    SPREAD,
+    Costs,
+    Demand,
+    HostClass,
+    Problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
+    PROVISIONED,
+    HostKey,
+    Refusal,
+    key_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
+    Item,
+    Request,
+    Requirements,
+    Role,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import (
+    MEBIBYTE,
+    Judge,
+    is_met,
+)
+
+# Levels, each a sum over the hosts that get a role. Maximised ones are negative in the model.
+KEPT, WORKERS, WASTE, IDLE, UNPROVISIONED = (
+    "kept",
+    "workers",
+    "waste",
+    "idle_watts",
+    "unprovisioned",
+)
+MAXIMISED = frozenset((KEPT, WORKERS))
+# The model counts tenths of a watt, and thousandths of the largest host.
+TENTHS = 10
+_WHOLE = 1000
+
+
+@dataclass(frozen=True)
+class FormerRole:
+    """A role that a host had, from status.assignments."""
+
+    role: Role
+    label: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Equal items, which get their hosts together; ``count`` None for all that fit."""
+
+    role: Role
+    count: int | None
+    requirements: Requirements
+    items: tuple[Item, ...]
+
+    @property
+    def where(self) -> str:
+        """The place of the items in the spec."""
+        more = len(self.items) - 1
+        return self.items[0].where + (f" and {more} more" if more else "")
+
+
+@dataclass
+class Instance:
+    """All that is known before the search. Hosts are named by their position.
+
+    ``free`` are hosts that may be taken and that no item names; ``idle`` are tenths of watts.
+    ``racks_of_named`` counts the masters that items name, by rack.
+    """
+
+    hosts: t.Sequence[Host]
+    request: Request
+    groups: tuple[Group, ...]
+    refusals: t.Sequence[Refusal | None]
+    judge: Judge
+    free: tuple[int, ...]
+    idle: t.Sequence[int]
+    former: t.Mapping[HostKey, tuple[FormerRole, ...]] = field(default_factory=dict)
+    racks_of_named: t.Mapping[str | None, int] = field(default_factory=dict)
+
+    def fits(self, group: Group, requirements: Requirements | None = None) -> list[bool]:
+        """Whether each host meets the requirements of the group; not known is no."""
+        verdicts = self.judge.verdicts(requirements or group.requirements)
+        return [is_met(each) is True for each in verdicts]
+
+    def feasibility_problem(
+        self,
+        replaced: t.Mapping[int, Requirements] | None = None,
+        free: t.Sequence[int] | None = None,
+    ) -> Problem:
+        """Who may have which role, without costs; optionally with other requirements or hosts."""
+        given = replaced or {}
+        fits = [self.fits(group, given.get(n)) for n, group in enumerate(self.groups)]
+        bounded = self.request.rack_spread == "required"
+        kinds: Counter[tuple[str | None, tuple[int, ...]]] = Counter()
+        for host in self.free if free is None else free:
+            demands = tuple(n for n, each in enumerate(fits) if each[host])
+            kinds[self.hosts[host].rack if bounded else None, demands] += 1
+        classes = (
+            HostClass(size, rack, {demand: {} for demand in demands})
+            for (rack, demands), size in kinds.items()
+            if demands
+        )
+        return self._problem(tuple(classes), ())
+
+    def problem(self) -> tuple[Problem, list[list[int]]]:
+        """The problem with costs, and the hosts of each class in the order of their names."""
+        fits = [self.fits(group) for group in self.groups]
+        scale = self._scale()
+        members: dict[t.Hashable, list[int]] = {}
+        costs_of: dict[t.Hashable, dict[int, Costs]] = {}
+        for host in self.free:
+            costs = {
+                n: self._costs(host, group, scale)
+                for n, group in enumerate(self.groups)
+                if fits[n][host]
+            }
+            if costs:
+                told = tuple((n, tuple(sorted(each.items()))) for n, each in costs.items())
+                key = (self.hosts[host].rack, told)
+                members.setdefault(key, []).append(host)
+                costs_of[key] = costs
+        classes = tuple(
+            HostClass(len(hosts), self.hosts[hosts[0]].rack, costs_of[key])
+            for key, hosts in members.items()
+        )
+        return self._problem(classes, self._levels()), list(members.values())
+
+    def _problem(self, classes: tuple[HostClass, ...], levels: tuple[str, ...]) -> Problem:
+        bounded = self.request.rack_spread == "required"
+        demands = tuple(Demand(group.role == "master", group.count) for group in self.groups)
+        return Problem(demands, classes, levels, self.racks_of_named, 1 if bounded else None)
+
+    def _levels(self) -> tuple[str, ...]:
+        spread = () if self.request.rack_spread == "none" else (SPREAD,)
+        first = (KEPT,) if self.request.keeps_roles else ()
+        last = () if self.request.keeps_roles else (KEPT,)
+        return (*first, *spread, WORKERS, WASTE, IDLE, UNPROVISIONED, *last)
+
+    def _scale(self) -> tuple[int, int]:
+        """The threads and the MiB of the largest free hosts."""
+        hardware = [self.hosts[host].hardware for host in self.free]
+        threads = max((each.processors.count or 0 for each in hardware), default=0)
+        return max(1, threads), max(1, max((each.memory_mib or 0 for each in hardware), default=0))
+
+    def _costs(self, host: int, group: Group, scale: tuple[int, int]) -> Costs:
+        facts = self.hosts[host]
+        had = {former.role for former in self.former.get(key_of(facts), ())}
+        costs = {
+            KEPT: -int(group.role in had),
+            WORKERS: -int(group.count is None),
+            # Who takes all hosts that fit wastes none.
+            WASTE: 0 if group.count is None else waste(facts, group.requirements, scale),
+            IDLE: self.idle[host],
+            UNPROVISIONED: int(facts.state not in PROVISIONED),
+        }
+        return {level: cost for level, cost in costs.items() if cost}
+
+
+def waste(host: Host, requirements: Requirements, scale: tuple[int, int]) -> int:
+    """What the host has beyond the requirements, in thousandths of the largest host.
+
+    Threads and memory count 1000 each for a whole host, or where they are not known; SR-IOV, QAT
+    and GPUs that nobody asked for 1000 each.
+    """
+    hardware = host.hardware
+    able = hardware.sriov_enabled is not False and any(
+        port.can_sriov for port in hardware.network_interfaces
+    )
+    unused = (
+        able and not requirements.sriov,
+        hardware.has_qat and not requirements.qat,
+        hardware.gpus and not requirements.gpu,
+    )
+    return (
+        _beyond(hardware.processors.count, requirements.cpu, scale[0])
+        + _beyond(hardware.memory_mib, -(-requirements.memory // MEBIBYTE), scale[1])
+        + _WHOLE * sum(map(bool, unused))
+    )
+
+
+def _beyond(has: int | None, wanted: int, largest: int) -> int:
+    return _WHOLE if has is None else round(_WHOLE * max(0, has - wanted) / largest)
+
+
+def groups_of(items: t.Sequence[Item]) -> tuple[Group, ...]:
+    """Groups of the items that name no host; labelled items that are equal are one."""
+    found: dict[t.Hashable, list[Item]] = {}
+    for item in items:
+        if item.mac is None:
+            kind = (item.role, item.requirements, item.also_worker)
+            found.setdefault((*kind, None if item.label else item.where), []).append(item)
+    return tuple(
+        Group(
+            members[0].role,
+            len(members) if members[0].label else members[0].count,
+            members[0].requirements,
+            tuple(members),
+        )
+        for members in found.values()
+    )

@@ -1,0 +1,102 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Hosts that a request names by a MAC address."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import host_address
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
+    Owner,
+    host_text,
+    refusal_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Item
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import Judge
+
+
+@dataclass(frozen=True)
+class Named:
+    """The host, by position, that an item names, and its address. ``ip`` is None if unknown."""
+
+    item: Item
+    host: int
+    mac: str
+    ip: str | None
+
+
+def named_hosts(
+    items: t.Sequence[Item],
+    hosts: t.Sequence[Host],
+    owner: Owner,
+    judge: Judge,
+    needs_address: bool,
+) -> list[Named]:
+    """The hosts of all items with a MAC address. Raises InvalidField for one that cannot be had."""
+    by_mac: dict[str, list[int]] = {}
+    for index, host in enumerate(hosts):
+        for mac in host.macs:
+            by_mac.setdefault(mac, []).append(index)
+    found: dict[int, Named] = {}
+    for item in items:
+        if item.mac is None:
+            continue
+        named = _named(item, item.mac, by_mac.get(item.mac, []), hosts, needs_address)
+        first = found.setdefault(named.host, named)
+        if first is not named:
+            raise InvalidField(
+                f"{item.where}.mac-address",
+                f"{item.mac} and {first.mac} of {first.item.where} belong to one host, "
+                f"{host_text(hosts[named.host])}",
+            )
+        _check(named, hosts, owner, judge)
+    _refuse_equal_addresses(list(found.values()))
+    return list(found.values())
+
+
+def _named(
+    item: Item, mac: str, owners: t.Sequence[int], hosts: t.Sequence[Host], needs_address: bool
+) -> Named:
+    path = f"{item.where}.mac-address"
+    if not owners:
+        raise InvalidField(path, f"Host with MAC Address {mac} not found")
+    if len(owners) > 1:
+        told = " and ".join(host_text(hosts[index]) for index in owners[:3])
+        raise InvalidField(path, f"{mac} belongs to {len(owners)} hosts, {told}; correct them")
+    ports = hosts[owners[0]].hardware.network_interfaces
+    ip = next((port.ip for port in ports if port.mac == mac and port.ip), None)
+    if ip is not None:
+        ip = host_address(ip, path)
+    elif needs_address:
+        raise InvalidField(path, f"IP address not found for host with MAC address {mac}")
+    return Named(item, owners[0], mac, ip)
+
+
+def _check(named: Named, hosts: t.Sequence[Host], owner: Owner, judge: Judge) -> None:
+    """Raise InvalidField where the host belongs to others or certainly does not meet the item."""
+    host = hosts[named.host]
+    refusal = refusal_of(host, owner)
+    if refusal is not None:
+        raise InvalidField(named.item.where, f"host {host_text(host)} {refusal.detail}")
+    for verdict in judge.verdicts(named.item.requirements)[named.host]:
+        if verdict.answer is False:
+            raise InvalidField(
+                named.item.where,
+                f"host {host_text(host)} does not meet it: {verdict.reason}; correct the "
+                "requirement or the MAC address",
+            )
+
+
+def _refuse_equal_addresses(found: t.Sequence[Named]) -> None:
+    known: dict[str, Named] = {}
+    for named in found:
+        first = known.setdefault(named.ip, named) if named.ip else named
+        if first is not named:
+            raise InvalidField(
+                named.item.where, f"its address {named.ip} is also that of {first.item.where}"
+            )

@@ -1,0 +1,219 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why roles cannot be filled: which requirements fail on how many hosts, and what would help."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections import Counter
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_model import shortages
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance import Group, Instance
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Requirements
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import (
+    MEBIBYTE,
+    is_met,
+    size_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+_MOST_TOLD = 3
+_MOST_CHANGES = 10
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A requirement with the free hosts that do not meet it, and those of which it is unknown."""
+
+    requirement: str
+    hosts: int
+    unknown: int
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """An item that lacks hosts; ``fitting`` hosts meet it, though others may need them as well."""
+
+    where: str
+    role: str
+    wanted: int
+    missing: int
+    fitting: int
+    failing: tuple[Failing, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the spec or the fleet by which every role gets a host.
+
+    ``size`` is the part of a number that it takes away; 1 for a requirement that it drops.
+    """
+
+    where: str
+    text: str
+    size: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Shortages, and changes of which each alone would do, the smallest first."""
+
+    shortages: tuple[Shortage, ...]
+    changes: tuple[Change, ...]
+    message: str
+
+
+def explain(instance: Instance, lacking: t.Sequence[int], limits: Limits) -> Explanation:
+    """The explanation of an instance whose groups lack so many hosts."""
+    short = tuple(
+        _shortage(instance, group, missing)
+        for group, missing in zip(instance.groups, lacking)
+        if missing
+    )
+    changes = [
+        *_fewer(instance.groups, lacking),
+        *_weaker(instance, limits),
+        *_more(instance, limits),
+    ]
+    changes.sort(key=lambda change: change.size)
+    return Explanation(short, tuple(changes[:_MOST_CHANGES]), _message(instance, short, changes))
+
+
+def _shortage(instance: Instance, group: Group, missing: int) -> Shortage:
+    verdicts = instance.judge.verdicts(group.requirements)
+    failing: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    for host in instance.free:
+        for verdict in verdicts[host]:
+            failing[verdict.requirement] += verdict.answer is False
+            unknown[verdict.requirement] += verdict.answer is None
+    told = tuple(
+        Failing(name, failing[name], unknown[name])
+        for name in failing
+        if failing[name] or unknown[name]
+    )
+    fitting = sum(is_met(verdicts[host]) is True for host in instance.free)
+    return Shortage(group.where, group.role, group.count or 1, missing, fitting, told)
+
+
+def _message(instance: Instance, short: t.Sequence[Shortage], changes: t.Sequence[Change]) -> str:
+    parts = [_sentence(each, len(instance.free)) for each in short[:_MOST_TOLD]]
+    refused = Counter(each.reason for each in instance.refusals if each is not None)
+    if refused:
+        told = ", ".join(f"{reason}: {count}" for reason, count in sorted(refused.items()))
+        parts.append(f"{sum(refused.values())} hosts cannot be taken ({told})")
+    if instance.request.rack_spread == "required":
+        parts.append("no rack may have two masters")
+    if changes:
+        parts.append(f"the smallest change that helps: {changes[0].text}")
+    return "; ".join(parts)
+
+
+def _sentence(short: Shortage, free: int) -> str:
+    told = [
+        f"{each.requirement} fails on {each.hosts}"
+        + (f" and is not known of {each.unknown}" if each.unknown else "")
+        for each in short.failing
+    ]
+    reasons = f" ({', '.join(told)})" if told else ""
+    hosts = "host" if short.wanted == 1 else "hosts"
+    return (
+        f"{short.where} wants {short.wanted} {hosts} and lacks {short.missing}: {short.fitting} of "
+        f"{free} free hosts fit{reasons}"
+    )
+
+
+def _fewer(groups: t.Sequence[Group], lacking: t.Sequence[int]) -> t.Iterator[Change]:
+    """Fewer hosts, where every group keeps at least one."""
+    pairs = [(group, missing) for group, missing in zip(groups, lacking) if missing]
+    if all((group.count or 1) > missing for group, missing in pairs):
+        told = " and ".join(
+            f"{(group.count or 1) - missing} in place of {group.count or 1} hosts for {group.where}"
+            for group, missing in pairs
+        )
+        size = max(missing / (group.count or 1) for group, missing in pairs)
+        yield Change(pairs[0][0].where, f"ask for {told}", size)
+
+
+_AMOUNTS = ("cpu", "memory", "gpu", "disk")
+_WORDS = {"disk": "minDisk", "cpu_model": "cpuModel"}
+
+
+def _weaker(instance: Instance, limits: Limits) -> t.Iterator[Change]:
+    """One requirement of one group that is lower, or dropped."""
+    for index, group in enumerate(instance.groups):
+        for name in _AMOUNTS:
+            yield from _lower(instance, index, group, name, limits)
+        for name, without in _dropped(group.requirements):
+            if _is_feasible(instance, {index: without}, limits):
+                yield Change(group.where, f"drop {name} of {group.where}", 1.0)
+
+
+def _dropped(requirements: Requirements) -> t.Iterator[tuple[str, Requirements]]:
+    for name in ("sriov", "qat"):
+        if getattr(requirements, name):
+            yield name, dataclasses.replace(requirements, **{name: False})
+    if requirements.cpu_model:
+        yield "cpuModel", dataclasses.replace(requirements, cpu_model="")
+    for expression in requirements.expressions:
+        others = tuple(each for each in requirements.expressions if each != expression)
+        yield (
+            f"the expression {expression[:80]!r}",
+            dataclasses.replace(requirements, expressions=others),
+        )
+
+
+def _lower(
+    instance: Instance, index: int, group: Group, name: str, limits: Limits
+) -> t.Iterator[Change]:
+    """The highest lower amount that helps, by bisection over what hosts have."""
+    wanted = getattr(group.requirements, name)
+    if not wanted:
+        return
+    has = sorted({0} | {n for host in instance.free if (n := _has(instance, host, name)) < wanted})
+
+    def helps(amount: int) -> bool:
+        weaker = dataclasses.replace(group.requirements, **{name: amount})
+        return _is_feasible(instance, {index: weaker}, limits)
+
+    if not helps(has[0]):
+        return
+    low, high = 0, len(has) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if helps(has[middle]) else (low, middle - 1)
+    amount, word = has[low], _WORDS.get(name, name)
+    text = str(amount) if name in ("cpu", "gpu") else size_text(amount)
+    what = f"lower {word} of {group.where} to {text}" if amount else f"drop {word} of {group.where}"
+    yield Change(group.where, what, (wanted - amount) / wanted)
+
+
+def _has(instance: Instance, host: int, name: str) -> int:
+    hardware = instance.hosts[host].hardware
+    if name == "cpu":
+        return hardware.processors.count or 0
+    if name == "memory":
+        return (hardware.memory_mib or 0) * MEBIBYTE
+    if name == "gpu":
+        return hardware.gpus or 0
+    return max((disk.size_bytes or 0 for disk in hardware.disks or ()), default=0)
+
+
+def _more(instance: Instance, limits: Limits) -> t.Iterator[Change]:
+    """Hosts that exist and cannot be taken now."""
+    for reason in sorted({each.reason for each in instance.refusals if each is not None}):
+        freed = [n for n, each in enumerate(instance.refusals) if each and each.reason == reason]
+        lacking = shortages(instance.feasibility_problem(free=[*instance.free, *freed]), limits)
+        if lacking is not None and not any(lacking):
+            told = f"make the {len(freed)} hosts available that cannot be taken ({reason})"
+            yield Change("", told, 1.0)
+
+
+def _is_feasible(
+    instance: Instance, replaced: t.Mapping[int, Requirements], limits: Limits
+) -> bool:
+    lacking = shortages(instance.feasibility_problem(replaced), limits)
+    return lacking is not None and not any(lacking)
