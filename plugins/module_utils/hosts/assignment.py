@@ -51,7 +51,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import (
     Judge,
-    Verdict,
     is_met,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.shortage import (
@@ -214,7 +213,7 @@ def _choices(
     instance: Instance, counts: Counts, members: t.Sequence[t.Sequence[int]]
 ) -> list[_Choice]:
     """Hosts of each class in the order of names, demand by demand."""
-    choices = []
+    choices: list[_Choice] = []
     used: Counter[int] = Counter()
     for (index, demand), count in sorted(counts.taken.items()):
         hosts = members[index][used[index] : used[index] + count]
@@ -314,7 +313,7 @@ def _labels(instance: Instance, given: t.Sequence[tuple[Item, int]]) -> dict[int
 def _why(instance: Instance, choice: _Choice, source: str) -> str:
     facts = instance.hosts[choice.host]
     verdicts = instance.judge.verdicts(choice.group.requirements)[choice.host]
-    parts = [_short(verdict) for verdict in verdicts] or ["no requirement"]
+    parts = [verdict.reason for verdict in verdicts] or ["no requirement"]
     if facts.rack and choice.group.role == "master":
         parts.append(f"rack {facts.rack}")
     if source and choice.group.count is not None:
@@ -323,10 +322,6 @@ def _why(instance: Instance, choice: _Choice, source: str) -> str:
     if choice.group.role in roles:
         parts.append("had this role before")
     return f"fits {choice.group.where}: {'; '.join(parts)}"[:1000]
-
-
-def _short(verdict: Verdict) -> str:
-    return verdict.reason
 
 
 def _unassigned(instance: Instance, taken: set[int]) -> t.Iterator[Unassigned]:

@@ -153,9 +153,10 @@ def _weaker(instance: Instance, limits: Limits) -> t.Iterator[Change]:
 
 
 def _dropped(requirements: Requirements) -> t.Iterator[tuple[str, Requirements]]:
-    for name in ("sriov", "qat"):
-        if getattr(requirements, name):
-            yield name, dataclasses.replace(requirements, **{name: False})
+    if requirements.sriov:
+        yield "sriov", dataclasses.replace(requirements, sriov=False)
+    if requirements.qat:
+        yield "qat", dataclasses.replace(requirements, qat=False)
     if requirements.cpu_model:
         yield "cpuModel", dataclasses.replace(requirements, cpu_model="")
     for expression in requirements.expressions:
@@ -176,7 +177,8 @@ def _lower(
     has = sorted({0} | {n for host in instance.free if (n := _has(instance, host, name)) < wanted})
 
     def helps(amount: int) -> bool:
-        weaker = dataclasses.replace(group.requirements, **{name: amount})
+        changes: t.Mapping[str, t.Any] = {name: amount}
+        weaker = dataclasses.replace(group.requirements, **changes)
         return _is_feasible(instance, {index: weaker}, limits)
 
     if not helps(has[0]):

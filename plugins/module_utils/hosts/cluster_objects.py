@@ -1,0 +1,164 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects of a cluster that come from an assignment: ConfigMap, installer Job, labels for Metal3."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
+    host_address,
+    inventory_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Assigned
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
+    CLUSTER_LABEL,
+    ROLE_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import SECRET_KEY
+
+Object = dict[str, t.Any]
+
+# "kud-" before the name and "-configmap" behind it; a label's value and a Job have 63 characters.
+_LONGEST_CLUSTER = 50
+_ROLE_VALUES = {"master": "control-plane", "worker": "worker"}
+_HOSTS_FILE, _KNOWN_HOSTS_FILE = "hosts.ini", "known_hosts"
+_FOLDER = "/opt/kud/multi-cluster"
+
+
+def cluster_name(value: t.Any, path: str) -> str:
+    """A name that objects of the cluster and labels may have. Raises InvalidField."""
+    if not is_subdomain(value) or "." in value or len(value) > _LONGEST_CLUSTER:
+        raise InvalidField(
+            path,
+            f"{shown(value)} cannot be the name of a cluster; write at most {_LONGEST_CLUSTER} "
+            "lower-case letters, digits and hyphens",
+        )
+    return str(value)
+
+
+def config_map(assignments: t.Sequence[Assigned], cluster: str, namespace: str) -> Object:
+    """The ConfigMap that the BPA operator makes for a cluster: addresses by role and label."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(f"{cluster}-configmap", cluster, namespace),
+        "data": {
+            f"{each.role.upper()}_{inventory_name(each.label, 'label')}": host_address(
+                each.ip, f"{each.label}.ip"
+            )
+            for each in assignments
+            if each.ip is not None
+        },
+    }
+
+
+def _metadata(name: str, cluster: str, namespace: str) -> Object:
+    metadata: Object = {"name": name, "labels": {"cluster": cluster}}
+    return {**metadata, "namespace": namespace} if namespace else metadata
+
+
+def host_labels(assignments: t.Sequence[Assigned], cluster: str) -> list[Object]:
+    """The labels by which Metal3 finds the hosts of a cluster; a master that works is a master."""
+    found: dict[tuple[str, str], Object] = {}
+    for each in assignments:
+        labels = {CLUSTER_LABEL: cluster, ROLE_LABEL: _ROLE_VALUES[each.role]}
+        entry = {"host": each.host.name, "namespace": each.host.namespace, "labels": labels}
+        found.setdefault((each.host.namespace, each.host.name), entry)
+    return list(found.values())
+
+
+def cluster_api_values(assignments: t.Sequence[Assigned], request: Request, cluster: str) -> Object:
+    """The part of the values of ICN's chart ``cluster`` that an assignment decides."""
+    roles = [entry["labels"][ROLE_LABEL] for entry in host_labels(assignments, cluster)]
+    values: Object = {
+        "clusterName": cluster,
+        "numControlPlaneMachines": roles.count(_ROLE_VALUES["master"]),
+        "numWorkerMachines": roles.count(_ROLE_VALUES["worker"]),
+        "controlPlaneHostSelector": _selector(cluster, "master"),
+        "workersHostSelector": _selector(cluster, "worker"),
+    }
+    if request.pod_subnet is not None:
+        values["podCidrBlocks"] = [str(request.pod_subnet)]
+    if request.service_subnet is not None:
+        values["serviceCidrBlocks"] = [str(request.service_subnet)]
+    return values
+
+
+def _selector(cluster: str, role: str) -> Object:
+    return {"matchLabels": {CLUSTER_LABEL: cluster, ROLE_LABEL: _ROLE_VALUES[role]}}
+
+
+def installer_files(cluster: str, namespace: str, inventory: str, known_hosts: str) -> Object:
+    """The ConfigMap that installer_job mounts."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(f"kud-{cluster}", cluster, namespace),
+        "data": {_HOSTS_FILE: inventory, _KNOWN_HOSTS_FILE: known_hosts},
+    }
+
+
+def installer_job(
+    request: Request, cluster: str, namespace: str, image: str, owner: Object | None = None
+) -> Object:
+    """The Job ``kud-<cluster>``: without rights on its node or in the cluster.
+
+    The installer reads ``--plugins`` as its third argument only, and has no ``--network``: the
+    subnet is in the inventory. It finds the inventory in the folder of the original, and its key
+    beside known_hosts. ``owner`` is an owner reference.
+    """
+    name = f"kud-{cluster}"
+    metadata = _metadata(name, cluster, namespace)
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    plugins = ["--plugins", *request.plugins] if request.plugins else []
+    folder = f"{_FOLDER}/{cluster}"
+    container = {
+        "name": "installer",
+        "image": image,
+        "command": ["./installer"],
+        "args": ["--cluster", cluster, *plugins],
+        "volumeMounts": [
+            {"name": "work", "mountPath": folder},
+            {"name": "files", "mountPath": f"{folder}/{_HOSTS_FILE}", "subPath": _HOSTS_FILE},
+            {"name": "ssh", "mountPath": "/root/.ssh", "readOnly": True},
+        ],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"labels": {"cluster": cluster}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "automountServiceAccountToken": False,
+                    "containers": [container],
+                    "volumes": _volumes(name, request.ssh.secret_name or "ssh-key-secret"),
+                },
+            },
+        },
+    }
+
+
+def _volumes(files: str, secret: str) -> list[Object]:
+    key = {"name": secret, "items": [{"key": SECRET_KEY, "path": "id_rsa"}]}
+    known = {"name": files, "items": [{"key": _KNOWN_HOSTS_FILE, "path": _KNOWN_HOSTS_FILE}]}
+    sources = [{"secret": key}, {"configMap": known}]
+    return [
+        {"name": "work", "emptyDir": {}},
+        {"name": "files", "configMap": {"name": files}},
+        {"name": "ssh", "projected": {"defaultMode": 0o400, "sources": sources}},
+    ]

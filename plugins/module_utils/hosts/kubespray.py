@@ -1,0 +1,155 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Inventories of an assignment: for kubespray of today, and the hosts.ini of the BPA operator.
+
+Everything that comes from hosts is checked once more where it is written, because each line of an
+inventory may run a command on the controller.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
+    host_address,
+    inventory_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Assigned
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
+    Request,
+    Role,
+    user_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
+    DEFAULT_PORT,
+    SshAccess,
+    file_path,
+)
+
+GroupNames = t.Literal["current", "legacy"]
+
+# Renamed in kubespray 2.16; https://github.com/kubernetes-sigs/kubespray/pull/7552.
+_NAMES: t.Mapping[GroupNames, tuple[str, str, str]] = {
+    "current": ("kube_control_plane", "kube_node", "k8s_cluster"),
+    "legacy": ("kube-master", "kube-node", "k8s-cluster"),
+}
+_ORIGINAL_USER = "root"
+
+Access = t.Mapping[str, SshAccess]
+
+
+def labels_of(assignments: t.Sequence[Assigned], role: Role) -> list[str]:
+    """Names of the hosts in a role, in the order of the assignments."""
+    return [inventory_name(each.label, "label") for each in assignments if each.role == role]
+
+
+def etcd_members(masters: t.Sequence[str]) -> list[str]:
+    """Masters that run etcd: kubespray refuses an even number of members."""
+    return list(masters[: len(masters) - (len(masters) + 1) % 2])
+
+
+def kubespray_inventory(
+    assignments: t.Sequence[Assigned],
+    request: Request,
+    access: Access,
+    names: GroupNames = "current",
+    known_hosts_file: str = "",
+) -> dict[str, t.Any]:
+    """The inventory as Ansible's YAML plugin reads it; ``access`` is by label."""
+    control_plane, node, cluster = _NAMES[names]
+    masters = labels_of(assignments, "master")
+    members = etcd_members(masters) if names == "current" else masters
+    hosts = {each.label: _host(each, access.get(each.label, SshAccess())) for each in assignments}
+    for index, label in enumerate(members):
+        hosts[label]["etcd_member_name"] = f"etcd{index + 1}"
+    inventory: dict[str, t.Any] = {
+        "hosts": hosts,
+        "vars": _connection(known_hosts_file),
+        "children": {
+            control_plane: _group(masters),
+            node: _group(labels_of(assignments, "worker")),
+            "etcd": _group(members),
+            cluster: {"children": {control_plane: {}, node: {}}, "vars": _networks(request)},
+        },
+    }
+    if names == "current":
+        inventory["children"]["calico_rr"] = _group([])
+    return {"all": inventory}
+
+
+def _host(assigned: Assigned, access: SshAccess) -> dict[str, t.Any]:
+    variables: dict[str, t.Any] = {}
+    if assigned.ip is not None:
+        address = host_address(assigned.ip, f"{assigned.label}.ip")
+        variables = {"ansible_host": address, "ip": address}
+    variables["ansible_user"] = user_name(access.user, "user") or _ORIGINAL_USER
+    variables["ansible_port"] = access.port or DEFAULT_PORT
+    if access.private_key:
+        key = file_path(access.private_key, "private_key_file")
+        variables["ansible_ssh_private_key_file"] = key
+    return variables
+
+
+def _connection(known_hosts_file: str) -> dict[str, t.Any]:
+    """Variables that keep host keys checked, whatever ansible.cfg says."""
+    variables: dict[str, t.Any] = {"ansible_host_key_checking": True}
+    if known_hosts_file:
+        path = file_path(known_hosts_file, "known_hosts_file")
+        variables["ansible_ssh_common_args"] = (
+            f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={path}"
+        )
+    return variables
+
+
+def _networks(request: Request) -> dict[str, str]:
+    networks = {
+        "kube_pods_subnet": request.pod_subnet,
+        "kube_service_addresses": request.service_subnet,
+    }
+    return {name: str(network) for name, network in networks.items() if network is not None}
+
+
+def _group(labels: t.Sequence[str]) -> dict[str, t.Any]:
+    return {"hosts": {label: {} for label in labels}}
+
+
+def hosts_ini(assignments: t.Sequence[Assigned], access: Access, *, is_virtlet: bool) -> str:
+    """The file hosts.ini of the BPA operator, with its groups and names of variables.
+
+    Hosts of Virtlet VMs are in no group of OVN and Virtlet, as in the original.
+    """
+    masters, workers = (labels_of(assignments, role) for role in _ROLES)
+    sections: list[tuple[str, t.Sequence[str]]] = [
+        ("all", _host_lines(assignments, access)),
+        ("kube-master", masters),
+        ("kube-node", workers),
+        ("etcd", masters),
+    ]
+    if not is_virtlet:
+        sections += [("ovn-central", masters), ("ovn-controller", workers), ("virtlet", workers)]
+    sections.append(("k8s-cluster:children", ("kube-node", "kube-master")))
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections
+    )
+
+
+_ROLES: tuple[Role, Role] = ("master", "worker")
+
+
+def _host_lines(assignments: t.Sequence[Assigned], access: Access) -> list[str]:
+    lines: dict[str, str] = {}
+    for each in assignments:
+        if each.ip is None:
+            continue
+        way = access.get(each.label, SshAccess())
+        address = host_address(each.ip, f"{each.label}.ip")
+        line = (
+            f"{inventory_name(each.label, 'label')}  ansible_ssh_host={address} "
+            f"ansible_ssh_port={way.port or DEFAULT_PORT}"
+        )
+        # The original leaves the user to kubespray, which takes root.
+        if way.user not in ("", _ORIGINAL_USER):
+            line += f" ansible_ssh_user={user_name(way.user, 'user')}"
+        lines[each.label] = line
+    return list(lines.values())

@@ -1,0 +1,360 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Giving hosts their roles in a cluster: the work of host_role_assignment."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    InvalidField,
+    shown,
+    warn_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    is_subdomain,
+    mapping,
+    text,
+    text_mapping,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import cluster_objects, kubespray
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import Network
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import (
+    Answer,
+    Assigned,
+    Former,
+    Question,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import (
+    assign as assign_hosts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
+    HostKey,
+    Owner,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance import FormerRole
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
+    KIND,
+    Request,
+    read_request,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
+    SshAccess,
+    access_of,
+    access_of_inventory,
+    access_of_secret,
+    access_of_user_data,
+    file_path,
+    keys_in_known_hosts,
+    known_hosts_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
+    Curve,
+    read_curve,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+
+SPEC = ArgumentSpec(
+    {
+        "hosts": {"type": "list", "elements": "dict", "required": True},
+        "request": {"type": "dict", "required": True},
+        "cluster": {"type": "str"},
+        "former": {"type": "list", "elements": "dict"},
+        "provisionings": {"type": "list", "elements": "dict", "default": []},
+        "curves": {"type": "path"},
+        "require_ip": {"type": "bool", "default": True},
+        "group_names": {"type": "str", "default": "current", "choices": ["current", "legacy"]},
+        "ssh": {
+            "type": "dict",
+            "default": {},
+            "options": {
+                "private_key_file": {"type": "str", "no_log": False},
+                "known_hosts_file": {"type": "str"},
+                "known_hosts": {"type": "str", "default": ""},
+                "hosts": {"type": "dict", "default": {}},
+            },
+        },
+        "ssh_secret": {"type": "dict", "no_log": True, "secret_keys": ["ssh-privatekey"]},
+        "user_data": {"type": "dict", "no_log": True, "default": {}},
+        "on_error": {"type": "str", "default": "fail", "choices": ["fail", "report"]},
+    }
+).merge(LIMITS)
+
+DEFAULT_CLUSTER = "cluster"
+_VIRTLET = "virtlet-vm"
+# kubespray's kube_service_addresses and kube_network_node_prefix.
+_DEFAULT_SERVICES = ipaddress.ip_network("10.233.0.0/18")
+_NODE_PREFIX = 24
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A Provisioning, or a spec alone, as the module takes it."""
+
+    request: Request
+    owner: Owner
+    cluster: str
+    former: Former
+    is_virtlet: bool
+
+
+def assign(parameters: Parameters, context: Context = Context()) -> Result:
+    """Give hosts their roles; change nothing.
+
+    The result is that of the module. Raises InvalidInput, and WattwiseError with the shortages
+    where roles stay without a host.
+    """
+    options = SPEC.complete(parameters)
+    limits = Limits.of(options)
+    wanted = read_wanted(options)
+    hosts, findings = read_hosts(options["hosts"])
+    warn_of(findings, context)
+    answer = assign_hosts(
+        Question(
+            wanted.request,
+            hosts,
+            wanted.owner,
+            wanted.former,
+            _curves(options["curves"]),
+            options["require_ip"],
+        ),
+        limits,
+    )
+    check_networks(wanted.request, answer)
+    result = {
+        "changed": False,
+        **describe(answer),
+        "findings": [finding.as_dict() for finding in findings],
+    }
+    if answer.outcome == "assigned":
+        result |= outputs(wanted, answer.assignments, options, context)
+    for sentence in (*answer.warnings, *_small_subnet(wanted.request, answer)):
+        context.warn(sentence)
+    if answer.outcome != "assigned" and options["on_error"] == "fail":
+        raise WattwiseError(f"Not every role gets a host: {result['message']}", **result)
+    return result
+
+
+def read_wanted(options: Parameters) -> Wanted:
+    """What the options ask for. Raises InvalidInput."""
+    given = options["request"]
+    whole = given if "spec" in given else {"spec": given}
+    if whole.get("kind", KIND) != KIND:
+        raise InvalidField("request.kind", f"{shown(whole['kind'])} is not {KIND}")
+    metadata = mapping(whole.get("metadata"), "request.metadata")
+    labels = text_mapping(metadata.get("labels"), "request.metadata.labels")
+    name, namespace = (
+        text(metadata.get(part), f"request.metadata.{part}") for part in ("name", "namespace")
+    )
+    cluster = cluster_objects.cluster_name(
+        options["cluster"] or labels.get("cluster") or name or DEFAULT_CLUSTER, "cluster"
+    )
+    former = options["former"]
+    if former is None:
+        former = mapping(whole.get("status"), "request.status").get("assignments")
+    owner = Owner(name, namespace, cluster, reservations(options["provisionings"], metadata))
+    return Wanted(
+        read_request(whole["spec"]),
+        owner,
+        cluster,
+        former_roles(former),
+        labels.get("cluster-type") == _VIRTLET,
+    )
+
+
+def former_roles(assignments: t.Any) -> Former:
+    """The roles that status.assignments tells, by host. Unreadable entries say nothing."""
+    found: dict[HostKey, tuple[FormerRole, ...]] = {}
+    for entry in assignments if isinstance(assignments, list) else []:
+        key = _host_key(entry)
+        if key and entry.get("role") in ("master", "worker") and is_subdomain(entry.get("label")):
+            found[key] = (*found.get(key, ()), FormerRole(entry["role"], entry["label"]))
+    return found
+
+
+def reservations(
+    provisionings: t.Sequence[t.Any], own: t.Mapping[str, t.Any]
+) -> dict[HostKey, str]:
+    """The hosts in status.assignments of Provisionings other than the own one, with its name."""
+    found: dict[HostKey, str] = {}
+    for obj in provisionings:
+        metadata = mapping(obj.get("metadata"), "provisionings.metadata")
+        name, namespace = (
+            text(metadata.get(part), f"provisionings.metadata.{part}")
+            for part in ("name", "namespace")
+        )
+        if (name, namespace) == (own.get("name", ""), own.get("namespace", "")):
+            continue
+        entries = mapping(obj.get("status"), "provisionings.status").get("assignments")
+        for entry in entries if isinstance(entries, list) else []:
+            key = _host_key(entry)
+            if key:
+                found.setdefault(key, f"{KIND} {namespace}/{name}")
+    return found
+
+
+def _host_key(entry: t.Any) -> HostKey | None:
+    if not isinstance(entry, dict):
+        return None
+    name, namespace = entry.get("host"), entry.get("namespace") or ""
+    return (namespace, name) if isinstance(name, str) and isinstance(namespace, str) else None
+
+
+def _curves(path: str | None) -> dict[str, Curve]:
+    if path is None:
+        return {}
+    given = documents.load(path, "curves")["curves"]
+    return {name: read_curve(curve, f"{path}: {name}") for name, curve in given.items()}
+
+
+def check_networks(request: Request, answer: Answer) -> None:
+    """Raise InvalidField where addresses of hosts are in the networks of pods or services."""
+    pods, services = request.pod_subnet, request.service_subnet
+    if pods and services is None and _overlap(pods, _DEFAULT_SERVICES):
+        raise InvalidField(
+            "spec.PodSubnet",
+            f"{pods} overlaps with kubespray's network of services, {_DEFAULT_SERVICES}; write "
+            "another subnet, or ServiceSubnet",
+        )
+    for field, network in (("PodSubnet", pods), ("ServiceSubnet", services)):
+        for each in answer.assignments if network else ():
+            if each.ip and ipaddress.ip_address(each.ip) in t.cast("Network", network):
+                raise InvalidField(
+                    f"spec.{field}",
+                    f"{network} overlaps with the network of the hosts: {each.host.name} has "
+                    f"{each.ip}",
+                )
+
+
+def _overlap(first: Network, second: Network) -> bool:
+    return first.version == second.version and first.overlaps(second)
+
+
+def _small_subnet(request: Request, answer: Answer) -> t.Iterator[str]:
+    pods = request.pod_subnet
+    nodes = len({(each.host.namespace, each.host.name) for each in answer.assignments})
+    if pods and pods.version == 4 and nodes > 2 ** max(0, _NODE_PREFIX - pods.prefixlen):
+        yield (
+            f"spec.PodSubnet: {pods} has addresses for {2 ** max(0, _NODE_PREFIX - pods.prefixlen)}"
+            f" nodes, and the cluster has {nodes}; write a larger subnet"
+        )
+
+
+def describe(answer: Answer) -> Result:
+    """The answer in the form of module results."""
+    explanation = answer.explanation
+    message = explanation.message if explanation else ""
+    if answer.outcome == "unknown":
+        message = "the time was over before the answer was found; raise time_limit"
+    return {
+        "outcome": answer.outcome,
+        "message": message,
+        "assignments": [each.as_dict() for each in answer.assignments],
+        "unassigned": [
+            {"host": each.host.name, "namespace": each.host.namespace, "reason": each.reason}
+            for each in answer.unassigned
+        ],
+        "proven": answer.is_proven,
+        "objective": [
+            {
+                "level": level.name,
+                "value": level.value,
+                "bound": level.bound if math.isfinite(level.bound) else None,
+            }
+            for level in answer.objective
+        ],
+        "shortages": [
+            {
+                "item": each.where,
+                "role": each.role,
+                "wanted": each.wanted,
+                "missing": each.missing,
+                "fitting": each.fitting,
+                "failing": [
+                    {"requirement": one.requirement, "hosts": one.hosts, "unknown": one.unknown}
+                    for one in each.failing
+                ],
+            }
+            for each in (explanation.shortages if explanation else ())
+        ],
+        "changes": [each.text for each in (explanation.changes if explanation else ())],
+    }
+
+
+def outputs(
+    wanted: Wanted, assignments: t.Sequence[Assigned], options: Parameters, context: Context
+) -> Result:
+    """Inventories and objects of the assignment."""
+    access = ssh_access(wanted.request, assignments, options, context)
+    addresses = {each.label: each.ip for each in assignments if each.ip}
+    namespace, cluster = wanted.owner.namespace, wanted.cluster
+    known_hosts_file = options["ssh"].get("known_hosts_file")
+    return {
+        "inventory": kubespray.kubespray_inventory(
+            assignments,
+            wanted.request,
+            access,
+            options["group_names"],
+            file_path(known_hosts_file, "ssh.known_hosts_file"),
+        ),
+        "hosts_ini": kubespray.hosts_ini(assignments, access, is_virtlet=wanted.is_virtlet),
+        "known_hosts": known_hosts_text((ip, access[label]) for label, ip in addresses.items()),
+        "hosts_without_key": [label for label in addresses if not access[label].host_keys],
+        "config_map": cluster_objects.config_map(assignments, cluster, namespace),
+        "host_labels": cluster_objects.host_labels(assignments, cluster),
+        "cluster_api": cluster_objects.cluster_api_values(assignments, wanted.request, cluster),
+    }
+
+
+def ssh_access(
+    request: Request, assignments: t.Sequence[Assigned], options: Parameters, context: Context
+) -> dict[str, SshAccess]:
+    """The way to each host by its label, from all sources."""
+    given = options["ssh"]
+    known, of_secret = given["known_hosts"], SshAccess()
+    if options["ssh_secret"] is not None:
+        of_secret, of_file, doubts = access_of_secret(options["ssh_secret"])
+        known = f"{known}\n{of_file}"
+        for doubt in doubts:
+            context.warn(f"ssh_secret: {doubt}")
+    key = SshAccess(private_key=file_path(given["private_key_file"], "ssh.private_key_file"))
+    found = {}
+    for each in assignments:
+        of_host = given["hosts"].get(each.label) or given["hosts"].get(each.host.name)
+        access = access_of(
+            request.ssh,
+            access_of_inventory(of_host, f"ssh.hosts.{each.label}"),
+            _of_user_data(each.host, options["user_data"]),
+            of_secret,
+            key,
+        )
+        if not access.host_keys and each.ip:
+            keys = keys_in_known_hosts(known, each.ip, access.port)
+            access = SshAccess(access.user, access.port, access.private_key, keys)
+        found[each.label] = access
+    return found
+
+
+def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess:
+    """What the user data of the host says, by ``namespace/name`` of its Secret."""
+    if not host.user_data_secret:
+        return SshAccess()
+    secret = host.user_data_secret
+    name = secret if "/" in secret else f"{host.namespace}/{secret}"
+    return access_of_user_data(user_data.get(name), f"user_data.{name}")
