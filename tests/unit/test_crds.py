@@ -31,6 +31,11 @@ def read(path: Path) -> Object:
     return loaded
 
 
+# A map or a list of maps, as the original takes them: OpenAPI has no word for that, so the library
+# checks these two alone.
+OPEN = (".spec.master", ".spec.worker")
+
+
 def version_of(definition: Object) -> Object:
     [version] = definition["spec"]["versions"]
     assert isinstance(version, dict)
@@ -68,6 +73,9 @@ def test_every_field_is_typed_described_and_closed(path: Path) -> None:
     definition = read(path)
     schema = version_of(definition)["schema"]["openAPIV3Schema"]
     for place, field in fields(schema):
+        if path.name.startswith("bpa.") and place in OPEN:
+            assert field.keys() == {"x-kubernetes-preserve-unknown-fields", "description"}
+            continue
         quantity = field.get("x-kubernetes-int-or-string")
         assert field.get("type") or quantity, f"{place} has no type"
         assert "x-kubernetes-preserve-unknown-fields" not in field, f"{place} is open"

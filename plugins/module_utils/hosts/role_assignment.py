@@ -147,7 +147,8 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     for sentence in (*answer.warnings, *_small_subnet(wanted.request, answer)):
         context.warn(sentence)
     if answer.outcome != "assigned" and options["on_error"] == "fail":
-        raise WattwiseError(f"Not every role gets a host: {result['message']}", **result)
+        reason = result.pop("message")
+        raise WattwiseError(f"Not every role gets a host: {reason}", **result)
     return result
 
 

@@ -1,0 +1,317 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What comes out of an assignment: inventories that Ansible reads, SSH, and nothing injected."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import dataclasses
+import hashlib
+import hmac
+import statistics
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.cluster_objects import (
+    config_map,
+    installer_files,
+    installer_job,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power_table import (
+    IDLE_WATTS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.kubespray import (
+    etcd_members,
+    hosts_ini,
+    kubespray_inventory,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
+    SshAccess,
+    access_of_inventory,
+    access_of_secret,
+    access_of_user_data,
+    keys_in_known_hosts,
+    known_hosts_text,
+    public_key,
+)
+from ansible_collections.wattwise.kube.plugins.modules import host_role_assignment as module
+from support.assignable_hosts import Json, answer_of, bare_metal_host, host, mac_of
+from support.wao import ROOT
+
+SPEC: Json = {"master": {"cpu": 1, "count": 3}, "worker": {"cpu": 1}, "PodSubnet": "10.244.0.0/18"}
+
+
+def key_of(number: int, kind: str = "ssh-ed25519") -> str:
+    blob = len(kind).to_bytes(4, "big") + kind.encode() + b"\0\0\0\x20" + bytes([number]) * 32
+    return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+def machines(count: int) -> list[Json]:
+    return [
+        bare_metal_host(f"n-{n}", [{"name": "eth0", "mac": mac_of(n), "ip": f"10.1.0.{n + 1}"}])
+        for n in range(count)
+    ]
+
+
+def groups_of(path: Path) -> dict[str, list[str]]:
+    manager = InventoryManager(loader=DataLoader(), sources=[str(path)])
+    return {
+        name: sorted(each.name for each in group.get_hosts())
+        for name, group in manager.groups.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        ("current", ("kube_control_plane", "kube_node", "k8s_cluster")),
+        ("legacy", ("kube-master", "kube-node", "k8s-cluster")),
+    ],
+)
+def test_ansible_reads_the_inventory(tmp_path: Path, names: str, groups: tuple[str, ...]) -> None:
+    result = assign({"hosts": machines(5), "request": SPEC, "group_names": names})
+    path = tmp_path / "hosts.yml"
+    path.write_text(yaml.safe_dump(result["inventory"]))
+    found = groups_of(path)
+    masters, workers, cluster = (found[name] for name in groups)
+    assert (len(masters), len(workers), found["etcd"]) == (3, 2, masters)
+    assert cluster == sorted(masters + workers) == found["all"]
+    manager = InventoryManager(loader=DataLoader(), sources=[str(path)])
+    variables = manager.get_host(masters[0]).get_vars()
+    assert variables["ansible_host"] == variables["ip"] and variables["ansible_user"] == "root"
+    assert manager.groups[groups[2]].get_vars()["kube_pods_subnet"] == "10.244.0.0/18"
+
+
+def test_ansible_reads_hosts_ini(tmp_path: Path) -> None:
+    result = assign({"hosts": machines(5), "request": SPEC})
+    path = tmp_path / "hosts.ini"
+    path.write_text(result["hosts_ini"])
+    found = groups_of(path)
+    assert len(found["kube-master"]) == 3 and found["etcd"] == found["kube-master"]
+    assert found["k8s-cluster"] == found["all"] and len(found["all"]) == 5
+
+
+@pytest.mark.parametrize("masters", range(1, 8))
+def test_etcd_has_an_odd_number_of_members(masters: int) -> None:
+    members = etcd_members([f"m{n}" for n in range(masters)])
+    assert len(members) % 2 == 1 and masters - len(members) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"label": "m ansible_connection=local"},
+        {"label": "m\nevil ansible_connection=local"},
+        {"label": "{{ lookup('pipe', 'id') }}"},
+        {"ip": "10.0.0.1 ansible_connection=local"},
+        {"ip": "10.0.0.1\n[all]"},
+        {"ip": "fe80::1%eth0"},
+        {"ip": "127.0.0.1"},
+    ],
+)
+def test_no_output_takes_a_name_or_address_that_says_more(change: dict[str, str]) -> None:
+    """Even if a caller hands over an assignment that nobody checked."""
+    [assigned, *_rest] = answer_of({"master": {}}, [host(0)]).assignments
+    bad = [dataclasses.replace(assigned, **change)]  # type: ignore[arg-type]
+    for write in (
+        lambda: kubespray_inventory(bad, read_request({"master": {}}), {}),
+        lambda: hosts_ini(bad, {}, is_virtlet=False),
+        lambda: config_map(bad, "c", "n"),
+    ):
+        with pytest.raises(InvalidInput):
+            write()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"user": "root ansible_become=yes"}, "is not the name of a user"),
+        ({"port": 70000}, "is not a whole number from 1 to 65535"),
+        ({"private_key_file": "/k -o ProxyCommand=id"}, "cannot be a path in an inventory"),
+        ({"password": "secret"}, "hosts are reached with a key, not a password"),
+        ({"ansible_ssh_pass": "secret"}, "with a key, not a password"),
+        ({"host_keys": ["ssh-ed25519 AAAA"]}, "is not a public key"),
+        ({"host_keys": [key_of(1).replace("ssh-ed25519", "ssh-rsa")]}, "is not a public key"),
+        ({"host_keys": [f"{key_of(1)}\n* {key_of(2)}", "x"]}, r"host_keys\[1\]"),
+        ({"shell": "x"}, "there is no such field"),
+    ],
+)
+def test_what_the_inventory_says_is_checked(given: Json, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told) as caught:
+        access_of_inventory(given, "ssh.hosts.m")
+    assert "secret" not in str(caught.value)
+
+
+def test_sources_of_ssh_in_their_order() -> None:
+    user_data = (
+        "#cloud-config\nusers:\n- name: icn\n  ssh_authorized_keys: [x]\n"
+        f"ssh_keys:\n  ed25519_public: {key_of(1)}\n"
+    )
+    secret = {
+        "data": {
+            "ssh-privatekey": base64.b64encode(b"PRIVATE").decode(),
+            "user": base64.b64encode(b"admin").decode(),
+            "port": base64.b64encode(b"2222").decode(),
+            "known_hosts": base64.b64encode(f"[10.1.0.2]:2222 {key_of(2)}".encode()).decode(),
+            "password": base64.b64encode(b"hunter2").decode(),
+        }
+    }
+    hosts = machines(3)
+    hosts[0]["spec"]["userData"] = {"name": "n-0-data"}
+    hosts[2]["status"]["operationalStatus"] = "OK"
+    warnings: list[str] = []
+    result = assign(
+        {
+            "hosts": hosts,
+            "request": {**SPEC, "worker": {"count": 0}, "ssh": {"secretName": "key"}},
+            "ssh_secret": secret,
+            "user_data": {"metal3/n-0-data": user_data},
+            "ssh": {
+                "private_key_file": "/root/.ssh/id_rsa",
+                "hosts": {"n-2": {"user": "ops", "port": 22, "host_keys": [key_of(3)]}},
+            },
+        },
+        Context(warn=warnings.append),
+    )
+    ways = {
+        name: (each["ansible_user"], each["ansible_port"], each["ansible_ssh_private_key_file"])
+        for name, each in result["inventory"]["all"]["hosts"].items()
+    }
+    assert ways == {
+        "n-0": ("icn", 2222, "/root/.ssh/id_rsa"),
+        "n-1": ("admin", 2222, "/root/.ssh/id_rsa"),
+        "n-2": ("ops", 22, "/root/.ssh/id_rsa"),
+    }
+    assert result["known_hosts"].splitlines() == [
+        f"[10.1.0.1]:2222 {key_of(1)}",
+        f"[10.1.0.2]:2222 {key_of(2)}",
+        f"10.1.0.3 {key_of(3)}",
+    ]
+    assert result["hosts_without_key"] == []
+    assert any("password is not used" in each for each in warnings)
+    assert not {"PRIVATE", "hunter2"} & set(str(result).split("'"))
+
+
+def test_keys_are_found_in_known_hosts_also_behind_hashes() -> None:
+    salt = b"0123456789abcdefghij"
+    digest = hmac.new(salt, b"10.0.0.1", hashlib.sha1).digest()
+    hashed = f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+    content = "\n".join(
+        (
+            "# a comment",
+            f"@revoked 10.0.0.1 {key_of(9)}",
+            f"name,10.0.0.1 {key_of(1)} comment",
+            f"{hashed} {key_of(2)}",
+            f"10.0.0.1 ssh-ed25519 broken {key_of(3)}",
+            f"* {key_of(4)}",
+            f"[10.0.0.1]:2222 {key_of(5)}",
+        )
+    )
+    assert keys_in_known_hosts(content, "10.0.0.1", 22) == (key_of(1), key_of(2))
+    assert keys_in_known_hosts(content, "10.0.0.1", 2222) == (key_of(5),)
+    text = known_hosts_text([("10.0.0.1", SshAccess(port=2222, host_keys=(key_of(5),)))])
+    assert text == f"[10.0.0.1]:2222 {key_of(5)}\n"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "#!/bin/sh\nusers: [{name: x}]", "#cloud-config\n", "#cloud-config\nusers: 3\n"]
+)
+def test_user_data_that_says_nothing_about_ssh(content: str) -> None:
+    assert access_of_user_data(content, "user_data.a/b") == SshAccess()
+
+
+@pytest.mark.parametrize(
+    "content", ["#cloud-config\na: [", "#cloud-config\nssh_keys: {rsa_public: PRIVATE}\n"]
+)
+def test_user_data_that_is_broken_is_refused(content: str) -> None:
+    with pytest.raises(InvalidInput, match="user_data.a/b"):
+        access_of_user_data(content, "user_data.a/b")
+
+
+def test_a_secret_without_key_or_with_a_wrong_port_is_told() -> None:
+    _access, _known, doubts = access_of_secret({"stringData": {"user": "ops"}})
+    assert doubts == ["the Secret has no ssh-privatekey"]
+    with pytest.raises(InvalidInput, match="'many' is not a port"):
+        access_of_secret({"stringData": {"port": "many"}})
+
+
+def test_a_public_key_has_no_comment() -> None:
+    assert public_key(f"{key_of(1)} root@host", "key") == key_of(1)
+
+
+def test_labels_and_values_for_cluster_api() -> None:
+    result = assign({"hosts": machines(4), "request": SPEC, "cluster": "edge", "require_ip": False})
+    roles = [each["labels"]["bpa.akraino.org/role"] for each in result["host_labels"]]
+    assert sorted(roles) == ["control-plane"] * 3 + ["worker"]
+    values = result["cluster_api"]
+    assert (values["numControlPlaneMachines"], values["numWorkerMachines"]) == (3, 1)
+    assert values["podCidrBlocks"] == ["10.244.0.0/18"]
+    for part in ("controlPlaneHostSelector", "workersHostSelector"):
+        wanted = values[part]["matchLabels"]
+        matching = [e for e in result["host_labels"] if wanted.items() <= e["labels"].items()]
+        assert len(matching) == (3 if "Plane" in part else 1)
+
+
+def test_the_job_mounts_what_the_files_hold() -> None:
+    request = read_request({"master": {}, "ssh": {"secretName": "edge-key"}})
+    owner = {"kind": "Provisioning", "name": "p", "uid": "1"}
+    job = installer_job(request, "edge", "ns", "kud:1", owner)
+    files = installer_files("edge", "ns", "[all]\n", "")
+    pod = job["spec"]["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["files"]["configMap"]["name"] == files["metadata"]["name"]
+    [key, known] = volumes["ssh"]["projected"]["sources"]
+    assert key["secret"]["name"] == "edge-key"
+    assert known["configMap"]["items"][0]["key"] in files["data"]
+    mounts = pod["containers"][0]["volumeMounts"]
+    assert {each["name"] for each in mounts} == volumes.keys()
+    assert next(e["subPath"] for e in mounts if "subPath" in e) in files["data"]
+    assert job["metadata"]["ownerReferences"] == [owner] and pod["restartPolicy"] == "Never"
+
+
+def test_a_cluster_has_a_name_that_its_objects_can_have() -> None:
+    for name in ("Edge", "a.b", "x" * 51, "a\nb"):
+        with pytest.raises(InvalidInput, match="cannot be the name of a cluster"):
+            assign({"hosts": machines(1), "request": {"master": {}}, "cluster": name})
+
+
+def test_roles_without_hosts_fail_or_are_reported() -> None:
+    parameters: dict[str, t.Any] = {"hosts": machines(1), "request": SPEC}
+    with pytest.raises(WattwiseError, match="Not every role gets a host: spec.master") as caught:
+        assign(parameters)
+    assert caught.value.fields["shortages"]
+    reported = assign({**parameters, "on_error": "report"})
+    assert reported["outcome"] == "infeasible" and "inventory" not in reported
+
+
+def test_every_result_is_documented() -> None:
+    returned = yaml.safe_load(module.RETURN)
+    result = assign({"hosts": machines(4), "request": SPEC})
+    assert result.keys() - {"changed"} == returned.keys()
+    assert yaml.safe_load(module.DOCUMENTATION)["options"].keys() == set(
+        module.role_assignment.SPEC.options
+    )
+
+
+def test_the_table_of_idle_watts_is_that_of_the_published_regressions() -> None:
+    rows: dict[tuple[str, int, int], list[float]] = {}
+    with (ROOT / "lab/data/server_power_curves.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            key = (row["processor"], int(float(row["chips"])), int(float(row["cores"])))
+            rows.setdefault(key, []).append(float(row["watts_0"]))
+    expected = [(*key, round(statistics.median(watts), 1)) for key, watts in sorted(rows.items())]
+    assert list(IDLE_WATTS) == expected
