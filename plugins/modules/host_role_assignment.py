@@ -27,9 +27,14 @@ options:
   hosts:
     description:
       - BareMetalHosts of Metal3, as the API gives them. A defect of one changes no other.
+      - At least one of O(hosts) and O(hardware) is required.
     type: list
     elements: dict
-    required: true
+  hardware:
+    description:
+      - Hosts without a BareMetalHost, as RV(wattwise.kube.redfish_hardware_info#module:hardware).
+    type: list
+    elements: dict
   request:
     description:
       - A Provisioning (C(bpa.akraino.org/v1alpha1)), or its C(spec) alone.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    host_address,
     inventory_name,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
+    host_address,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Host,
@@ -98,15 +101,18 @@ def ports_with_address(host: Host) -> list[NetworkInterface]:
     """Ports at whose address the host can be reached, the one that boots first."""
     ports = []
     for port in host.hardware.network_interfaces:
-        if port.ip is None:
-            continue
-        try:
-            host_address(port.ip, "ip")
-        except InvalidField:
-            continue
-        ports.append(port)
+        if port.ip is not None and _leads_to_host(port.ip):
+            ports.append(port)
     boots = {host.boot_mac} if host.boot_mac else set()
     return sorted(ports, key=lambda port: not (port.boots or port.mac in boots))
+
+
+def _leads_to_host(ip: str) -> bool:
+    """Whether other machines reach a host under the address; link-local ones depend on the link."""
+    try:
+        return not ipaddress.ip_address(host_address(ip, "ip")).is_link_local
+    except InvalidField:
+        return False
 
 
 def address_of(host: Host) -> tuple[str | None, str | None]:

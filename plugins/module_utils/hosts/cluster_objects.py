@@ -10,13 +10,15 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    host_address,
     inventory_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Assigned
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
     CLUSTER_LABEL,
     ROLE_LABEL,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
+    host_address,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import SECRET_KEY
@@ -27,7 +29,8 @@ Object = dict[str, t.Any]
 _LONGEST_CLUSTER = 50
 _ROLE_VALUES = {"master": "control-plane", "worker": "worker"}
 _HOSTS_FILE, _KNOWN_HOSTS_FILE = "hosts.ini", "known_hosts"
-_FOLDER = "/opt/kud/multi-cluster"
+_KEY_FILE = "id_rsa"
+_FOLDER, _SSH = "/opt/kud/multi-cluster", "/.ssh"
 
 
 def cluster_name(value: t.Any, path: str) -> str:
@@ -109,24 +112,46 @@ def installer_job(
     """The Job ``kud-<cluster>``: without rights on its node or in the cluster.
 
     The installer reads ``--plugins`` as its third argument only, and has no ``--network``: the
-    subnet is in the inventory. It finds the inventory in the folder of the original, and its key
-    beside known_hosts. ``owner`` is an owner reference.
+    subnet is in the inventory. It finds inventory and key in the folders of the original. ``owner`` is an owner reference.
     """
     name = f"kud-{cluster}"
     metadata = _metadata(name, cluster, namespace)
     if owner is not None:
         metadata["ownerReferences"] = [owner]
+    pod = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "containers": [_installer(request, cluster, image)],
+        "volumes": _volumes(name, request.ssh.secret_name or "ssh-key-secret"),
+    }
+    template = {"metadata": {"labels": {"cluster": cluster}}, "spec": pod}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"backoffLimit": 0, "template": template},
+    }
+
+
+def _installer(request: Request, cluster: str, image: str) -> Object:
     plugins = ["--plugins", *request.plugins] if request.plugins else []
     folder = f"{_FOLDER}/{cluster}"
-    container = {
+    known_hosts = f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={_SSH}/{_KNOWN_HOSTS_FILE}"
+    environment = {
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_PRIVATE_KEY_FILE": f"{_SSH}/{_KEY_FILE}",
+        "ANSIBLE_SSH_COMMON_ARGS": known_hosts,
+    }
+    return {
         "name": "installer",
         "image": image,
         "command": ["./installer"],
         "args": ["--cluster", cluster, *plugins],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
         "volumeMounts": [
             {"name": "work", "mountPath": folder},
             {"name": "files", "mountPath": f"{folder}/{_HOSTS_FILE}", "subPath": _HOSTS_FILE},
-            {"name": "ssh", "mountPath": "/root/.ssh", "readOnly": True},
+            {"name": "ssh", "mountPath": _SSH, "readOnly": True},
         ],
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -134,27 +159,10 @@ def installer_job(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {
-            "backoffLimit": 0,
-            "template": {
-                "metadata": {"labels": {"cluster": cluster}},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "automountServiceAccountToken": False,
-                    "containers": [container],
-                    "volumes": _volumes(name, request.ssh.secret_name or "ssh-key-secret"),
-                },
-            },
-        },
-    }
 
 
 def _volumes(files: str, secret: str) -> list[Object]:
-    key = {"name": secret, "items": [{"key": SECRET_KEY, "path": "id_rsa"}]}
+    key = {"name": secret, "items": [{"key": SECRET_KEY, "path": _KEY_FILE}]}
     known = {"name": files, "items": [{"key": _KNOWN_HOSTS_FILE, "path": _KNOWN_HOSTS_FILE}]}
     sources = [{"secret": key}, {"configMap": known}]
     return [

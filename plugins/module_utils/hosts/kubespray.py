@@ -12,10 +12,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    host_address,
     inventory_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Assigned
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
+    host_address,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Request,
     Role,

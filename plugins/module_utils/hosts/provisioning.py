@@ -36,8 +36,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import wh
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
     Network,
     inventory_name,
-    mac_address,
     subnet,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
+    mac_address,
 )
 
 API_VERSION = "bpa.akraino.org/v1alpha1"

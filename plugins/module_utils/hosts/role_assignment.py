@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import math
 import typing as t
@@ -13,8 +14,11 @@ from dataclasses import dataclass
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
     InvalidField,
+    guarded,
     shown,
+    subject_of,
     warn_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
@@ -54,6 +58,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
     Request,
     read_request,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
     SshAccess,
     access_of,
@@ -72,7 +77,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 
 SPEC = ArgumentSpec(
     {
-        "hosts": {"type": "list", "elements": "dict", "required": True},
+        "hosts": {"type": "list", "elements": "dict"},
+        "hardware": {"type": "list", "elements": "dict"},
         "request": {"type": "dict", "required": True},
         "cluster": {"type": "str"},
         "former": {"type": "list", "elements": "dict"},
@@ -93,7 +99,8 @@ SPEC = ArgumentSpec(
         "ssh_secret": {"type": "dict", "no_log": True, "secret_keys": ["ssh-privatekey"]},
         "user_data": {"type": "dict", "no_log": True, "default": {}},
         "on_error": {"type": "str", "default": "fail", "choices": ["fail", "report"]},
-    }
+    },
+    required_one_of=(("hosts", "hardware"),),
 ).merge(LIMITS)
 
 DEFAULT_CLUSTER = "cluster"
@@ -123,7 +130,7 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     limits = Limits.of(options)
     wanted = read_wanted(options)
-    hosts, findings = read_hosts(options["hosts"])
+    hosts, findings = read_all_hosts(options["hosts"] or [], options["hardware"] or [])
     warn_of(findings, context)
     answer = assign_hosts(
         Question(
@@ -177,6 +184,22 @@ def read_wanted(options: Parameters) -> Wanted:
         former_roles(former),
         labels.get("cluster-type") == _VIRTLET,
     )
+
+
+def read_all_hosts(
+    objects: t.Sequence[t.Any], hardware: t.Sequence[t.Any]
+) -> tuple[list[Host], list[Finding]]:
+    """BareMetalHosts, and hosts of which Redfish alone tells; each defect stays with its host."""
+    hosts, findings = read_hosts(objects)
+    for index, entry in enumerate(hardware):
+        subject = subject_of(entry, "Host", f"hardware[{index}]")
+        read = guarded(subject, functools.partial(host_of, entry))
+        if isinstance(read, Finding):
+            findings.append(read)
+        else:
+            hosts.append(read)
+            findings += [Finding(subject, "", sentence) for sentence in read.findings]
+    return hosts, findings
 
 
 def former_roles(assignments: t.Any) -> Former:

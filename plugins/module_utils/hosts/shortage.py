@@ -104,7 +104,7 @@ def _message(instance: Instance, short: t.Sequence[Shortage], changes: t.Sequenc
     refused = Counter(each.reason for each in instance.refusals if each is not None)
     if refused:
         told = ", ".join(f"{reason}: {count}" for reason, count in sorted(refused.items()))
-        parts.append(f"{sum(refused.values())} hosts cannot be taken ({told})")
+        parts.append(f"{_hosts(sum(refused.values()))} cannot be taken ({told})")
     if instance.request.rack_spread == "required":
         parts.append("no rack may have two masters")
     if changes:
@@ -119,11 +119,14 @@ def _sentence(short: Shortage, free: int) -> str:
         for each in short.failing
     ]
     reasons = f" ({', '.join(told)})" if told else ""
-    hosts = "host" if short.wanted == 1 else "hosts"
     return (
-        f"{short.where} wants {short.wanted} {hosts} and lacks {short.missing}: {short.fitting} of "
-        f"{free} free hosts fit{reasons}"
+        f"{short.where} wants {_hosts(short.wanted)} and lacks {short.missing}: of {free} free "
+        f"ones {short.fitting} would do{reasons}"
     )
+
+
+def _hosts(count: int) -> str:
+    return "1 host" if count == 1 else f"{count} hosts"
 
 
 def _fewer(groups: t.Sequence[Group], lacking: t.Sequence[int]) -> t.Iterator[Change]:
@@ -131,7 +134,7 @@ def _fewer(groups: t.Sequence[Group], lacking: t.Sequence[int]) -> t.Iterator[Ch
     pairs = [(group, missing) for group, missing in zip(groups, lacking) if missing]
     if all((group.count or 1) > missing for group, missing in pairs):
         told = " and ".join(
-            f"{(group.count or 1) - missing} in place of {group.count or 1} hosts for {group.where}"
+            f"{(group.count or 1) - missing} in place of {_hosts(group.count or 1)} for {group.where}"
             for group, missing in pairs
         )
         size = max(missing / (group.count or 1) for group, missing in pairs)
@@ -210,7 +213,7 @@ def _more(instance: Instance, limits: Limits) -> t.Iterator[Change]:
         freed = [n for n, each in enumerate(instance.refusals) if each and each.reason == reason]
         lacking = shortages(instance.feasibility_problem(free=[*instance.free, *freed]), limits)
         if lacking is not None and not any(lacking):
-            told = f"make the {len(freed)} hosts available that cannot be taken ({reason})"
+            told = f"make {_hosts(len(freed))} available that cannot be taken ({reason})"
             yield Change("", told, 1.0)
 
 

@@ -117,6 +117,7 @@ def test_etcd_has_an_odd_number_of_members(masters: int) -> None:
         {"label": "m ansible_connection=local"},
         {"label": "m\nevil ansible_connection=local"},
         {"label": "{{ lookup('pipe', 'id') }}"},
+        {"label": "localhost"},
         {"ip": "10.0.0.1 ansible_connection=local"},
         {"ip": "10.0.0.1\n[all]"},
         {"ip": "fe80::1%eth0"},
@@ -181,7 +182,7 @@ def test_sources_of_ssh_in_their_order() -> None:
             "ssh_secret": secret,
             "user_data": {"metal3/n-0-data": user_data},
             "ssh": {
-                "private_key_file": "/root/.ssh/id_rsa",
+                "private_key_file": "/etc/keys/edge",
                 "hosts": {"n-2": {"user": "ops", "port": 22, "host_keys": [key_of(3)]}},
             },
         },
@@ -192,9 +193,9 @@ def test_sources_of_ssh_in_their_order() -> None:
         for name, each in result["inventory"]["all"]["hosts"].items()
     }
     assert ways == {
-        "n-0": ("icn", 2222, "/root/.ssh/id_rsa"),
-        "n-1": ("admin", 2222, "/root/.ssh/id_rsa"),
-        "n-2": ("ops", 22, "/root/.ssh/id_rsa"),
+        "n-0": ("icn", 2222, "/etc/keys/edge"),
+        "n-1": ("admin", 2222, "/etc/keys/edge"),
+        "n-2": ("ops", 22, "/etc/keys/edge"),
     }
     assert result["known_hosts"].splitlines() == [
         f"[10.1.0.1]:2222 {key_of(1)}",
@@ -251,6 +252,17 @@ def test_a_secret_without_key_or_with_a_wrong_port_is_told() -> None:
 
 def test_a_public_key_has_no_comment() -> None:
     assert public_key(f"{key_of(1)} root@host", "key") == key_of(1)
+
+
+def test_hosts_of_which_redfish_alone_tells_get_roles() -> None:
+    nic = {"name": "e", "mac": mac_of(7), "ip": "10.1.0.8"}
+    told = {"name": "bare", "memory_mib": 4096, "network_interfaces": [nic]}
+    hardware: list[Json] = [told, {"name": 3}, {**told, "name": "x\n[all]"}]
+    result = assign(
+        {"hosts": machines(1), "hardware": hardware, "request": {"master": {}, "worker": {}}}
+    )
+    assert sorted(each["host"] for each in result["assignments"]) == ["bare", "n-0"]
+    assert len(result["findings"]) == 2
 
 
 def test_labels_and_values_for_cluster_api() -> None:

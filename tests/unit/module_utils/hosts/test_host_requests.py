@@ -78,11 +78,23 @@ def both(first: Json, second: Json) -> Json:
         ({}, "a cluster needs a master"),
         ({"master": {"count": 0}}, "a cluster needs a master"),
         ([], "spec: .* is not a mapping"),
-        ({"masters": [{"m": {"mac-address": "<pn4-IF2-mac>"}}]}, "is not a MAC address"),
-        ({"masters": [{"m": {"mac-address": "08:00:27:00:ab"}}]}, "is not a MAC address"),
-        ({"masters": [{"m": {"mac-address": "08:00-27:00:ab:2c"}}]}, "is not a MAC address"),
-        ({"masters": [{"m": {"mac-address": "00:00:00:00:00:00"}}]}, "is not a MAC address"),
-        ({"masters": [{"m": {"mac-address": 800270}}]}, "is not a MAC address"),
+        (
+            {"masters": [{"m": {"mac-address": "<pn4-IF2-mac>"}}]},
+            "is no MAC address|of no single adapter",
+        ),
+        (
+            {"masters": [{"m": {"mac-address": "08:00:27:00:ab"}}]},
+            "is no MAC address|of no single adapter",
+        ),
+        (
+            {"masters": [{"m": {"mac-address": "08:00-27:00:ab:2c"}}]},
+            "is no MAC address|of no single adapter",
+        ),
+        (
+            {"masters": [{"m": {"mac-address": "00:00:00:00:00:00"}}]},
+            "is no MAC address|of no single adapter",
+        ),
+        ({"masters": [{"m": {"mac-address": 800270}}]}, "is no MAC address|of no single adapter"),
         ({"masters": [{"m": None}]}, "MAC address for masterNode m not provided"),
         ({**ONE, "workers": [{"w": None}]}, "MAC address for worker w not provided"),
         (both({"mac-address": MAC}, {"mac-address": mac_of(1)}), "node with label m already"),
@@ -241,7 +253,10 @@ class TestShortages:
     def test_more_masters_than_hosts(self) -> None:
         answer = answer_of({"master": {"count": 5}}, [host(0), host(1), host(2)])
         assert answer.explanation
-        assert "spec.master wants 5 hosts and lacks 2: 3 of 3 free" in answer.explanation.message
+        assert (
+            "spec.master wants 5 hosts and lacks 2: of 3 free ones 3 would"
+            in answer.explanation.message
+        )
         assert [each.text for each in answer.explanation.changes] == [
             "ask for 3 in place of 5 hosts for spec.master"
         ]
@@ -271,12 +286,14 @@ class TestShortages:
         for change in ({"cpu": 16}, {"sriov": False}):
             worker = {**spec["worker"], **change}
             assert answer_of({**spec, "worker": worker}, hosts).outcome == "assigned"
-        assert "1 hosts cannot be taken (error: 1)" in explanation.message
+        assert "1 host cannot be taken (error: 1)" in explanation.message
 
     def test_hosts_that_could_be_made_available_are_told(self) -> None:
         hosts = [host(0), host(1, consumer="Metal3Machine/a/b")]
         explanation = answer_of({"master": {}, "worker": {}}, hosts).explanation
-        assert explanation and "hosts available that cannot be taken (consumed)" in str(explanation)
+        assert explanation and "1 host available that cannot be taken (consumed)" in str(
+            explanation
+        )
 
     def test_workers_without_count_are_one_at_least(self) -> None:
         assert answer_of({"master": {}, "worker": {}}, [host(0)]).outcome == "infeasible"
