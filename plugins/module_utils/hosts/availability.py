@@ -99,10 +99,11 @@ def refusal_of(host: Host, owner: Owner) -> Refusal | None:
 
 def ports_with_address(host: Host) -> list[NetworkInterface]:
     """Ports at whose address the host can be reached, the one that boots first."""
-    ports = []
-    for port in host.hardware.network_interfaces:
-        if port.ip is not None and _leads_to_host(port.ip):
-            ports.append(port)
+    ports = [
+        port
+        for port in host.hardware.network_interfaces
+        if port.ip is not None and _leads_to_host(port.ip)
+    ]
     boots = {host.boot_mac} if host.boot_mac else set()
     return sorted(ports, key=lambda port: not (port.boots or port.mac in boots))
 

@@ -112,7 +112,8 @@ def installer_job(
     """The Job ``kud-<cluster>``: without rights on its node or in the cluster.
 
     The installer reads ``--plugins`` as its third argument only, and has no ``--network``: the
-    subnet is in the inventory. It finds inventory and key in the folders of the original. ``owner`` is an owner reference.
+    subnet is in the inventory. It finds inventory and key in the folders of the original. ``owner``
+    is an owner reference.
     """
     name = f"kud-{cluster}"
     metadata = _metadata(name, cluster, namespace)
