@@ -17,7 +17,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.cluster_objects import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.cluster_objects import (
     installer_job,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request

@@ -8,11 +8,6 @@ from __future__ import annotations
 import random
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import (
-    Answer,
-    Question,
-    assign,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Disk,
     Hardware,
@@ -21,6 +16,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Processors,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
+    Answer,
+    Question,
+    assign,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 Json = dict[str, t.Any]

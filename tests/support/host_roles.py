@@ -12,8 +12,8 @@ import itertools
 import typing as t
 from collections import Counter
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Answer
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Answer
 
 Json = dict[str, t.Any]
 Value = tuple[float, ...]

@@ -76,7 +76,7 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
 }
 # The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
 # 32 attributes and capacities with 48 values; k8srm/pools.py has those of the prototype, and
-# hosts/expressions.py cuts what hosts bring to theirs.
+# hosts/roles/expressions.py cuts what hosts bring to theirs.
 _DEVICES: t.Mapping[Kind, Bound] = {
     "dra": Bound(64, 48, 12 * 1024),
     "flat": Bound(256, 128, 64 * 1024),

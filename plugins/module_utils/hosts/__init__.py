@@ -4,6 +4,6 @@
 """Bare-metal hosts: what they can do, and which role each gets in a cluster.
 
 A host comes from a BareMetalHost, from Redfish or from the inventory, and is a ``host.Host`` from
-then on. Room ``hosts`` imports ``redfish``, ``cel``, ``solving``, ``nodeconfig``, ``kube``,
-``fleet`` and ``base``.
+then on. ``role_assignment.assign`` gives roles. Room ``hosts`` imports ``redfish``, ``cel``,
+``solving``, ``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
 """

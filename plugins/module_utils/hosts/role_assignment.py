@@ -35,31 +35,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     text,
     text_mapping,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import cluster_objects, kubespray
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import Network
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import (
-    Answer,
-    Assigned,
-    Former,
-    Question,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import (
-    assign as assign_hosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
-    HostKey,
-    Owner,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance import FormerRole
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    KIND,
-    Request,
-    read_request,
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import (
+    cluster_objects,
+    kubespray,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
     SshAccess,
     access_of,
     access_of_inventory,
@@ -69,6 +52,26 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
     keys_in_known_hosts,
     known_hosts_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
+    KIND,
+    Request,
+    read_request,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
+    Answer,
+    Assigned,
+    Former,
+    Question,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
+    assign as assign_hosts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    HostKey,
+    Owner,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import FormerRole
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
     Curve,
     read_curve,

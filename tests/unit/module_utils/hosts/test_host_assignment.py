@@ -12,9 +12,9 @@ import time
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import Owner
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance import FormerRole
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import Owner
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import FormerRole
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from support.assignable_hosts import (
     EPYC,

@@ -24,22 +24,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.cluster_objects import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.cluster_objects import (
     config_map,
     installer_files,
     installer_job,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power_table import (
-    IDLE_WATTS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.kubespray import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.kubespray import (
     etcd_members,
     hosts_ini,
     kubespray_inventory,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
     SshAccess,
     access_of_inventory,
     access_of_secret,
@@ -47,6 +42,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
     keys_in_known_hosts,
     known_hosts_text,
     public_key,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
+    IDLE_WATTS,
 )
 from ansible_collections.wattwise.kube.plugins.modules import host_role_assignment as module
 from support.assignable_hosts import Json, answer_of, bare_metal_host, host, mac_of

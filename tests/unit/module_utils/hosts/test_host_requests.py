@@ -16,17 +16,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     NetworkInterface,
     Processors,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power_table import (
-    IDLE_WATTS,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Item,
     Requirements,
     read_request,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import Judge
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
+    IDLE_WATTS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import Judge
 from support.assignable_hosts import (
     EPYC,
     GOLD,

@@ -14,13 +14,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_model import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
+    Item,
+    Request,
+    Role,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
     Counts,
     Level,
     best_counts,
     shortages,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
     HostKey,
     Owner,
     Refusal,
@@ -29,9 +35,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability i
     key_of,
     refusals,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import (
     IDLE,
     MAXIMISED,
     TENTHS,
@@ -40,20 +45,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance impor
     Instance,
     groups_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.named_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.named_hosts import (
     Named,
     named_hosts,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    Item,
-    Request,
-    Role,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
     Judge,
     is_met,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.shortage import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.shortage import (
     Explanation,
     explain,
 )

@@ -9,19 +9,6 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_model import (
-    SPREAD,
-    Costs,
-    Demand,
-    HostClass,
-    Problem,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
-    PROVISIONED,
-    HostKey,
-    Refusal,
-    key_of,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Item,
@@ -29,7 +16,20 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
     Requirements,
     Role,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
+    SPREAD,
+    Costs,
+    Demand,
+    HostClass,
+    Problem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    PROVISIONED,
+    HostKey,
+    Refusal,
+    key_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
     MEBIBYTE,
     Judge,
     is_met,

@@ -14,20 +14,20 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
     inventory_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Assigned
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
     host_address,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
+    DEFAULT_PORT,
+    SshAccess,
+    file_path,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Request,
     Role,
     user_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import (
-    DEFAULT_PORT,
-    SshAccess,
-    file_path,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Assigned
 
 GroupNames = t.Literal["current", "legacy"]
 

@@ -12,16 +12,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
     inventory_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment import Assigned
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
-    CLUSTER_LABEL,
-    ROLE_LABEL,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
     host_address,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import SECRET_KEY
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.ssh import SECRET_KEY
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Assigned
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    CLUSTER_LABEL,
+    ROLE_LABEL,
+)
 
 Object = dict[str, t.Any]
 

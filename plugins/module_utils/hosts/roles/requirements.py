@@ -18,11 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import 
     Compiler,
     SelectorError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.expressions import variables_of
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Hardware, Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Item,
     Requirements,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.expressions import (
+    variables_of,
 )
 
 MEBIBYTE = 1 << 20

@@ -10,10 +10,15 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_model import shortages
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.instance import Group, Instance
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Requirements
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
+    shortages,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import (
+    Group,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
     MEBIBYTE,
     is_met,
     size_text,

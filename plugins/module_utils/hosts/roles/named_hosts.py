@@ -9,17 +9,17 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.availability import (
-    Owner,
-    host_text,
-    refusal_of,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
     host_address,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Item
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.requirements import Judge
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    Owner,
+    host_text,
+    refusal_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import Judge
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.idle_power_table import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
     IDLE_WATTS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
