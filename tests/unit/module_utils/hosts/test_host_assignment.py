@@ -88,7 +88,7 @@ def test_small_instances_are_of_both_kinds() -> None:
 def test_a_thousand_hosts_are_assigned_with_proof_in_seconds() -> None:
     rng = random.Random(1)
     hosts = random_hosts(rng, 1000, racks=20)
-    spec = {
+    spec: Json = {
         "master": [{"cpu": 8, "memory": "4Gi", "count": 5}, {"cpu": 32, "count": 2}],
         "worker": [{"cpu": 16, "count": 250}, {"sriov": True, "count": 60}, {"qat": True}],
     }

@@ -44,6 +44,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh im
     public_key,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import (
+    SPEC as SPEC_OF_MODULE,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
     IDLE_WATTS,
@@ -314,9 +317,7 @@ def test_every_result_is_documented() -> None:
     returned = yaml.safe_load(module.RETURN)
     result = assign({"hosts": machines(4), "request": SPEC})
     assert result.keys() - {"changed"} == returned.keys()
-    assert yaml.safe_load(module.DOCUMENTATION)["options"].keys() == set(
-        module.role_assignment.SPEC.options
-    )
+    assert yaml.safe_load(module.DOCUMENTATION)["options"].keys() == set(SPEC_OF_MODULE.options)
 
 
 def test_the_table_of_idle_watts_is_that_of_the_published_regressions() -> None:
