@@ -171,7 +171,7 @@ def _solve_whole(linear: LinearModel, limits: Limits) -> Solution:
     """The optimum in whole numbers.
 
     With one group of masters the model is a network, and with more it nearly is one: the vertices
-    of its relaxation are whole, which is found five times as fast as by branching.
+    of its relaxation are whole, which is found several times as fast as by branching.
     """
     relaxed = dataclasses.replace(linear, integer=[False] * len(linear.integer))
     solution = solve(relaxed, limits)
