@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 from pathlib import Path
 
@@ -40,8 +41,14 @@ class Host:
         content = PACKAGE_MODULE % (str(self.root), KERNEL)
         (library / "noted_package.py").write_text(content)
 
-    def prepare(self, *entries: dict[str, t.Any], check: bool = False) -> PlaybookRun:
-        """One play that runs the entry point with the variables of each entry."""
+    def prepare(
+        self, *entries: dict[str, t.Any], check: bool = False, path: Path | None = None
+    ) -> PlaybookRun:
+        """One play that runs the entry point with the variables of each entry.
+
+        ``path`` is a folder of commands that come before the machine's; with it a failed entry
+        stops no other.
+        """
         given = {
             "kepler_host_root": str(self.root),
             "ansible_package_use": "ansible.legacy.noted_package",
@@ -58,7 +65,17 @@ class Host:
             }
             for entry in entries
         ]
-        play = {"name": "p", "hosts": "localhost", "gather_facts": False, "tasks": tasks}
+        play: dict[str, t.Any] = {
+            "name": "p",
+            "hosts": "localhost",
+            "gather_facts": False,
+            "tasks": tasks,
+        }
+        if path is not None:
+            play["tasks"] = [
+                {"block": [task], "rescue": [{"ansible.builtin.meta": "noop"}]} for task in tasks
+            ]
+            play["environment"] = {"PATH": f"{path}:{os.environ['PATH']}"}
         arguments = ["--check"] if check else []
         return run_playbook([play], self.folder, *arguments, as_json=True)
 
@@ -83,3 +100,31 @@ def test_headers_of_another_kernel_are_refused(host: Host) -> None:
     run = host.prepare({"kepler_version": "0.7.12", "kepler_host_headers_package": "wrong"})
     assert run.returncode == 2
     assert "are not those of the running kernel" in run.failures()["localhost"]
+
+
+@pytest.mark.skipif(
+    not Path("/etc/debian_version").exists(), reason="the boot loader is asked for by distribution"
+)
+def test_grub_is_renewed_until_it_has_the_argument(host: Host, tmp_path: Path) -> None:
+    commands, configuration = tmp_path / "bin", tmp_path / "grub.cfg"
+    commands.mkdir()
+    configuration.write_text("linux /vmlinuz\n")
+    program = commands / "update-grub"
+    given = {
+        "kepler_version": "0.7.12",
+        "kepler_host_kernel_headers": False,
+        "kepler_host_cgroup_v2": True,
+        "kepler_host_grub_folder": str(tmp_path),
+        "kepler_host_grub_configuration": str(configuration),
+    }
+    argument = "systemd.unified_cgroup_hierarchy=1"
+    program.write_text(
+        f"#!/bin/sh\n[ -d {tmp_path}/tried ] || {{ mkdir {tmp_path}/tried; exit 1; }}\n"
+        f"echo linux /vmlinuz {argument} > {configuration}\n"
+    )
+    program.chmod(0o755)
+    run = host.prepare(given, given, given, path=commands)
+    assert run.returncode == 0, run.output
+    renewed = run.results("Renew the configuration of grub")
+    assert [bool(result.get("failed")) for result in renewed] == [True, False, False]
+    assert [result["changed"] for result in renewed] == [True, True, False]

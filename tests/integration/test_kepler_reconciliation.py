@@ -164,7 +164,7 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     assert (again["changed"], again["diff"], again["pruned"]) == (False, [], [])
 
     # The controller of DaemonSets reads the affinities, and the policy admits its pods.
-    wanted = {"kepler-amd64-rapl": 2, "kepler-arm64-hwmon": 1}
+    wanted = {"kepler-amd64-rapl": 1, "kepler-amd64-rapl.named": 1, "kepler-arm64-hwmon": 1}
     assert site.daemon_sets().keys() == wanted.keys()
     wait_until(lambda: len(site.pods()) == 3, 120.0, "the pods of Kepler")
     wait_until(lambda: counts(site) == wanted, 120.0, "the counts of the DaemonSets")

@@ -81,5 +81,6 @@ def selected_by(terms: t.Sequence[Json], name: str, labels: t.Mapping[str, str])
 
 
 def _meets(requirement: Json, value: str | None) -> bool:
-    inside = value is not None and value in requirement["values"]
-    return {"In": inside, "NotIn": not inside}[requirement["operator"]]
+    inside = value is not None and value in requirement.get("values", ())
+    operators = {"In": inside, "NotIn": not inside, "DoesNotExist": value is None}
+    return operators[requirement["operator"]]

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Groups of nodes with one DaemonSet each, and the affinity that makes each node one group's.
 
-Labels describe a group, so that a node that is labelled later joins it without a new run. Names
-correct what labels do not tell: nodes that nobody labelled, and nodes whose labels lie.
+The affinity of a group consists of labels alone, so that it depends on the spec and never on nodes:
+a node that comes, goes or changes its labels restarts no collector elsewhere. Nodes that labels do
+not describe are in a group of their own, by name.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import typing as t
 from dataclasses import dataclass
 
@@ -17,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector 
     Requirement,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import (
+    ARCHITECTURE_LABEL,
     JudgedNode,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
@@ -28,96 +32,107 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import
     SUPPORTED_LABEL,
 )
 
-ARCHITECTURE_LABEL = "kubernetes.io/arch"
+# More terms than these make an affinity that nobody can read; names are better then.
+MOST_TERMS = 32
 
+Key = tuple[str, str, str]
 Term = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Supported nodes of one architecture, meter and pool. ``terms`` select exactly these."""
+    """Supported nodes of one architecture, meter and pool. ``terms`` select exactly these.
+
+    ``by_name`` says that the terms are names of nodes.
+    """
 
     architecture: str
     meter: str
     pool: str
+    by_name: bool
     collector: Collector
     nodes: tuple[str, ...]
     terms: tuple[Term, ...]
 
     @property
     def name(self) -> str:
-        """The last part of the names of its objects."""
-        return "-".join(filter(None, (self.architecture, self.meter, self.pool)))
+        """The last part of the names of its objects. No name of a pool has a dot."""
+        name = "-".join(filter(None, (self.architecture, self.meter, self.pool)))
+        return f"{name}.named" if self.by_name else name
 
 
 def group(system: System, nodes: t.Sequence[JudgedNode]) -> list[Group]:
     """The groups of all supported nodes, by name; each such node is in exactly one."""
-    members: dict[tuple[str, str, str], list[str]] = {}
+    alternatives: dict[Key, list[tuple[Requirement, ...]]] = {}
+    members: dict[tuple[Key, bool], list[JudgedNode]] = {}
     for node in nodes:
         if not node.reason:
             key = (node.architecture, node.meter, node.pool)
-            members.setdefault(key, []).append(node.name)
+            if key not in alternatives:
+                alternatives[key] = _alternatives(system, *key)
+            described = any(LabelSelector(one).matches(node.labels) for one in alternatives[key])
+            members.setdefault((key, not described), []).append(node)
     collectors = {pool.name: pool.collector for pool in system.pools}
     found = [
         Group(
             *key,
+            by_name,
             collectors.get(key[2], system.rest),
-            tuple(names),
-            tuple(_terms(system, key, frozenset(names), nodes)),
+            tuple(node.name for node in own),
+            tuple(map(_named, own) if by_name else map(_described, alternatives[key])),
         )
-        for key, names in members.items()
+        for (key, by_name), own in members.items()
     ]
     return sorted(found, key=lambda one: one.name)
 
 
-def _terms(
-    system: System,
-    key: tuple[str, str, str],
-    members: frozenset[str],
-    nodes: t.Sequence[JudgedNode],
-) -> t.Iterator[Term]:
-    """Terms of a node affinity, of which a node must meet one."""
-    requirements = _requirements(system, *key)
-    selector = LabelSelector(requirements)
-    labelled = {node.name for node in nodes if selector.matches(node.labels)}
-    described: Term = {"matchExpressions": [_expression(each) for each in requirements]}
-    others = sorted(labelled - members)
-    if others:
-        described["matchFields"] = [_named("NotIn", name) for name in others]
-    yield described
-    for name in sorted(members - labelled):
-        yield {"matchFields": [_named("In", name)]}
-
-
-def _requirements(
+def _alternatives(
     system: System, architecture: str, meter: str, pool: str
-) -> tuple[Requirement, ...]:
-    found = [
-        Requirement(ARCHITECTURE_LABEL, "In", frozenset({architecture})),
-        Requirement(METER_LABEL, "In", frozenset({meter})),
-        Requirement(SUPPORTED_LABEL, "In", frozenset({"true"})),
-    ]
+) -> list[tuple[Requirement, ...]]:
+    """Requirements of which a node of the group meets all of one alternative.
+
+    A node of no other pool lacks one label of each; there is an alternative for each choice of
+    these. There is none at all where there would be too many, or where the pool contradicts the
+    labels of the probe.
+    """
+    own = next((dict(each.node_selector) for each in system.pools if each.name == pool), {})
+    probed = {ARCHITECTURE_LABEL: architecture, METER_LABEL: meter, SUPPORTED_LABEL: "true"}
+    if any(own.get(key, value) != value for key, value in probed.items()):
+        return []
+    wanted = {**probed, **own}
+    lacking: list[list[tuple[str, str]]] = []
     for each in system.pools:
-        if each.name == pool:
-            found += [
-                Requirement(label, "In", frozenset({value}))
-                for label, value in sorted(each.node_selector.items())
-            ]
-        elif len(each.node_selector) == 1:
-            # More labels than one have no negation in one term; names do the rest.
-            [(label, value)] = each.node_selector.items()
-            found.append(Requirement(label, "NotIn", frozenset({value})))
-    return tuple(found)
+        selector = each.node_selector
+        # Pools that ask for different values of one label have no node in common.
+        is_apart = any(wanted.get(key, value) != value for key, value in selector.items())
+        if each.name != pool and not is_apart:
+            lacking.append([item for item in sorted(selector.items()) if item[0] not in wanted])
+    if math.prod(map(len, lacking)) > MOST_TERMS:
+        return []
+    present = tuple(Requirement(key, "In", frozenset({value})) for key, value in wanted.items())
+    return [
+        present
+        + tuple(Requirement(key, "NotIn", frozenset({value})) for key, value in sorted(set(chosen)))
+        for chosen in itertools.product(*lacking)
+    ]
 
 
-def _expression(requirement: Requirement) -> dict[str, t.Any]:
+def _described(requirements: t.Iterable[Requirement]) -> Term:
+    """A term of a node affinity, of which a node must meet one."""
     return {
-        "key": requirement.key,
-        "operator": requirement.operator,
-        "values": sorted(requirement.values),
+        "matchExpressions": [
+            {"key": each.key, "operator": each.operator, "values": sorted(each.values)}
+            for each in requirements
+        ]
     }
 
 
-def _named(operator: str, name: str) -> dict[str, t.Any]:
+def _named(node: JudgedNode) -> Term:
     """The API server takes one name in each field selector."""
-    return {"key": "metadata.name", "operator": operator, "values": [name]}
+    term: Term = {
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]
+    }
+    if SUPPORTED_LABEL not in node.labels:
+        # Once the node has labels, a group that they describe has its collector.
+        term["matchExpressions"] = [{"key": SUPPORTED_LABEL, "operator": "DoesNotExist"}]
+    return term

@@ -41,6 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict impor
 
 Object = t.Mapping[str, t.Any]
 
+ARCHITECTURE_LABEL = "kubernetes.io/arch"
 # Of the images that upstream publishes; those of 0.9 and earlier were built for s390x, too.
 _PUBLISHED = ("amd64", "arm64")
 _OLD_PUBLISHED = (*_PUBLISHED, "s390x")
@@ -81,33 +82,25 @@ def _judge(system: System, node: t.Any) -> JudgedNode | None:
     labels = metadata.get("labels") or {}
     if not system.node_selector.items() <= labels.items():
         return None
-    left_out = functools.partial(JudgedNode, metadata["name"], labels, told.architecture)
+    # The scheduler goes by this label of the kubelet.
+    architecture = labels.get(ARCHITECTURE_LABEL) or told.architecture
+    found = JudgedNode(metadata["name"], labels, architecture)
     pools = [pool for pool in system.pools if pool.selects(labels)]
     if len(pools) > 1:
         names = " and ".join(pool.name for pool in pools)
-        return left_out(reason=f"the pools {names} all select the node; give it labels of one")
-    facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
-    if isinstance(facts, Finding):
-        return left_out(reason=shown_text(f"{facts.field}: {facts.problem}", _LONGEST_REASON))
+        reason = f"the pools {names} all select the node; give it labels of one"
+        return dataclasses.replace(found, reason=reason)
     pool = pools[0] if pools else Pool("", {}, system.rest)
-    return _of_pool(system, pool, metadata, facts or told)
-
-
-def _of_pool(system: System, pool: Pool, metadata: Object, facts: NodeFacts) -> JudgedNode:
-    labels = metadata.get("labels") or {}
-    node = JudgedNode(metadata["name"], labels, facts.architecture, pool=pool.name)
-    reason = _architecture_problem(system, facts.architecture)
-    if reason:
-        return dataclasses.replace(node, reason=reason)
-    verdict = _verdict(system, pool.collector, node, metadata, facts)
-    if not verdict.supported:
-        text = shown_text("; ".join(verdict.reasons), _LONGEST_REASON)
-        return dataclasses.replace(node, reason=text)
-    return dataclasses.replace(node, meter=verdict.meter)
+    found = dataclasses.replace(found, pool=pool.name)
+    verdict = _verdict(system, pool.collector, found, node, told)
+    if verdict.supported:
+        return dataclasses.replace(found, meter=verdict.meter)
+    text = shown_text("; ".join(verdict.reasons), _LONGEST_REASON)
+    return dataclasses.replace(found, reason=text)
 
 
 def _architecture_problem(system: System, architecture: str) -> str:
-    """Why there is no image for the architecture, which a kubelet reports; empty if there is."""
+    """Why there is no image for the architecture, whose label a kubelet sets; empty if there is."""
     known = _OLD_PUBLISHED if system.version.uses_ebpf else _PUBLISHED
     if architecture in known or architecture in system.images:
         return ""
@@ -120,17 +113,27 @@ def _architecture_problem(system: System, architecture: str) -> str:
 
 
 def _verdict(
-    system: System, collector: Collector, node: JudgedNode, metadata: Object, facts: NodeFacts
+    system: System, collector: Collector, found: JudgedNode, node: Object, told: NodeFacts
 ) -> Verdict:
     """The verdict of the labels, which knows BMCs and probes over SSH; without them that of facts.
 
-    A meter that is asked for is looked up in the facts of a probe, because labels name one alone.
+    A meter that is asked for, and that the labels do not name, is looked up in the facts of a probe,
+    because labels name one alone.
     """
-    forced = collector.meter
-    if forced != "auto" and facts.source == "host":
+    problem = _architecture_problem(system, found.architecture)
+    if problem:
+        return Verdict(False, "none", (problem,))
+    labelled, forced = _labelled(system, found, node["metadata"]), collector.meter
+    if labelled is not None and (
+        forced == "auto" or (labelled.supported and labelled.meter == forced)
+    ):
+        return labelled
+    facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
+    if isinstance(facts, Finding):
+        return Verdict(False, "none", (f"{facts.field}: {facts.problem}",))
+    if forced != "auto" and facts is not None and facts.source == "host":
         return _forced(system, forced, facts)
-    labelled = _labelled(system, node, metadata)
-    verdict = labelled or judge(facts, system.version, None, system.fake_cpu_meter)
+    verdict = labelled or judge(facts or told, system.version, None, system.fake_cpu_meter)
     if forced != "auto" and verdict.supported and verdict.meter != forced:
         why = f"the meter {forced} is asked for, and {verdict.meter} is the one that is known"
         return Verdict(False, "none", (f"{why}; probe the host",))

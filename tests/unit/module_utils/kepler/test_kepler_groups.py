@@ -11,7 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import group
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import (
+    MOST_TERMS,
+    group,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import judge_all
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
     HwmonSensor,
@@ -51,11 +54,13 @@ def test_nodes_are_grouped_by_architecture_meter_and_pool() -> None:
             node("b", labels=labels_of("rapl")),
             node("c", labels={"pool": "fast"}),
             node("d", "arm64", labels=labels_of("hwmon")),
+            node("e"),
         ],
     )
     assert [(each.name, each.nodes) for each in groups] == [
-        ("amd64-rapl", ("a", "b")),
-        ("amd64-rapl-fast", ("c",)),
+        ("amd64-rapl", ("b",)),
+        ("amd64-rapl-fast.named", ("c",)),
+        ("amd64-rapl.named", ("a", "e")),
         ("arm64-hwmon", ("d",)),
     ]
 
@@ -149,11 +154,57 @@ def test_a_node_of_two_pools_is_left_out_and_stops_no_other() -> None:
 
 def test_a_node_that_is_labelled_later_is_of_the_group_that_the_labels_tell() -> None:
     wanted = system(pools=[{"name": "fast", "node_selector": {"pool": "fast"}}])
-    _nodes, groups = judged(wanted, [node("a"), node("b", labels={"pool": "fast"})])
-    later = {"kubernetes.io/arch": "amd64", **labels_of("rapl")}
-    for labels, name in ((later, "amd64-rapl"), ({**later, "pool": "fast"}, "amd64-rapl-fast")):
+    rapl = labels_of("rapl")
+    _nodes, groups = judged(
+        wanted,
+        [node("a", labels=rapl), node("b", labels={**rapl, "pool": "fast"}), node("new")],
+    )
+    later = {"kubernetes.io/arch": "amd64", **rapl}
+    for labels, name in (
+        ({"kubernetes.io/arch": "amd64"}, "amd64-rapl.named"),
+        (later, "amd64-rapl"),
+        ({**later, "pool": "fast"}, "amd64-rapl-fast"),
+    ):
         found = [each.name for each in groups if selected_by(each.terms, "new", labels)]
         assert found == [name]
+
+
+def test_no_node_changes_the_affinity_of_a_group_that_labels_describe() -> None:
+    wanted = system(
+        collector={"meter": "rapl"},
+        pools=[
+            {"name": name, "node_selector": {"pool": "own", name: "yes"}} for name in ("x", "y")
+        ],
+    )
+    zoned = probed(rapl_zones=(ZONE,), hwmon_sensors=(SENSOR,))
+    steady = [node("a", labels=labels_of("rapl")), node("b", labels=labels_of("rapl"))]
+    before = judged(wanted, steady)[1]
+    for other in (
+        node("new"),
+        node("new", labels=labels_of("rapl")),
+        node("new", labels={**labels_of("rapl"), "x": "yes", "pool": "own"}),
+        node("new", labels={**labels_of("rapl"), "x": "yes", "y": "yes", "pool": "own"}),
+        node("new", labels={**labels_of("rapl"), "kubernetes.io/arch": "arm64"}),
+        node("new", labels={**labels_of("rapl"), "kubernetes.io/arch": "../.."}),
+        node("new", labels=labels_of("hwmon"), annotations=zoned),
+        node("new", labels=labels_of("rapl"), annotations={PROBE_ANNOTATION: "{"}),
+        node("new", labels=labels_of("rapl", supported=False), annotations=zoned),
+    ):
+        after = judged(wanted, [steady[0], other, steady[1]])[1]
+        [terms] = [each.terms for each in after if each.name == "amd64-rapl"]
+        assert terms == before[0].terms, other
+
+
+def test_many_pools_of_several_labels_are_told_apart_by_names() -> None:
+    pools = [
+        {"name": f"p{number}", "node_selector": {f"x{number}": "1", f"y{number}": "1"}}
+        for number in range(6)
+    ]
+    for count, name in ((5, "amd64-rapl"), (6, "amd64-rapl.named")):
+        _nodes, groups = judged(system(pools=pools[:count]), [node("a", labels=labels_of("rapl"))])
+        assert [(each.name, len(each.terms)) for each in groups] == [
+            (name, 1 if count == 6 else MOST_TERMS)
+        ]
 
 
 def a_fleet(source: random.Random) -> tuple[Json, list[Json]]:

@@ -23,7 +23,7 @@ from support.kepler_systems import IMAGE, judged, labels_of, node, system
 
 Json = dict[str, t.Any]
 
-NODES = [node("a"), node("b", "arm64", labels=labels_of("hwmon"))]
+NODES = [node("a", labels=labels_of("rapl")), node("b", "arm64", labels=labels_of("hwmon"))]
 # Reference: config/config.go of the tags, every leaf of its structures.
 V0_10 = {
     *("log.level", "log.format", "host.sysfs", "host.procfs", "rapl.zones"),

@@ -65,7 +65,7 @@ def told(
 ) -> Json:
     """A status, which follows the definition."""
     wanted = system(**spec)
-    found, groups = judged(wanted, nodes or [node("a"), node("b")])
+    found, groups = judged(wanted, nodes or [node(name, labels=labels_of("rapl")) for name in "ab"])
     status = status_of(Seen(wanted, found, groups, daemon_sets, pods), 7, {})
     check(status)
     return status
@@ -166,7 +166,10 @@ def test_last_words_are_short_and_printable_and_end_with_the_error() -> None:
 
 
 def test_the_worst_group_is_told_and_the_others_are_counted() -> None:
-    nodes = [node("a"), node("b", "arm64", labels=labels_of("hwmon"))]
+    nodes = [
+        node("a", labels=labels_of("rapl")),
+        node("b", "arm64", labels=labels_of("hwmon")),
+    ]
     sets = [daemon_set(updatedNumberScheduled=1), daemon_set("kepler-arm64-hwmon", numberReady=0)]
     found = told(sets, [], nodes)
     assert condition(found, "Available")[1:] == (
@@ -182,7 +185,12 @@ def test_the_worst_group_is_told_and_the_others_are_counted() -> None:
 
 def test_nodes_and_pools_are_counted_and_those_left_out_are_named() -> None:
     pools = [{"name": "fast", "node_selector": {"pool": "fast"}}]
-    nodes = [node("a"), node("b", labels={"pool": "fast"}), node("c", metal=False)]
+    rapl = labels_of("rapl")
+    nodes = [
+        node("a", labels=rapl),
+        node("b", labels={"pool": "fast", **rapl}),
+        node("c", metal=False),
+    ]
     found = told([daemon_set(numberReady=1)], [], nodes, pools=pools)
     assert found["nodes"] == {"selected": 3, "metered": 2, "leftOut": 1, "ready": 1, "crashing": 0}
     assert found["pools"] == [
@@ -217,7 +225,10 @@ def test_a_run_that_ended_early_keeps_what_is_known() -> None:
 @each_seed(150)
 def test_a_bad_pod_or_daemon_set_beside_good_ones_changes_nothing_for_them(seed: int) -> None:
     source = random.Random(seed)
-    nodes = [node("a"), node("b", "arm64", labels=labels_of("hwmon"))]
+    nodes = [
+        node("a", labels=labels_of("rapl")),
+        node("b", "arm64", labels=labels_of("hwmon")),
+    ]
     good_set, bad_set = daemon_set("kepler-arm64-hwmon"), spoilt(source, daemon_set())
     bad_pod = spoilt(source, crashing())
     with bounded():
