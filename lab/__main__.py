@@ -104,9 +104,9 @@ def _add_contents(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--only",
         action="append",
-        choices=lifecycle.PARTS,
+        choices=lifecycle.ALL_PARTS,
         metavar="PART",
-        help=f"start only this part; may be repeated: {', '.join(lifecycle.PARTS)}",
+        help=f"start only this part; may be repeated: {', '.join(lifecycle.ALL_PARTS)}",
     )
     command.add_argument(
         "--bare-metal-hosts",
@@ -143,7 +143,7 @@ def _terminate(number: int, _frame: FrameType | None) -> None:
 
 
 def _up(chosen: argparse.Namespace) -> int:
-    parts = tuple(part for part in lifecycle.PARTS if part in (chosen.only or lifecycle.PARTS))
+    parts = tuple(part for part in lifecycle.ALL_PARTS if part in (chosen.only or lifecycle.PARTS))
     asked = LabSettings(
         chosen.nodes,
         chosen.racks,

@@ -31,6 +31,9 @@ from lab.state import LabSettings, LabState
 CONTROL_PLANE = "controlplane"
 SIMULATORS = ("bmc", "pressure", "predictor", "rmd")
 PARTS = (CONTROL_PLANE, *SIMULATORS)
+# Of pods; only a lab that is asked for them has them.
+METERS = ("kepler", "prometheus")
+ALL_PARTS = (*PARTS, *METERS)
 LOCK_FILE = "lock"
 
 Say = Callable[[str], None]
@@ -139,7 +142,7 @@ def _continued(state: LabState, asked: LabSettings) -> LabSettings | None:
             f"A lab of {_size(found)} runs in {state.root}; take it down first, or choose another"
             " folder with --state."
         )
-    parts = tuple(part for part in PARTS if part in {*found.parts, *asked.parts})
+    parts = tuple(part for part in ALL_PARTS if part in {*found.parts, *asked.parts})
     return dataclasses.replace(found, parts=parts, ports=_ChosenPorts(found.ports))
 
 
@@ -180,7 +183,7 @@ def _bring_up(state: LabState, settings: LabSettings, say: Say) -> None:
             say("starting the control plane")
             controlplane.start(state, settings)
         _make_nodes(state, settings, say)
-    simulators = [part for part in settings.parts if part in SIMULATORS]
+    simulators = [part for part in settings.parts if part in (*SIMULATORS, *METERS)]
     if simulators:
         for part in simulators:
             if prepare := getattr(importlib.import_module(f"lab.{part}"), "prepare", None):

@@ -99,7 +99,12 @@ def in_thread(serving: AbstractAsyncContextManager[None]) -> Iterator[None]:
 
 def answers(port: int, path: str) -> bool:
     """Whether a simulator on loopback answers a GET of the path with 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
+    return answers_at("127.0.0.1", port, path)
+
+
+def answers_at(address: str, port: int, path: str) -> bool:
+    """Whether a simulator at the address answers a GET of the path with 200."""
+    connection = http.client.HTTPConnection(address, port, timeout=1.0)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK

@@ -43,6 +43,8 @@ class BoundPod:
     uid: str
     node: str
     cores: float
+    namespace: str = ""
+    name: str = ""
 
 
 def bound_pod(pod: Mapping[str, Any]) -> BoundPod | None:
@@ -50,12 +52,13 @@ def bound_pod(pod: Mapping[str, Any]) -> BoundPod | None:
     node = pod["spec"].get("nodeName")
     if not node or pod.get("status", {}).get("phase") in FINISHED_PHASES:
         return None
+    metadata = pod["metadata"]
     try:
         cores = pod_cpu_cores(pod)
     except ValueError as error:
-        LOG.warning("pod %s counts as idle: %s", pod["metadata"]["name"], error)
+        LOG.warning("pod %s counts as idle: %s", metadata["name"], error)
         cores = 0.0
-    return BoundPod(pod["metadata"]["uid"], node, cores)
+    return BoundPod(metadata["uid"], node, cores, metadata["namespace"], metadata["name"])
 
 
 class PodLoads:
@@ -74,6 +77,11 @@ class PodLoads:
     def pods(self) -> int:
         """How many pods are bound and not finished."""
         return len(self._pods)
+
+    @property
+    def bound(self) -> list[BoundPod]:
+        """These pods."""
+        return list(self._pods.values())
 
     def replace(self, pods: Iterable[BoundPod]) -> None:
         """These are all pods of the cluster."""

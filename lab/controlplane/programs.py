@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.gotools import GoTools, Say, build
 from lab.operator import ANSIBLE_OPERATOR
-from lab.promtool import PROMTOOL
+from lab.prometheus import PROGRAMS as PROMETHEUS
 from lab.releases import Release, release_of
 
 LAB = Path(__file__).resolve().parent.parent
@@ -90,7 +90,7 @@ def find_programs(say: Say, minor: str = "") -> dict[str, Path]:
 
 def build_programs(say: Say, minor: str = "") -> None:
     """Fill the cache, whatever is installed; also with what only tests use."""
-    for tools in (kubernetes(release_of(minor)), KWOK, PROMTOOL, ANSIBLE_OPERATOR):
+    for tools in (kubernetes(release_of(minor)), KWOK, PROMETHEUS, ANSIBLE_OPERATOR):
         say(f"{', '.join(tools.programs)} are in {build(tools, say)}")
 
 

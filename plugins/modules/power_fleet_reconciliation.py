@@ -28,7 +28,8 @@ description:
     C(spec.observe.maxAgeSeconds) as they are, moves no running pod, and renders templates or
     refreshes RmdWorkloads only where C(wattwise.github.io/requested-for) names them (V(pods),
     V(nodes), V(node-configs), V(rmd), or several with commas between them).
-  - The status holds what came of the run, with the conditions C(Ready), C(Observed) and C(Placed).
+  - The status holds what came of the run, with the conditions C(Ready), C(Observed), C(Placed) and, with
+    a source of watts of pods, C(Metered).
     A run that finds everything as it was writes nothing until O(heartbeat_seconds) are over.
     Events tell when a condition goes wrong or right again, and which machines were lost.
   - A C(spec.interval) other than 60 s becomes the annotation
@@ -89,6 +90,13 @@ options:
     type: list
     elements: str
     default: []
+  metering_credential_dir:
+    description:
+      - Folder of a mounted Secret for the Prometheus of C(spec.metering), with the files C(url) and
+        C(token), or C(username) and C(password), and optionally C(ca.crt).
+      - The credential is sent only to the scheme, host and port of C(url), because the writer of a
+        spec chooses the Prometheus. Keplers get none.
+    type: path
   rmd_client:
     description:
       - How the module proves to RMD daemons who it is, and which authority it trusts. No spec can

@@ -16,16 +16,28 @@ import json
 import re
 import time
 import typing as t
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
+    Metering,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition, metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Failure
+from lab import kepler, process, prometheus
+from lab.bmc.pods import BoundPod
+from lab.machines import build_machines
+from lab.physics import Truth
+from lab.state import LabSettings, LabState
+from support import promql
 from support.power_fleets import fleet, outcome
 from support.promtool import Expectation, lint, promtool, samples, unmet
 from support.snapshots import with_targets
@@ -41,6 +53,7 @@ QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in pa
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 WATTS = {"n1": 300.0, "n2": 210.5}
+VARIABLES = ("cluster", "power_fleet", "node")
 METRIC = re.compile(r"\b(?:wattwise_\w+|inlet_temp_celsius|delta_p_pascal|node_power_watts)\b")
 
 
@@ -110,6 +123,10 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
     }
     place(predicted)
     files = [(folder / name).read_text() for name in ("wattwise.prom", "predicted.prom")]
+    zones = {"package": 90.0, "dram": 10.0}
+    pod = Pod("shop", "web-1", "u1", "n1", "Deployment", "web")
+    metered = Metering("prometheus", NOON, pods={pod: zones}, nodes={"n1": zones})
+    files.append(metered.metrics({"cluster": "hall-1"}))
     return "".join([*files, served(folder / "runs")])
 
 
@@ -135,9 +152,21 @@ def served(runs: Path) -> str:
     return exposition.collect(runs, time.time())
 
 
+@pytest.fixture(scope="module")
+def everything(textfile: str) -> str:
+    """The same and the metrics of one of the lab's Keplers."""
+    [machine] = build_machines(1, 1, seed=1)
+    meter = kepler.Meter(machine, 0.0)
+    pod = BoundPod("u1", machine.name, 4.0, "shop", "web-7d4b9c-x2x4z")
+    meter.sample(10.0, Truth(20.0, 5.0, 300.0, pod.cores), [pod])
+    return textfile + meter.text()
+
+
 def on_everything(query: str) -> str:
-    """A query of the dashboard with all clusters and PowerFleets chosen."""
-    return query.replace("$cluster", ".*").replace("$power_fleet", ".*")
+    """A query of the dashboard with all clusters, PowerFleets and nodes chosen."""
+    for name in VARIABLES:
+        query = query.replace(f"${name}", ".*")
+    return query
 
 
 def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them(textfile: str) -> None:
@@ -168,15 +197,71 @@ def test_the_readings_are_in_the_metrics(textfile: str, tmp_path: Path) -> None:
     assert "sum(wattwise_node_read)" in unmet(samples(textfile), wrong, tmp_path)
 
 
-@pytest.mark.parametrize(("title", "query"), QUERIES)
-def test_every_query_of_the_dashboard_finds_its_metrics(title: str, query: str) -> None:
-    assert METRIC.findall(query), title
-    assert "$" not in on_everything(query)
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a Prometheus that scrapes nothing."""
+    state = LabState(tmp_path_factory.mktemp("prometheus"))
+    state.create()
+    ports = {name: process.free_port() for name in ("kepler", "prometheus")}
+    settings = LabSettings(1, 1, ports=ports)
+    prometheus.prepare(state, settings, print)
+    process.start(prometheus.services(state, settings), state)
+    yield ports["prometheus"]
+    process.stop(state)
 
 
-def test_the_dashboard_shows_something_in_every_panel(textfile: str, tmp_path: Path) -> None:
+def test_every_query_of_dashboards_and_rules_names_metrics_and_labels_that_exist(
+    everything: str, port: int
+) -> None:
+    known, seen = promql.catalogue(everything), set()
+    for path in sorted(ROOT.glob("roles/*/files/*rules*.yml")):
+        for rule in (
+            one for each in yaml.safe_load(path.read_text())["groups"] for one in each["rules"]
+        ):
+            name = rule.get("record") or rule["alert"]
+            found = held(port, rule["expr"], known, f"{path.name}: {name}")
+            told = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule.get("annotations"))))
+            assert told <= found | {"cluster"}, f"{path.name}: {name}"
+            if "record" in rule:
+                known[name] = found
+            seen.add(path.name)
+    for path in sorted(ROOT.glob("roles/*/files/*dashboard*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                where = f"{path.name}: {panel['title']}"
+                found = held(port, on_everything(target["expr"]), known, where)
+                told = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+                assert told <= found, where
+            seen.add(path.name)
+    assert {"prometheus-rules.yml", "grafana-dashboard.json"} <= seen
+
+
+def held(port: int, query: str, known: t.Mapping[str, promql.Labels], where: str) -> promql.Labels:
+    try:
+        return promql.labels_of(promql.parsed(port, query), known)
+    except promql.Unknown as error:
+        raise AssertionError(f"{where}: {error}: {query}") from error
+
+
+@pytest.mark.parametrize(
+    ("query", "wrong"),
+    [
+        ("sum(rate(kepler_nodes_joules_total[5m]))", "metric kepler_nodes_joules_total"),
+        ('up{nod="n1"}', "label nod"),
+        ("sum by (namespace) (kepler_pod_cpu_watts)", "label namespace"),
+        ("max by (node) (sum by (cluster) (node_power_watts))", "label node"),
+        ("node_power_watts and on (node_name) inlet_temp_celsius", "label node_name"),
+        ('label_replace(up, "a", "$1", "b", "(.*)")', "label b"),
+    ],
+)
+def test_what_does_not_exist_is_found(everything: str, port: int, query: str, wrong: str) -> None:
+    with pytest.raises(AssertionError, match=f"there is no {wrong}"):
+        held(port, query, promql.catalogue(everything), "here")
+
+
+def test_the_dashboard_shows_something_in_every_panel(everything: str, tmp_path: Path) -> None:
     shown = [Expectation(f"count({on_everything(q)}) > bool 0", [1]) for _title, q in QUERIES]
-    assert unmet(samples(textfile), shown, tmp_path) == ""
+    assert unmet(samples(everything), shown, tmp_path, RULES) == ""
     # The same on a cluster that there is not: only a count of failures says 0.
     elsewhere = [
         Expectation(
@@ -185,7 +270,7 @@ def test_the_dashboard_shows_something_in_every_panel(textfile: str, tmp_path: P
         )
         for _title, query in QUERIES
     ]
-    assert unmet(samples(textfile), elsewhere, tmp_path) == ""
+    assert unmet(samples(everything), elsewhere, tmp_path, RULES) == ""
 
 
 @pytest.mark.parametrize(
@@ -240,9 +325,13 @@ def test_the_page_of_the_operator_lists_every_metric_and_alert(textfile: str) ->
     page = (ROOT / "docs" / "operator.md").read_text()
     listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert set(re.findall(r"^# TYPE (\w+)", textfile, re.MULTILINE)) <= listed
-    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text().partition("power-fleets")[2]))
+    groups = {one["name"]: one["rules"] for one in yaml.safe_load(RULES.read_text())["groups"]}
+    alerts = {one["alert"] for one in groups.pop("wattwise-power-fleets") if "alert" in one}
     assert len(alerts) > 1
     assert alerts <= listed
+    of_role = (ROOT / "roles" / "observe" / "README.md").read_text()
+    for name in (one.get("alert") or one["record"] for rules in groups.values() for one in rules):
+        assert f"| `{name}` |" in of_role
 
 
 def test_the_dashboard_can_be_imported_anywhere() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from lab.promtool import find_promtool
+from lab.prometheus import find_promtool
 
 Series = dict[str, float]
 
@@ -50,9 +50,12 @@ def samples(textfile: str) -> Series:
     return {series: float(value) for series, _space, value in (x.rpartition(" ") for x in lines)}
 
 
-def unmet(series: Series, expected: t.Iterable[Expectation], folder: Path) -> str:
+def unmet(
+    series: Series, expected: t.Iterable[Expectation], folder: Path, *rule_files: Path
+) -> str:
     """How promtool contradicts the expectations, were the series constant for two hours."""
     rules = {
+        "rule_files": [str(path) for path in rule_files],
         "evaluation_interval": "1m",
         "tests": [
             {

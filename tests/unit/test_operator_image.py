@@ -47,7 +47,7 @@ module.exit_json(given=module.params, report=False)
 PARAMETERS = [
     *("kubeconfig", "namespace", "name", "run_dir", "rmd_client", "lease_namespace"),
     *("record_namespaces", "default_credential_dir", "default_credential_namespaces"),
-    "heartbeat_seconds",
+    *("metering_credential_dir", "heartbeat_seconds"),
 ]
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch hacked') }}"
 
@@ -180,6 +180,7 @@ def test_the_playbook_passes_names_and_the_environment_and_nothing_of_a_spec(
         WATTWISE_RECORD_NAMESPACES="halls, others" if is_set else "",
         WATTWISE_DEFAULT_CREDENTIAL="/etc/bmc" if is_set else "",
         WATTWISE_DEFAULT_CREDENTIAL_NAMESPACES="wao-system" if is_set else "",
+        WATTWISE_METERING_CREDENTIAL="/etc/metering" if is_set else "",
         WATTWISE_HEARTBEAT_SECONDS="60" if is_set else "",
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -194,6 +195,7 @@ def test_the_playbook_passes_names_and_the_environment_and_nothing_of_a_spec(
         "record_namespaces": ["halls", "others"] if is_set else [],
         "default_credential_dir": "/etc/bmc" if is_set else None,
         "default_credential_namespaces": ["wao-system"] if is_set else [],
+        "metering_credential_dir": "/etc/metering" if is_set else None,
         "heartbeat_seconds": "60" if is_set else None,
     }
     assert not list(image.rglob("hacked"))

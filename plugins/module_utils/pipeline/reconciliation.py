@@ -404,7 +404,8 @@ class FleetRun:
     def _metering(self, context: Context) -> metering.Metering:
         readings, last = self._read_values()[0], self.folder.last("metering")
         options = self.options["meter"]
-        return metering.meter(options, self._snapshot(), readings, context, self.kube, last)
+        nodes = None if self.scope is None else self.scope.nodes
+        return metering.meter(options, self._snapshot(), readings, context, self.kube, last, nodes)
 
     def _write_metering(self, found: metering.Metering) -> None:
         self._write("metering", found.body())

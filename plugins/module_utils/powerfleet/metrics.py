@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
+from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics as prometheus
 from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
@@ -16,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_compariso
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
+    METERING_FILE,
     metrics_folder,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Outcome
@@ -34,6 +36,8 @@ def write(
 ) -> None:
     """Replace the file of the last run. Raises InvalidInput where it cannot be written."""
     text = render(fleet, outcome, succeeded_at)
+    if fleet.spec["metering"]["source"] == "none":
+        _remove(metrics_folder(run_dir) / METERING_FILE)
     prometheus.write(str(metrics_folder(run_dir) / _FILE), text)
 
 
@@ -43,13 +47,17 @@ def write_suspended(run_dir: str, fleet: PowerFleet) -> None:
     whole_files.make_folder(folder)
     for path in folder.glob("*.prom"):
         if path.name != _FILE:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise InvalidInput(
-                    f"Cannot remove {path} ({error.strerror}); make the run folder writable"
-                ) from error
+            _remove(path)
     prometheus.write(str(folder / _FILE), _rendered(fleet, _of_fleet(fleet)))
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot remove {path} ({error.strerror}); make the run folder writable"
+        ) from error
 
 
 def render(

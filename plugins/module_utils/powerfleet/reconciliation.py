@@ -82,6 +82,7 @@ SPEC = KUBERNETES.merge(
             "record_namespaces": {"type": "list", "elements": "str", "default": []},
             "default_credential_dir": {"type": "path"},
             "default_credential_namespaces": {"type": "list", "elements": "str", "default": []},
+            "metering_credential_dir": {"type": "path"},
             "rmd_client": {
                 "type": "dict",
                 "default": {},
@@ -254,6 +255,8 @@ class _Run:
             unplaced=None if plan is None else plan["unplaced"],
             waiting=0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
             saved_watts=metrics.saved_watts(plan),
+            metered=run.metered,
+            metering_failure=_metering_failure(run),
             failure=self.failure,
             refused=self.refused,
         )
@@ -299,3 +302,14 @@ class _Run:
             "status": dict(status),
             "status_written": told["written"],
         }
+
+
+def _metering_failure(run: FleetRun) -> str:
+    """Why the step gave no watts at all; a run goes on without them."""
+    details = (
+        str(error["detail"])
+        for step in run.log.as_list()
+        if step["name"] == "meter" and run.metered is None
+        for error in step["errors"]
+    )
+    return next(details, "")

@@ -12,6 +12,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import DEFAULT_KEY
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import origin_of
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
     API_VERSION,
@@ -35,6 +36,20 @@ _MERGE = {
     "max_age": "maxAgeSeconds",
     "min_success": "minSuccess",
     "samples_max_age": "samplesMaxAgeSeconds",
+}
+_METER = {
+    "source": "source",
+    "url": "url",
+    "labels": "labels",
+    "targets": "targets",
+    "namespace": "namespace",
+    "selector": "selector",
+    "scheme": "scheme",
+    "port": "port",
+    "validate_certs": "validateCerts",
+    "ca_path": "caPath",
+    "tls_fingerprint": "tlsFingerprints",
+    "tls_server_name": "tlsServerName",
 }
 _PREDICT = {
     **_ASKING,
@@ -84,9 +99,13 @@ _DAEMONS = {
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
 _CREDENTIAL = {"username": "username", "password": "password", "ca.crt": "ca"}
 _LONGEST_CREDENTIAL = 1_000_000
+# Those of the credential for metering, whose file url says where it may be sent.
+_METERING_CREDENTIAL = {**_CREDENTIAL, "token": "token", "url": "url"}
+_METERING_KEY = "metering"
 # A request is for pods that wait: a machine without a valid reading gets no more than this.
 _PATIENCE_WITH_MACHINES = 3.0
 _METRICS = "metrics"
+METERING_FILE = "metering.prom"
 
 
 def metrics_folder(run_dir: str) -> Path:
@@ -97,6 +116,10 @@ def metrics_folder(run_dir: str) -> Path:
 def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     """The steps of the run through the fleet, in the words of fleet_reconciliation."""
     placement, steps = fleet.spec["placement"], ["snapshot", "read", "merge", "statuses"]
+    source = fleet.spec["metering"]["source"]
+    # A request waits for pods: one Prometheus is asked for them, but not each Kepler.
+    if source == "prometheus" or (source == "kepler" and trigger.is_whole):
+        steps.append("meter")
     if placement["enabled"]:
         steps += ["predict", "place"]
         if placement["bind"]:
@@ -128,6 +151,11 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             **_taken(spec["observe"], _MERGE),
             "heartbeat_seconds": options["heartbeat_seconds"],
             "textfile": str(metrics / "readings.prom"),
+            "textfile_labels": labels,
+        },
+        "meter": {
+            **_meter_options(spec, trigger, options),
+            "textfile": str(metrics / METERING_FILE),
             "textfile_labels": labels,
         },
         "predict": _taken(spec["placement"], _PREDICT),
@@ -188,12 +216,36 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
     }
 
 
+def _meter_options(spec: Object, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
+    """The writer of a spec chooses the URL, so the credential itself says where it may be sent."""
+    taken, observe = _taken(spec["metering"], _METER), spec["observe"]
+    timeout = float(observe["timeoutSeconds"])
+    taken["timeout"] = timeout if trigger.is_whole else min(timeout, _PATIENCE_WITH_MACHINES)
+    taken["concurrency"] = observe["concurrency"]
+    taken["allow_plain_http"] = observe["allowPlainHttp"]
+    entry = _mounted(
+        options["metering_credential_dir"], "metering_credential_dir", _METERING_CREDENTIAL
+    )
+    origin = origin_of(entry.pop("url", "").strip())
+    is_meant = origin is not None and origin == origin_of(taken.get("url") or "")
+    if taken["source"] != "prometheus" or not is_meant:
+        return {**taken, "credential": None, "credentials": None}
+    return {**taken, "credential": _METERING_KEY, "credentials": {_METERING_KEY: entry}}
+
+
 def _default_credential(folder: str | None) -> dict[str, t.Any] | None:
     """The entry ``default`` of credentials, from the files of a mounted Secret."""
     if not folder:
         return None
+    return {DEFAULT_KEY: _mounted(folder, "default_credential_dir", _CREDENTIAL)}
+
+
+def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict[str, str]:
+    """Values of the files of a mounted Secret, by the names of ``keys``."""
     entry: dict[str, str] = {}
-    for file_name, key in _CREDENTIAL.items():
+    if not folder:
+        return entry
+    for file_name, key in keys.items():
         path = Path(folder) / file_name
         try:
             # kubelet keeps the bytes of the Secret, which editors end with a line break.
@@ -202,10 +254,10 @@ def _default_credential(folder: str | None) -> dict[str, t.Any] | None:
             continue
         except (OSError, ValueError) as error:
             raise InvalidInput(
-                f"default_credential_dir: cannot read {path}; mount a Secret with the keys "
-                "username and password there"
+                f"{option}: cannot read {path}; mount a Secret with the keys username and password "
+                "there"
             ) from error
-    return {DEFAULT_KEY: entry}
+    return entry
 
 
 def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:

@@ -10,6 +10,7 @@ all the time, so they count as the same until they have moved notably.
 from __future__ import annotations
 
 import datetime
+import math
 import typing as t
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     format_time,
     parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
+    Metering,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import Ownership
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
@@ -51,6 +55,8 @@ class Outcome:
     """What a run did. ``summary`` is that of the fleet's run; None: it did not come so far.
 
     ``refused`` has a sentence for each object that the API server did not take, in steps that went on.
+    ``metered`` is None without step ``meter``, and where that gave nothing, ``metering_failure`` is the
+    reason.
     """
 
     trigger: str
@@ -63,6 +69,8 @@ class Outcome:
     unplaced: t.Sequence[Object] | None = None
     waiting: int = 0
     saved_watts: t.Mapping[str, float] = field(default_factory=dict)
+    metered: Metering | None = None
+    metering_failure: str = ""
     failure: Failure | None = None
     refused: t.Sequence[str] = ()
 
@@ -86,6 +94,7 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "nodes": _nodes(fleet, outcome),
         "curves": _curves(fleet, outcome),
         "watts": _watts(fleet, outcome),
+        "metering": _metering(fleet, outcome),
         "hottestInlet": _hottest(fleet, outcome),
         "pods": _pods(fleet, outcome),
         "failing": _failing(fleet, outcome),
@@ -97,6 +106,7 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "conditions": [
             _observed(fleet, outcome),
             _placed(fleet, outcome),
+            *([_metered(fleet, outcome)] if _meters(fleet) else []),
             _ready(fleet, outcome),
         ],
         "lastRun": {
@@ -144,6 +154,11 @@ def _essence(status: Object, stored: Object) -> Status:
         name: _settled(value, member(stored, "watts", name), _NOTABLE_WATTS, _NOTABLE_SHARE)
         for name, value in watts.items()
     }
+    metering = status.get("metering") or {}
+    told["metering"] = {
+        name: _settled(metering.get(name), member(stored, "metering", name), least, _NOTABLE_SHARE)
+        for name, least in (("nodes", 0.5), ("failing", 0.5), ("pods", 1.5), ("watts", 1.0))
+    }
     celsius = member(status, "hottestInlet", "celsius")
     told["hottest"] = {
         "celsius": _settled(celsius, member(stored, "hottestInlet", "celsius"), _NOTABLE_CELSIUS)
@@ -169,13 +184,16 @@ def _conditions(status: Object) -> list[dict[str, t.Any]]:
         dict(one)
         for one in status.get("conditions") or ()
         if all(isinstance(one.get(name), str) for name in names)
-        and one["type"] in ("Observed", "Placed", "Ready")
+        and one["type"] in ("Observed", "Placed", "Metered", "Ready")
     ]
 
 
 def _kept(fleet: PowerFleet) -> Status:
     """The stored parts, which are all of ours but the conditions."""
-    names = ("nodes", "curves", "watts", "hottestInlet", "pods", "failing", "unplaced", "lastRun")
+    names = (
+        *("nodes", "curves", "watts", "metering", "hottestInlet"),
+        *("pods", "failing", "unplaced", "lastRun"),
+    )
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
 
 
@@ -220,6 +238,24 @@ def _watts(fleet: PowerFleet, outcome: Outcome) -> Status:
         stored["predicted"] = round(summary["watts"]["after"], 1)
         stored["lowerBound"] = round(summary["watts"]["lower_bound"], 1)
     return stored
+
+
+def _meters(fleet: PowerFleet) -> bool:
+    return bool(fleet.spec["metering"]["source"] != "none")
+
+
+def _metering(fleet: PowerFleet, outcome: Outcome) -> Status:
+    if not _meters(fleet):
+        return {}
+    found = outcome.metered
+    if found is None:
+        return dict(member(fleet.status, "metering") or {})
+    return {
+        "nodes": len(found.nodes),
+        "pods": len(found.pods),
+        "watts": round(math.fsum(math.fsum(zones.values()) for zones in found.pods.values()), 1),
+        "failing": len(found.errors),
+    }
 
 
 def _hottest(fleet: PowerFleet, outcome: Outcome) -> Status:
@@ -296,6 +332,26 @@ def _placed(fleet: PowerFleet, outcome: Outcome) -> Status:
     if not fleet.spec["placement"]["bind"]:
         return _condition(fleet, "Placed", "Unknown", "BindingOff", "Pods are not bound.")
     return _condition(fleet, "Placed", "True", "NoPodLeft", "No pod waits without a node.")
+
+
+def _metered(fleet: PowerFleet, outcome: Outcome) -> Status:
+    found = outcome.metered
+    if outcome.metering_failure:
+        return _condition(fleet, "Metered", "False", "MeterFailed", outcome.metering_failure)
+    if found is None:
+        return _not_reached(fleet, "Metered")
+    if found.errors:
+        first = found.errors[0]
+        sentence = (
+            f"Metering has {len(found.errors)} errors, the first is that of {first.name}: "
+            f"{first.reason}: {first.detail}"
+        )
+        return _condition(fleet, "Metered", "False", "SomeNotMetered", sentence)
+    if not found.nodes:
+        sentence = "The source has no metrics of Kepler for the nodes of the fleet."
+        return _condition(fleet, "Metered", "False", "NothingMetered", sentence)
+    sentence = "All nodes that the source knows are metered."
+    return _condition(fleet, "Metered", "True", "PodsMetered", sentence)
 
 
 def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:

@@ -69,10 +69,16 @@ class Answers:
     errors: list[TargetError] = field(default_factory=list)
 
 
-def ask(options: Parameters, context: Context, kube: Kube) -> Answers:
-    """Ask the source of the options. Raises WattwiseError where no question can be put."""
-    asked = _AskedPrometheus if options["source"] == "prometheus" else _AskedKepler
-    return asked(options, context, kube).answers()
+def ask(
+    options: Parameters, context: Context, kube: Kube, nodes: t.Collection[str] | None = None
+) -> Answers:
+    """Ask the source of the options, each Kepler only where it is that of one of ``nodes``.
+
+    Raises WattwiseError where no question can be put.
+    """
+    if options["source"] == "prometheus":
+        return _AskedPrometheus(options, context, kube).answers()
+    return _AskedKepler(options, context, kube, nodes).answers()
 
 
 def _polled(
@@ -110,9 +116,13 @@ class _AskedKepler:
     options: Parameters
     context: Context
     kube: Kube
+    nodes: t.Collection[str] | None
 
     def answers(self) -> Answers:
-        targets = self._listed() if self.options["targets"] else self._discovered()
+        found_targets = self._listed() if self.options["targets"] else self._discovered()
+        targets = [
+            target for target in found_targets if self.nodes is None or target.name in self.nodes
+        ]
         jobs = [Job(target, KEPLER, _scrape, Amounts(False)) for target in targets]
         found = Answers()
         results = _polled(jobs, self.options, self.context, self.kube, _OF_KEPLER)

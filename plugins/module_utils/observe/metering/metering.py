@@ -201,18 +201,22 @@ def meter(
     context: Context,
     kube: Kube,
     previous: Object | None = None,
+    nodes: t.Collection[str] | None = None,
 ) -> Metering:
     """Ask the source, and give the watts to the pods of the snapshot.
 
-    ``readings`` are those of the nodes, ``previous`` is the last document. Every defect of a node or
+    ``readings`` are those of the nodes, ``previous`` is the last document. ``nodes`` are the only
+    ones that are metered, if they are given. Every defect of a node or
     server is an error of the result. Raises WattwiseError where no question can be put.
     """
     pods = Pods(snapshot.get("pods") or ())
     names = (member(node, "metadata", "name") for node in snapshot.get("nodes") or ())
     known = {name for name in names if isinstance(name, str)}
-    answers = endpoints.ask(options, context, kube)
+    answers = endpoints.ask(options, context, kube, nodes)
     found = Metering(options["source"], context.now(), errors=answers.errors)
     for name, amounts in answers.nodes.items():
+        if nodes is not None and name in known and name not in nodes:
+            continue
         if name not in known:
             found.left_out += len(amounts.pods)
             continue

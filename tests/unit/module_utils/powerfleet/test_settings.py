@@ -34,6 +34,7 @@ WHOLE, EVENT = Trigger("interval"), Trigger("pods", frozenset({"pods"}))
 # Part of the spec → role. What a role calls a number of seconds has its unit in the spec.
 PARTS = {
     "observe": "observe",
+    "metering": "observe",
     "placement": "placement",
     "devices": "devices",
     "rmd": "rmd_workloads",
@@ -43,7 +44,6 @@ FILES = "the run folder of the fleet has a place for it"
 SHARED = "all runs of a cluster share it, so it is an option of the module"
 INVENTORY = "it is about files that an inventory names"
 APPROVALS = "an operator binds what it plans, and nobody approves its plans"
-METERING = "playbooks alone meter pods, by a source that an inventory names"
 
 
 def defaults(role: str) -> Json:
@@ -58,9 +58,8 @@ LEFT_OUT: dict[str, str] = {
     "observe_refresh": "a fleet is looked at again and again",
     "observe_textfile": FILES,
     "observe_run_dir": FILES,
-    **dict.fromkeys(
-        (name for name in defaults("observe") if name.startswith("observe_metering_")), METERING
-    ),
+    "observe_metering_credential": SECRETS,
+    "observe_metering_textfile": FILES,
     **dict.fromkeys((name for name in defaults("placement") if "_store" in name), APPROVALS),
     "placement_credentials": SECRETS,
     "placement_textfile": FILES,
@@ -98,24 +97,35 @@ OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
 }
 
 
-def in_spec(variable: str, role: str, names: t.Collection[str]) -> str:
+def variables(part: str) -> Json:
+    """The defaults of the role that belong to the part, by name without what all begin with."""
+    prefix = "observe_metering_" if part == "metering" else f"{PARTS[part]}_"
+    return {
+        name.removeprefix(prefix): default
+        for name, default in defaults(PARTS[part]).items()
+        if name.startswith(prefix)
+        and name not in LEFT_OUT
+        and (part == "metering" or not name.startswith("observe_metering_"))
+    }
+
+
+def in_spec(variable: str, names: t.Collection[str]) -> str:
     """The name in the spec: camelCase, with the unit where the spec has one."""
-    first, *others = variable.removeprefix(f"{role}_").split("_")
+    first, *others = variable.split("_")
     name = first + "".join(part.capitalize() for part in others)
     return f"{name}Seconds" if f"{name}Seconds" in names else name
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_spec_has_each_variable_of_the_role_with_its_default(part: str) -> None:
-    role, members = PARTS[part], schema()["properties"][part]["properties"]
+    members = schema()["properties"][part]["properties"]
     seen = {"enabled"} & members.keys()
-    for variable, default in defaults(role).items():
-        if variable in LEFT_OUT:
-            continue
-        name = in_spec(variable, role, members)
+    for variable, default in variables(part).items():
+        name = in_spec(variable, members)
         assert name in members, f"{variable} is neither in the spec nor left out with a reason"
         seen.add(name)
-        role_default, expected = OTHER_DEFAULTS.get(variable, (default, default))
+        of_role = f"{PARTS[part]}_{variable}"
+        role_default, expected = OTHER_DEFAULTS.get(of_role, (default, default))
         assert default == role_default
         if isinstance(default, str) and "{{" in default:
             expected = {"rmd-system": "rmd-system"}.get(members[name]["default"], expected)
@@ -132,14 +142,13 @@ def module(**given: t.Any) -> Json:
 
 
 def test_every_option_of_the_steps_is_set() -> None:
-    options = fleet_options(
-        fleet(observe={"caPath": "/a"}, placement={"caPath": "/b"}), WHOLE, module()
-    )
+    metering = {"caPath": "/c", "url": "https://p", "tlsServerName": "p"}
+    given = fleet(observe={"caPath": "/a"}, placement={"caPath": "/b"}, metering=metering)
+    options = fleet_options(given, WHOLE, module())
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
-    assert "meter" not in options
     for group, known in GROUPS.items():
-        if group in ("meter", "store", "restore"):
+        if group in ("store", "restore"):
             continue
         assert options[group].keys() == known.keys() - own.get(group, set()), group
     complete(options)
@@ -162,6 +171,8 @@ def another(member: Json) -> t.Any:
         return default + 1 if default < 1 else default / 2
     if member["type"] == "array":
         return ["power"]
+    if member["type"] == "object":
+        return {"hall": "1"}
     return next((one for one in member.get("enum", ()) if one != default), "another")
 
 
@@ -189,6 +200,14 @@ def test_the_steps_are_those_that_are_on() -> None:
     assert steps_of(fleet(), WHOLE) == [*reading, "predict", "place", "bind"]
     assert steps_of(fleet(placement={"enabled": False}), WHOLE) == reading
     assert steps_of(fleet(placement={"bind": False}), WHOLE) == [*reading, "predict", "place"]
+    for source, trigger, meters in (
+        ("prometheus", WHOLE, True),
+        ("prometheus", EVENT, True),
+        ("kepler", WHOLE, True),
+        ("kepler", EVENT, False),
+    ):
+        metering = {"source": source, "url": "https://p"}
+        assert ("meter" in steps_of(fleet(metering=metering), trigger)) == meters
     moving = fleet(placement={"rebalance": True, "allowEvict": True}, devices={"enabled": True})
     assert steps_of(moving, WHOLE)[-3:] == ["bind", "devices", "evict"]
     assert steps_of(moving, EVENT)[-2:] == ["bind", "devices"]
@@ -214,6 +233,22 @@ def test_the_default_credential_comes_from_files_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"cannot read .*/ca\.crt; mount a Secret"):
         fleet_options(fleet(), WHOLE, module(**given))
     assert fleet_options(fleet(), WHOLE, module())["read"]["credentials"] is None
+
+
+def test_the_credential_of_metering_goes_where_it_says_alone(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    given = module(metering_credential_dir=str(tmp_path))
+
+    def sent(url: str, source: str = "prometheus") -> t.Any:
+        spec = fleet(metering={"source": source, "url": url})
+        return fleet_options(spec, WHOLE, given)["meter"]["credentials"]
+
+    assert sent("https://prometheus:9090/a") is None
+    (tmp_path / "url").write_text("https://prometheus:9090/\n")
+    assert sent("https://prometheus:9090/a") == {"metering": {"token": "secret"}}
+    for url in ("https://prometheus", "http://prometheus:9090", "https://elsewhere:9090", "x"):
+        assert sent(url) is None, url
+    assert sent("https://prometheus:9090", "kepler") is None
 
 
 def test_each_fleet_that_binds_has_a_record_of_its_own_that_goes_with_it() -> None:

@@ -1,0 +1,252 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Kepler of each machine: its metrics over HTTP; `python -m lab.kepler --state DIR`.
+
+    GET /metrics       at the address of the machine's BMC
+
+Names, labels and arithmetic are those of Kepler 0.10 and later with RAPL. The joules follow the
+physics of the room: package and memory draw fixed shares of the machine's watts. Power is divided
+as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from lab.bmc.pods import BoundPod, PodLoads, connection, follow
+from lab.machines import SERVER_TYPES, Machine
+from lab.physics import Truth
+from lab.process import Service
+from lab.room import Room
+from lab.serving import answers_at, run
+from lab.state import LabSettings, LabState
+
+PORT = "kepler"
+# Parts of the whole machine's watts; fans, disks and power supplies have the rest.
+SHARES: Mapping[str, float] = {"package": 0.6, "dram": 0.1}
+SAMPLE_SECONDS = 0.5
+VERSION = "v0.11.4"
+
+Labels = Mapping[str, str]
+Row = tuple[Labels, float]
+
+
+@dataclass
+class _Energy:
+    """Joules since the start, and watts of the last interval."""
+
+    joules: float = 0.0
+    watts: float = 0.0
+
+    def add(self, watts: float, seconds: float) -> None:
+        self.joules += watts * seconds
+        self.watts = watts
+
+
+@dataclass
+class Meter:
+    """The counters of one machine; `read_at` is the monotonic time of the last sample."""
+
+    machine: Machine
+    read_at: float
+    zones: dict[str, _Energy] = field(default_factory=lambda: defaultdict(_Energy))
+    active: dict[str, _Energy] = field(default_factory=lambda: defaultdict(_Energy))
+    idle: dict[str, _Energy] = field(default_factory=lambda: defaultdict(_Energy))
+    pods: dict[BoundPod, dict[str, _Energy]] = field(default_factory=dict)
+    cpu_seconds: dict[BoundPod, float] = field(default_factory=lambda: defaultdict(float))
+    usage: float = 0.0
+
+    def sample(self, now: float, truth: Truth, pods: Sequence[BoundPod]) -> None:
+        """Count the energy since the last sample, as long as one is due."""
+        seconds = now - self.read_at
+        if seconds < SAMPLE_SECONDS:
+            return
+        self.read_at, self.usage = now, truth.cpu_cores / self.machine.cores
+        wanted = sum(pod.cores for pod in pods)
+        self.pods = {pod: self.pods.get(pod) or defaultdict(_Energy) for pod in pods}
+        for zone, share in SHARES.items():
+            watts = truth.power_watts * share
+            self.zones[zone].add(watts, seconds)
+            self.active[zone].add(watts * self.usage, seconds)
+            self.idle[zone].add(watts * (1 - self.usage), seconds)
+            for pod, energy in self.pods.items():
+                part = pod.cores / wanted if wanted else 0.0
+                energy[zone].add(watts * self.usage * part, seconds)
+        for pod in pods:
+            self.cpu_seconds[pod] += truth.cpu_cores * pod.cores / (wanted or 1.0) * seconds
+
+    def text(self) -> str:
+        """The exposition of the counters."""
+        return "".join([*self._of_node(), *self._of_pods(), *self._facts()])
+
+    def _of_node(self) -> Iterable[str]:
+        for name, energies in (("", self.zones), ("active_", self.active), ("idle_", self.idle)):
+            rows = [
+                ({"zone": zone, "path": f"/sys/class/powercap/intel-rapl:{number}"}, energy)
+                for number, (zone, energy) in enumerate(energies.items())
+            ]
+            yield from self._energy(f"kepler_node_cpu_{name}", rows)
+        yield self._family("kepler_node_cpu_usage_ratio", "gauge", [({}, self.usage)])
+
+    def _of_pods(self) -> Iterable[str]:
+        containers: list[tuple[Labels, _Energy]] = []
+        pods: list[tuple[Labels, _Energy]] = []
+        for pod, energies in self.pods.items():
+            for zone, energy in energies.items():
+                containers.append(({**_container(pod), "zone": zone}, energy))
+                pods.append(({**_pod(pod), "zone": zone}, energy))
+        yield from self._energy("kepler_container_cpu_", containers)
+        yield from self._energy("kepler_pod_cpu_", pods)
+        seconds = [(_container(pod), self.cpu_seconds[pod]) for pod in self.pods]
+        yield self._family("kepler_container_cpu_seconds_total", "counter", seconds)
+
+    def _facts(self) -> Iterable[str]:
+        kind = SERVER_TYPES[self.machine.server_type]
+        processors = [
+            (
+                {
+                    "processor": str(number),
+                    "vendor_id": kind.processor.partition(" ")[0],
+                    "model_name": kind.processor,
+                    "physical_id": str(number),
+                    "core_id": "0",
+                },
+                1.0,
+            )
+            for number in range(kind.sockets)
+        ]
+        yield self._family("kepler_node_cpu_info", "gauge", processors)
+        build = {
+            "arch": kind.architecture,
+            "branch": "main",
+            "revision": "0",
+            "version": VERSION,
+            "goversion": "go1.24",
+        }
+        yield self._family("kepler_build_info", "gauge", [(build, 1.0)])
+
+    def _energy(self, prefix: str, rows: Sequence[tuple[Labels, _Energy]]) -> Iterable[str]:
+        joules = [(labels, energy.joules) for labels, energy in rows]
+        yield self._family(f"{prefix}joules_total", "counter", joules)
+        watts = [(labels, energy.watts) for labels, energy in rows]
+        yield self._family(f"{prefix}watts", "gauge", watts)
+
+    def _family(self, name: str, kind: str, rows: Sequence[Row]) -> str:
+        lines = [f"# TYPE {name} {kind}"] if rows else []
+        for labels, value in rows:
+            given = {**labels, "node_name": self.machine.name}
+            text = ",".join(f'{label}="{content}"' for label, content in sorted(given.items()))
+            lines.append(f"{name}{{{text}}} {value!r}")
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _container(pod: BoundPod) -> Labels:
+    """Pods of the lab have one container."""
+    return {
+        "container_id": f"main-{pod.uid}",
+        "container_name": "main",
+        "pod_id": pod.uid,
+        "runtime": "containerd",
+        "state": "running",
+    }
+
+
+def _pod(pod: BoundPod) -> Labels:
+    return {
+        "pod_id": pod.uid,
+        "pod_name": pod.name,
+        "pod_namespace": pod.namespace,
+        "state": "running",
+    }
+
+
+def services(state: LabState, settings: LabSettings) -> list[Service]:
+    """One process for all machines; ready when the first of them answers."""
+    port = settings.ports[PORT]
+    address = next(iter(Room.of(state, settings).machines.values())).bmc_address
+    return [
+        Service(
+            name="kepler",
+            command=(sys.executable, "-m", "lab.kepler", "--state", str(state.root)),
+            ready=lambda: answers_at(address, port, "/metrics"),
+        )
+    ]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    state: LabState, settings: LabSettings, pods: Sequence[BoundPod] = ()
+) -> AsyncIterator[None]:
+    """Serve the metrics of all machines; where there is a kubeconfig, its pods are those.
+
+    Raises LabError.
+    """
+    room = Room.of(state, settings)
+    loads = PodLoads(room.load_cores)
+    loads.replace(pods)
+    async with contextlib.AsyncExitStack() as stack:
+        if state.kubeconfig.exists():
+            follower = asyncio.create_task(follow(connection(state.kubeconfig), loads))
+            stack.push_async_callback(_cancel, follower)
+        await stack.enter_async_context(_Keplers(room, loads).serving(settings.ports[PORT]))
+        yield
+
+
+class _Keplers:
+    def __init__(self, room: Room, loads: PodLoads) -> None:
+        self._room, self._loads = room, loads
+        now = time.monotonic()
+        machines = room.machines.values()
+        self._meters = {machine.bmc_address: Meter(machine, now) for machine in machines}
+
+    @contextlib.asynccontextmanager
+    async def serving(self, port: int) -> AsyncIterator[None]:
+        application = web.Application()
+        application.add_routes([web.get("/metrics", self._metrics)])
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        sampler = asyncio.create_task(self._sample())
+        try:
+            for address in self._meters:
+                await web.TCPSite(runner, address, port).start()
+            yield
+        finally:
+            await _cancel(sampler)
+            await runner.cleanup()
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            now = time.monotonic()
+            by_node: defaultdict[str, list[BoundPod]] = defaultdict(list)
+            for pod in self._loads.bound:
+                by_node[pod.node].append(pod)
+            for meter in self._meters.values():
+                node = meter.machine.name
+                meter.sample(now, self._room.truth(node), by_node[node])
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        # The machines differ in their addresses alone.
+        transport = request.transport
+        address = transport.get_extra_info("sockname")[0] if transport is not None else ""
+        text = self._meters[address].text()
+        return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+if __name__ == "__main__":
+    sys.exit(run(serving, "lab.kepler", __doc__))
