@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.op
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import label_nodes
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -40,7 +41,7 @@ from support.dockerfile import ROOT
 from support.kepler_systems import labels_of, node
 from support.lab import RunningLab
 from support.playbook import run_playbook
-from support.recording_proxy import Right, recording_proxy
+from support.recording_proxy import Proxy, Right, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -61,6 +62,7 @@ class Site:
     kube: Kube
     kubeconfig: str
     namespace: str
+    authority: str
 
     @property
     def selector(self) -> dict[str, str]:
@@ -101,7 +103,10 @@ class Site:
 
 
 # Kinds that the lab does not serve, and the resource that ansible-operator watches.
-ABSENT = {"security.openshift.io", "kepler.system.sustainable.computing.io"}
+ABSENT = {
+    *("security.openshift.io", "kepler.system.sustainable.computing.io", "metal3.io"),
+    *("wao.bitmedia.co.jp", "node.waok8s.github.io"),
+}
 UNUSED = {
     # Of the collectors, and nobody may grant more than he has.
     Right("", "pods", "get"),
@@ -114,7 +119,7 @@ RIGHTS = {"clusterroles", "clusterrolebindings"}
 
 
 @pytest.fixture
-def site(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Site]:
+def site(kube: Kube, lab: RunningLab, namespace: str) -> Iterator[Site]:
     """Nodes by kind: labelled by the probe, known by their provider, and one virtual machine."""
     place = f"{namespace}-kepler"
     mark = {"site": place}
@@ -131,7 +136,7 @@ def site(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Site]:
         body = {"status": {"nodeInfo": info, "capacity": room, "allocatable": room}}
         path = f"{NODES}/{each['metadata']['name']}/status"
         kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
-    found = Site(kube, kubeconfig, place)
+    found = Site(kube, lab.kubeconfig, place, str(lab.state.ca_certificate))
     yield found
     found.call(state="absent")
     with contextlib.suppress(ApiError):
@@ -392,39 +397,99 @@ def end(site: Site) -> None:
     site.kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
 
 
-def test_the_operator_has_the_rights_that_its_runs_use(
-    site: Site, systems: str, lab: RunningLab, tmp_path: Path
-) -> None:
-    """Those of operator/config, with the namespace of the test in place of kepler."""
-    account, mine = f"{site.namespace}-operator", names.cluster_name(site.namespace, "kepler")
-    text = RIGHTS_FILE.read_text()
+@contextlib.contextmanager
+def account_with(site: Site, text: str, *replaced: tuple[str, str]) -> Iterator[Trial]:
+    """An account with the rights of a file, with the namespace of the test in place of kepler."""
+    name = f"{site.namespace}-account"
     for before, after in (
-        ("wattwise-kepler.kepler.kepler", mine),
+        ("wattwise-kepler.kepler.kepler", names.cluster_name(site.namespace, "kepler")),
         ("namespace: kepler", f"namespace: {site.namespace}"),
         ("resourceNames: [kepler]", f"resourceNames: [{site.namespace}]"),
-        ("namespace: wattwise-system", f"namespace: {site.namespace}"),
-        ("wattwise-operator", account),
+        *replaced,
     ):
-        text = text.replace(before, after)
-    owned = {"name": account, "namespace": site.namespace}
-    given = [
-        *yaml.safe_load_all(text),
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned},
-    ]
+        text = text.replace(before, after.replace("ACCOUNT", name))
+    owned = {"name": name, "namespace": site.namespace}
+    given = [*_items(text), {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned}]
     apply({"kubeconfig": site.kubeconfig, "manifests": given})
-    path = f"{site.path('serviceaccounts')}/{account}/token"
+    path = f"{site.path('serviceaccounts')}/{name}/token"
     asked = {"spec": {"expirationSeconds": 3600}}
     token = site.kube.request("POST", path, asked)["status"]["token"]
     keys = {"redfish.csv": "YQ==", "redfish.yaml": "YQ=="}
     secret = {"metadata": {"name": "kepler-redfish"}, "data": keys}
     site.kube.request("POST", site.path("secrets"), secret)
-    server = {"enabled": True, "image": "registry.example/model:v0.7"}
+    with recording_proxy(site.kube.host, site.authority) as proxy:
+        yield Trial(given, proxy, {"kubeconfig": None, "host": proxy.server, "api_key": token})
+    apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
+
+
+def _items(text: str) -> list[Json]:
+    """Manifests of a file with several documents or one List."""
+    found = list(yaml.safe_load_all(text))
+    return [item for each in found for item in each.get("items", [each])]
+
+
+@dataclasses.dataclass
+class Trial:
+    """Rights that are given, and what was asked with them; ``options`` are those of modules."""
+
+    given: list[Json]
+    proxy: Proxy
+    options: Json
+
+    def assert_exactly(self, unused: t.Collection[Right]) -> None:
+        """Nothing was refused, and no right was given in vain."""
+        allowed = {
+            Right(group, resource, verb)
+            for item in self.given
+            for rule in item.get("rules", [])
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        assert self.proxy.refused == []
+        assert self.proxy.used <= allowed
+        left = {right for right in allowed - self.proxy.used if right.group not in ABSENT}
+        assert left == set(unused)
+
+
+MODEL_SERVER = {"enabled": True, "image": "registry.example/model:v0.7"}
+
+
+def test_the_role_has_the_rights_that_its_documentation_gives(site: Site) -> None:
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}}
+    apply({"kubeconfig": site.kubeconfig, "manifests": [manifest]})
+    mine = [
+        each["metadata"]["name"]
+        for each in site.kube.list(NODES, {"labelSelector": f"site={site.namespace}"})
+    ]
+    replaced = (
+        ("namespace: wao-system", f"namespace: {site.namespace}"),
+        ("name: wattwise\n", "name: ACCOUNT\n"),
+        ("name: wattwise-kepler\n", "name: ACCOUNT\n"),
+    )
+    text = (ROOT / "docs" / "rbac" / "kepler.yaml").read_text()
+    with account_with(site, text, *replaced) as trial:
+        label_nodes({**trial.options, "node_names": mine})
+        old = {"version": "0.7.12", "redfish": {"enabled": True}, "model_server": MODEL_SERVER}
+        assert not failed(site.run(scope="cluster", given=trial.options, **old))
+        assert site.of_cluster() == POLICY | RIGHTS
+        given = {**trial.options, "prune_max": 1.0}
+        assert not failed(site.run(version="0.10.2", given=given))
+        assert site.of_cluster() == POLICY
+        trial.assert_exactly(UNUSED)
+
+
+def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str) -> None:
     wanted = kepler_system(
-        site, scope="cluster", version="0.7.12", redfish={"enabled": True}, modelServer=server
+        site, scope="cluster", version="0.7.12", redfish={"enabled": True}, modelServer=MODEL_SERVER
     )
     site.kube.request("POST", systems, wanted)
-    with recording_proxy(site.kube.host, str(lab.state.ca_certificate)) as proxy:
-        options = {"kubeconfig": None, "host": proxy.server, "api_key": token}
+    replaced = (
+        ("namespace: wattwise-system", f"namespace: {site.namespace}"),
+        ("wattwise-operator", "ACCOUNT"),
+    )
+    with account_with(site, RIGHTS_FILE.read_text(), *replaced) as trial:
+        options = trial.options
         assert not failed(site.call(**options))
         # The collectors may read pods, so whoever grants that must be allowed to.
         assert site.of_cluster() == POLICY | RIGHTS
@@ -432,18 +497,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(
         site.kube.request("PATCH", f"{systems}/kepler", {"spec": spec}, MERGE_CONTENT_TYPE)
         site.call(**options)
         assert site.of_cluster() == POLICY
-        assert proxy.refused == []
-        allowed = {
-            Right(group, resource, verb)
-            for item in given
-            for rule in item.get("rules", [])
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-            for verb in rule["verbs"]
-        }
-        assert proxy.used <= allowed
-        assert {right for right in allowed - proxy.used if right.group not in ABSENT} == UNUSED
-    apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
+        trial.assert_exactly(UNUSED)
 
 
 def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> None:

@@ -11,9 +11,14 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
     DefinitionValidator,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
+    Metering,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
     Failure,
@@ -127,6 +132,54 @@ def test_parts_that_a_run_did_not_reach_stay_as_they_were() -> None:
     for part in ("nodes", "watts", "hottestInlet", "pods"):
         assert after[part] == before[part]
     assert conditions(after)["Observed"] == conditions(before)["Observed"]
+
+
+def metered(watts: float = 10.0, *errors: str) -> Metering:
+    """Two pods on one node, and errors of these nodes."""
+    zones = {"package": watts / 2, "dram": 0.0}
+    pods = {Pod("shop", name, name, "n1", "", ""): zones for name in ("a", "b")}
+    failures = [TargetError(name, "e", "timeout", "too slow") for name in errors]
+    return Metering("prometheus", NOW, pods=pods, nodes={"n1": zones}, errors=failures)
+
+
+METERING: Json = {"metering": {"source": "prometheus", "url": "https://p"}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"metered": metered()}, ("True", "PodsMetered")),
+        ({"metered": metered(10.0, "n2")}, ("False", "SomeNotMetered")),
+        ({"metered": Metering("prometheus", NOW)}, ("False", "NothingMetered")),
+        ({"metering_failure": "No."}, ("False", "MeterFailed")),
+        ({}, ("Unknown", "NotYet")),
+    ],
+)
+def test_metering_is_told_and_leaves_the_fleet_ready(parts: Json, told: tuple[str, str]) -> None:
+    status = status_of(fleet(**METERING), outcome(**parts))
+    assert conditions(status)["Metered"] == told
+    assert conditions(status)["Ready"] == ("True", "Reconciled")
+    if parts.get("metered"):
+        found = parts["metered"]
+        counts = {"nodes": len(found.nodes), "pods": len(found.pods), "failing": len(found.errors)}
+        assert counts.items() <= status["metering"].items()
+    assert "Metered" not in conditions(status_of(fleet(), outcome(**parts)))
+
+
+def test_watts_of_pods_are_news_only_where_they_moved() -> None:
+    before = status_of(fleet(**METERING), outcome(metered=metered(100.0)))
+    assert before["metering"] == {"nodes": 1, "pods": 2, "watts": 100.0, "failing": 0}
+    for found, due in (
+        (metered(101.0), False),
+        (metered(110.0), True),
+        (metered(100.0, "n"), True),
+    ):
+        after = status_of(fleet(**METERING), outcome(metered=found))
+        assert is_due(after, before, 300.0, NOW) == due
+    # A run that did not meter keeps what is known.
+    kept = status_of(stored(before, **METERING), outcome())
+    assert kept["metering"] == before["metering"]
+    assert conditions(kept)["Metered"] == ("True", "PodsMetered")
 
 
 def test_a_suspended_fleet_keeps_what_was_known() -> None:
