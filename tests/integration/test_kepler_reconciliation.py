@@ -470,8 +470,14 @@ def test_the_role_has_the_rights_that_its_documentation_gives(site: Site) -> Non
     text = (ROOT / "docs" / "rbac" / "kepler.yaml").read_text()
     with account_with(site, text, *replaced) as trial:
         label_nodes({**trial.options, "node_names": mine})
-        old = {"version": "0.7.12", "redfish": {"enabled": True}, "model_server": MODEL_SERVER}
-        assert not failed(site.run(scope="cluster", given=trial.options, **old))
+        made = site.run(
+            given=trial.options,
+            scope="cluster",
+            version="0.7.12",
+            redfish={"enabled": True},
+            model_server=MODEL_SERVER,
+        )
+        assert not failed(made)
         assert site.of_cluster() == POLICY | RIGHTS
         given = {**trial.options, "prune_max": 1.0}
         assert not failed(site.run(version="0.10.2", given=given))

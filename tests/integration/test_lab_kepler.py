@@ -73,7 +73,7 @@ class Metered:
         body = snapshot.take(given)
         nodes = [self.machine.name]
         return metering.meter(
-            {**options, **given}, body, {}, Context(warn=str), self.kube, nodes=nodes
+            {**options, **given}, body, {}, Context(warn=print), self.kube, nodes=nodes
         )
 
     def watts(self, source: str) -> dict[str, float]:
@@ -183,7 +183,7 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
 def run(site: Metered, folder: Path) -> Json:
     """One run for the fleet; the status that it tells."""
     options = {"kubeconfig": site.lab.kubeconfig, "namespace": site.namespace, "name": "fleet"}
-    found = reconcile({**options, "run_dir": str(folder)}, Context(warn=str))
+    found = reconcile({**options, "run_dir": str(folder)}, Context(warn=print))
     return t.cast("Json", found["status"])
 
 

@@ -153,11 +153,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "textfile": str(metrics / "readings.prom"),
             "textfile_labels": labels,
         },
-        "meter": {
-            **_meter_options(spec, trigger, options),
-            "textfile": str(metrics / METERING_FILE),
-            "textfile_labels": labels,
-        },
+        "meter": _meter_options(fleet, trigger, options),
         "predict": _taken(spec["placement"], _PREDICT),
         "place": {
             **placement,
@@ -216,9 +212,11 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
     }
 
 
-def _meter_options(spec: Object, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
+def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     """The writer of a spec chooses the URL, so the credential itself says where it may be sent."""
-    taken, observe = _taken(spec["metering"], _METER), spec["observe"]
+    taken, observe = _taken(fleet.spec["metering"], _METER), fleet.spec["observe"]
+    taken["textfile"] = str(metrics_folder(options["run_dir"]) / METERING_FILE)
+    taken["textfile_labels"] = {"power_fleet": fleet.key}
     timeout = float(observe["timeoutSeconds"])
     taken["timeout"] = timeout if trigger.is_whole else min(timeout, _PATIENCE_WITH_MACHINES)
     taken["concurrency"] = observe["concurrency"]
