@@ -56,12 +56,13 @@ def metered(
     context: Context = at(0.0),
     previous: Json | None = None,
     host: str = "http://127.0.0.1:9",
+    nodes: t.Collection[str] | None = None,
     **options: t.Any,
 ) -> metering.Metering:
     """The metering, whose body is a document that the schema takes."""
     complete = metering.SPEC.complete(options)
     kube = Kube.connect({"host": host, "api_key": "token"})
-    found = metering.meter(complete, snapshot, readings or {}, context, kube, previous)
+    found = metering.meter(complete, snapshot, readings or {}, context, kube, previous, nodes)
     head = {"document": "wattwise.kube/metering/v1", "time": "2026-01-31T12:00:00Z"}
     documents.check({**found.body(), **head}, "metering", "metering")
     return found
@@ -119,6 +120,21 @@ def test_watts_of_pods_have_the_names_of_the_cluster_and_the_node_s_difference()
         },
     }
     assert (body["left_out"], body["errors"]) == (0, [])
+
+
+def test_a_run_of_some_nodes_asks_and_tells_of_these_alone() -> None:
+    snapshot, some = cluster(N1, N2), {"n2"}
+    with exporter(N1) as other, exporter(N2) as own, prometheus(N1, N2) as server:
+        targets = [{"name": "n1", "endpoint": other.url}, {"name": "n2", "endpoint": own.url}]
+        for options in (
+            {"source": "kepler", "targets": targets},
+            {"source": "prometheus", "url": server.url},
+        ):
+            found = metered(snapshot, nodes=some, **options)
+            assert found.nodes.keys() == some and package_watts(found) == {"web-2": 12.0}
+            assert (found.left_out, found.errors) == (0, [])
+            assert found.cores_by_uid.keys() <= {"u3"}
+        assert other.asked == []
 
 
 def test_prometheus_gives_the_same_watts_as_kepler() -> None:
