@@ -126,10 +126,11 @@ def test_a_run_of_some_nodes_asks_and_tells_of_these_alone() -> None:
     snapshot, some = cluster(N1, N2), {"n2"}
     with exporter(N1) as other, exporter(N2) as own, prometheus(N1, N2) as server:
         targets = [{"name": "n1", "endpoint": other.url}, {"name": "n2", "endpoint": own.url}]
-        for options in (
+        asked: list[Json] = [
             {"source": "kepler", "targets": targets},
             {"source": "prometheus", "url": server.url},
-        ):
+        ]
+        for options in asked:
             found = metered(snapshot, nodes=some, **options)
             assert found.nodes.keys() == some and package_watts(found) == {"web-2": 12.0}
             assert (found.left_out, found.errors) == (0, [])
