@@ -417,9 +417,11 @@ def account_with(site: Site, text: str, *replaced: tuple[str, str]) -> Iterator[
     keys = {"redfish.csv": "YQ==", "redfish.yaml": "YQ=="}
     secret = {"metadata": {"name": "kepler-redfish"}, "data": keys}
     site.kube.request("POST", site.path("secrets"), secret)
-    with recording_proxy(site.kube.host, site.authority) as proxy:
-        yield Trial(given, proxy, {"kubeconfig": None, "host": proxy.server, "api_key": token})
-    apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
+    try:
+        with recording_proxy(site.kube.host, site.authority) as proxy:
+            yield Trial(given, proxy, {"kubeconfig": None, "host": proxy.server, "api_key": token})
+    finally:
+        apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
 
 
 def _items(text: str) -> list[Json]:

@@ -40,7 +40,6 @@ _MERGE = {
 _METER = {
     "source": "source",
     "url": "url",
-    "labels": "labels",
     "targets": "targets",
     "namespace": "namespace",
     "selector": "selector",
@@ -215,6 +214,7 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
 def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     """The writer of a spec chooses the URL, so the credential itself says where it may be sent."""
     taken, observe = _taken(fleet.spec["metering"], _METER), fleet.spec["observe"]
+    taken["labels"] = {one["name"]: one["value"] for one in fleet.spec["metering"]["labels"]}
     taken["textfile"] = str(metrics_folder(options["run_dir"]) / METERING_FILE)
     taken["textfile_labels"] = {"power_fleet": fleet.key}
     timeout = float(observe["timeoutSeconds"])

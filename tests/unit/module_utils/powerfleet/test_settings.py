@@ -94,16 +94,21 @@ LEFT_OUT: dict[str, str] = {
 OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
     # A machine that fails is told in the status; the others are to be placed on all the same.
     "observe_min_success": (0.5, 0),
+    # A definition can restrict the names in a list, but not those of a mapping.
+    "observe_metering_labels": ({}, []),
 }
+
+
+def prefix(part: str) -> str:
+    return "observe_metering_" if part == "metering" else f"{PARTS[part]}_"
 
 
 def variables(part: str) -> Json:
     """The defaults of the role that belong to the part, by name without what all begin with."""
-    prefix = "observe_metering_" if part == "metering" else f"{PARTS[part]}_"
     return {
-        name.removeprefix(prefix): default
+        name.removeprefix(prefix(part)): default
         for name, default in defaults(PARTS[part]).items()
-        if name.startswith(prefix)
+        if name.startswith(prefix(part))
         and name not in LEFT_OUT
         and (part == "metering" or not name.startswith("observe_metering_"))
     }
@@ -124,7 +129,7 @@ def test_the_spec_has_each_variable_of_the_role_with_its_default(part: str) -> N
         name = in_spec(variable, members)
         assert name in members, f"{variable} is neither in the spec nor left out with a reason"
         seen.add(name)
-        of_role = f"{PARTS[part]}_{variable}"
+        of_role = f"{prefix(part)}{variable}"
         role_default, expected = OTHER_DEFAULTS.get(of_role, (default, default))
         assert default == role_default
         if isinstance(default, str) and "{{" in default:
@@ -170,9 +175,8 @@ def another(member: Json) -> t.Any:
     if member["type"] in ("integer", "number"):
         return default + 1 if default < 1 else default / 2
     if member["type"] == "array":
-        return ["power"]
-    if member["type"] == "object":
-        return {"hall": "1"}
+        properties = member["items"].get("properties")
+        return [dict.fromkeys(properties, "another")] if properties else ["power"]
     return next((one for one in member.get("enum", ()) if one != default), "another")
 
 
