@@ -78,7 +78,7 @@ class Metered:
     def metered(self, source: str) -> metering.Metering:
         given = {"kubeconfig": self.lab.kubeconfig, "include": ["nodes", "pods"]}
         options = metering.SPEC.complete({"source": source, **self.sources[source]})
-        body = snapshot.take(given)
+        body = snapshot.take(given)["snapshot"]
         nodes = [self.machine.name]
         return metering.meter(options, body, {}, Context(warn=print), self.kube, nodes=nodes)
 
