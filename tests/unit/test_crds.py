@@ -76,6 +76,7 @@ def test_every_field_is_typed_described_and_closed(path: Path) -> None:
         if path.name.startswith("bpa.") and place in OPEN:
             assert field.keys() == {"x-kubernetes-preserve-unknown-fields", "description"}
             continue
+        assert None not in field.values(), f"{place} has a key without a value"
         quantity = field.get("x-kubernetes-int-or-string")
         assert field.get("type") or quantity, f"{place} has no type"
         assert "x-kubernetes-preserve-unknown-fields" not in field, f"{place} is open"
