@@ -691,7 +691,7 @@ options:
         type: str
       name:
         description:
-          - Name of the stored plan, as RV(stored_plan.name) of the run that stored it.
+          - Name of the stored plan, as C(stored_plan.name) of the run that stored it.
         type: str
       path:
         description:
