@@ -24,12 +24,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
-    of_manifest,
+    SYSTEM,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import label_nodes
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
+    of_manifest,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -570,6 +573,6 @@ def test_the_api_server_refuses_a_spec_that_is_none(
 def test_defaults_of_the_api_server_are_those_of_the_library(site: Site, systems: str) -> None:
     bare = kepler_system(site)
     stored = site.kube.request("POST", f"{systems}?dryRun=All", bare)
-    assert read_system("kepler", "kepler", of_manifest(stored["spec"])) == read_system(
-        "kepler", "kepler", of_manifest(bare["spec"])
+    assert read_system("kepler", "kepler", of_manifest(SYSTEM, stored["spec"])) == read_system(
+        "kepler", "kepler", of_manifest(SYSTEM, bare["spec"])
     )

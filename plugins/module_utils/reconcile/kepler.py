@@ -20,11 +20,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
-    InvalidInput,
-    WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
     manifests,
     names,
@@ -47,12 +45,22 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.sy
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
+    NOT_FOUND,
+    Failed,
+    ResourceKind,
+    generation_of,
+    is_new_spec,
+    owner_manifest,
+    stored_status,
+)
 
 Object = t.Mapping[str, t.Any]
 
 FIELD_MANAGER = "wattwise-kepler"
 _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 _MOST_REASONS = 3
+_KIND = ResourceKind(options.API_VERSION, options.KIND, options.SYSTEM, FIELD_MANAGER)
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -83,24 +91,11 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     if given["state"] == "absent":
         return _removed(kube, given, context)
     if given["spec"] is not None:
-        return _Run(kube, given, context, None).made()
-    resource = _find(kube, given)
-    if resource is None or member(resource, "metadata", "deletionTimestamp"):
-        return {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
-    return _Run(kube, given, context, resource).told()
-
-
-def _find(kube: Kube, given: Parameters) -> dict[str, t.Any] | None:
-    kind = kube.resource(options.API_VERSION, options.KIND)
-    return kube.find(kind.path(given["name"], given["namespace"]))
-
-
-class _Failed(WattwiseError):
-    """A run that ended early, with the reason of a condition."""
-
-    def __init__(self, reason: str, message: str, **fields: t.Any) -> None:
-        super().__init__(message, **fields)
-        self.reason = reason
+        return _KIND.made(_Run(kube, given, context, None))
+    resource = _KIND.find(kube, given)
+    if resource is None:
+        return dict(NOT_FOUND)
+    return _KIND.told(_Run(kube, given, context, resource), given["on_error"])
 
 
 @dataclass
@@ -120,42 +115,8 @@ class _Run:
     def __post_init__(self) -> None:
         self.applying = Applying(self.kube, self.context, ())
 
-    def made(self) -> Result:
-        """All steps. Raises WattwiseError, with the results of all steps so far."""
-        try:
-            self._steps()
-        except WattwiseError as error:
-            error.fields.update(self._result(_failure(error)))
-            raise
-        return self._result(None)
-
-    def told(self) -> Result:
-        """All steps, then the status of the KeplerSystem, whatever came of them."""
-        failed: WattwiseError | None = None
-        try:
-            self._steps()
-        except WattwiseError as error:
-            failed = error
-        failure = None if failed is None else _failure(failed, options.in_words_of_manifest)
-        found = self._result(failure)
-        resource = t.cast("Object", self.resource)
-        manifest = {
-            "apiVersion": options.API_VERSION,
-            "kind": options.KIND,
-            "metadata": same_object(resource["metadata"]),
-            "status": found["status"],
-        }
-        how = {"manifests": [manifest], "status": True, "field_manager": FIELD_MANAGER}
-        self.applying.apply(how)
-        found = {**found, **self.applying.result}
-        if failed is None or failure is None:
-            return found
-        if self.given["on_error"] == "fail":
-            failed.fields.update(found)
-            raise failed
-        return {**found, "failure": failure.sentence}
-
-    def _steps(self) -> None:
+    def steps(self) -> None:
+        """Read, judge, install."""
         self._read()
         wanted = t.cast("System", self.system)
         self._refuse_rivals(wanted)
@@ -164,13 +125,10 @@ class _Run:
         self._apply(wanted)
 
     def _read(self) -> None:
-        spec = self.given["spec"]
-        if self.resource is not None:
-            spec = options.of_manifest(self.resource.get("spec"))
-        try:
-            self.system = read_system(self.given["namespace"], self.given["name"], spec)
-        except InvalidInput as error:
-            raise _Failed("InvalidKeplerSystem", str(error)) from error
+        place = (self.given["namespace"], self.given["name"])
+        self.system = _KIND.read(
+            self.resource, self.given["spec"], lambda spec: read_system(*place, spec)
+        )
 
     def _refuse_rivals(self, wanted: System) -> None:
         if self.given["force"]:
@@ -191,7 +149,7 @@ class _Run:
         told = rivals.sentence(found, takes_force=self.resource is None)
         # Whoever may create a Deployment could stop an installed Kepler from being kept up.
         if not member(self.resource, "status", "appliedGeneration"):
-            raise _Failed("AnotherKepler", told)
+            raise Failed("AnotherKepler", told)
         self.context.warn(told)
 
     def _refuse_missing_secrets(self, wanted: System) -> None:
@@ -199,7 +157,7 @@ class _Run:
             found = self.kube.read_secret(wanted.namespace, name)
             missing = [key for key in keys if found is None or not found[0].get(key)]
             if missing:
-                raise _Failed(
+                raise Failed(
                     "SecretNotFound",
                     f"The Secret {wanted.namespace}/{name} must have {', '.join(missing)}, and "
                     f"{'there is no such Secret' if found is None else 'it has not'}; make it "
@@ -215,7 +173,7 @@ class _Run:
             # A task before this one may label nodes.
             self.context.warn(_nothing_metered(self.nodes))
         elif not self.groups:
-            raise _Failed("NoSupportedNode", _nothing_metered(self.nodes))
+            raise Failed("NoSupportedNode", _nothing_metered(self.nodes))
 
     def _apply(self, wanted: System) -> None:
         if not self.groups:
@@ -234,7 +192,7 @@ class _Run:
             of_cluster += policy.manifests(wanted)
         self._write([namespace, *of_cluster])
         self._take_back_rights(wanted)
-        owner = self._owner(wanted)
+        owner = _KIND.owner(self, wanted.namespace, wanted.name, names.owner_name(wanted.name))
         kinds = [
             {"api_version": version, "kind": kind, "namespace": wanted.namespace}
             for version, kind in manifests.PRUNED_KINDS
@@ -244,18 +202,8 @@ class _Run:
             owner=owner,
             prune=names.apply_set(wanted.name),
             prune_kinds=kinds,
-            prune_max=1.0 if self._is_new_spec() else self.given["prune_max"],
+            prune_max=1.0 if is_new_spec(self.resource) else self.given["prune_max"],
         )
-
-    def _is_new_spec(self) -> bool:
-        """Whether somebody changed the KeplerSystem since it was carried out the last time.
-
-        Then its old objects are not wanted, however many they are. Without a change only nodes and
-        labels can have gone, perhaps by mistake.
-        """
-        applied = member(self.resource, "status", "appliedGeneration")
-        generation = member(self.resource, "metadata", "generation")
-        return self.resource is not None and applied != generation
 
     def _write(self, given: t.Sequence[Object], **how: t.Any) -> None:
         if given:
@@ -265,33 +213,10 @@ class _Run:
         unwanted = [each for each in manifests.unwanted_rights(wanted) if _exists(self.kube, each)]
         self._write(unwanted, state="absent")
 
-    def _owner(self, wanted: System) -> dict[str, str]:
-        """What owns the objects: the KeplerSystem, else a ConfigMap."""
-        if self.resource is not None:
-            return {
-                "api_version": options.API_VERSION,
-                "kind": options.KIND,
-                "namespace": wanted.namespace,
-                "name": wanted.name,
-            }
-        owner = _owner_manifest(wanted.namespace, wanted.name)
-        self._write([owner])
-        return {
-            "api_version": "v1",
-            "kind": "ConfigMap",
-            "namespace": wanted.namespace,
-            "name": owner["metadata"]["name"],
-        }
-
-    def _result(self, failure: status.Failure | None) -> Result:
+    def result(self, failure: Failure | None) -> Result:
         """What was done and what is there now, as the status of a KeplerSystem has it."""
-        generation = member(self.resource, "metadata", "generation")
-        stored = member(self.resource, "status")
-        seen = self._seen(failure)
         told = status.status_of(
-            seen,
-            generation if isinstance(generation, int) else 0,
-            stored if isinstance(stored, dict) else {},
+            self._seen(failure), generation_of(self.resource), stored_status(self.resource)
         )
         return {
             **self.applying.result,
@@ -303,7 +228,7 @@ class _Run:
             "findings": [finding.as_dict() for finding in self.findings],
         }
 
-    def _seen(self, failure: status.Failure | None) -> status.Seen:
+    def _seen(self, failure: Failure | None) -> status.Seen:
         daemon_sets: t.Sequence[Object] = ()
         pods: t.Sequence[Object] = ()
         if self.system is not None and self.groups:
@@ -326,19 +251,10 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     """
     applying = Applying(kube, context, ())
     namespace, name = given["namespace"], given["name"]
-    owner = _owner_manifest(namespace, name)
+    owner = owner_manifest(namespace, names.owner_name(name))
     of_cluster = manifests.all_of_cluster(namespace, name, kube.serves(*manifests.SCC))
     applying.apply({"manifests": [owner, *of_cluster], "state": "absent"})
     return {**applying.result, "found": False}
-
-
-def _owner_manifest(namespace: str, name: str) -> dict[str, t.Any]:
-    metadata = {
-        "name": names.owner_name(name),
-        "namespace": namespace,
-        "labels": {names.MANAGED_BY_LABEL: names.MANAGER},
-    }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
 def _exists(kube: Kube, manifest: Object) -> bool:
@@ -352,16 +268,6 @@ def _exists(kube: Kube, manifest: Object) -> bool:
         if error.status == 403:
             return False
         raise
-
-
-def _failure(
-    error: WattwiseError, worded: t.Callable[[str], str] = lambda sentence: sentence
-) -> status.Failure:
-    return status.Failure(_reason(error), worded(str(error)))
-
-
-def _reason(error: WattwiseError) -> str:
-    return error.reason if isinstance(error, _Failed) else "ReconcileError"
 
 
 def _nothing_metered(nodes: t.Sequence[JudgedNode]) -> str:

@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     texts,
     whole_number,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
     LOG_LEVELS,
     METRIC_LEVELS,
@@ -33,7 +33,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict impor
 _REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0, 11, 5)
 _LARGEST_COUNT = 1_000_000
 _LONGEST_TEXT = 1024
-_LONGEST_DURATION_SECONDS = 86_400.0
 _ZONES = ("package", "core", "uncore", "dram", "psys")
 
 
@@ -210,16 +209,8 @@ def _refuse_others(value: t.Any, key: Key, place: str) -> None:
             raise InvalidField(place, f"{shown(each)} is none of {', '.join(key.choices)}")
 
 
-def duration(value: t.Any, place: str, least: float = 0.0) -> float:
-    """The seconds of a duration of a day at most. Raises InvalidField."""
-    seconds = parse_duration(value, place)
-    if not least <= seconds <= _LONGEST_DURATION_SECONDS:
-        raise InvalidField(place, f"{shown(value)} is not from {least:g} s to 24 h")
-    return seconds
-
-
 def _duration(value: t.Any, place: str) -> None:
-    duration(value, place)
+    fields.duration(value, place)
 
 
 def _flag(value: t.Any, place: str) -> None:

@@ -8,17 +8,9 @@ The definition in scripts/crds has the same tree in camelCase; a test holds both
 
 from __future__ import annotations
 
-import re
-import typing as t
-
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     ArgumentSpec,
     Options,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    mappings,
 )
 
 API_VERSION = "kepler.system.sustainable.computing.io/v1alpha1"
@@ -158,51 +150,3 @@ SYSTEM = ArgumentSpec(
         "scrape_namespaces": {"type": "list", "elements": "str", "default": []},
     }
 )
-
-
-def of_manifest(spec: t.Any) -> dict[str, t.Any]:
-    """The options that the spec of a KeplerSystem gives, in snake_case. Raises InvalidField."""
-    return _renamed(SYSTEM.options, mapping(spec, "spec"), "spec")
-
-
-def camel(name: str) -> str:
-    """The name of an option in the spec of a KeplerSystem."""
-    return re.sub("_([a-z])", lambda match: match.group(1).upper(), name)
-
-
-def in_words_of_manifest(sentence: str) -> str:
-    """A sentence about options as one about the fields of a KeplerSystem."""
-    return _NAMES.sub(lambda match: camel(match.group()), sentence)
-
-
-def _names(options: Options) -> t.Iterator[str]:
-    for name, option in options.items():
-        yield name
-        yield from _names(option.get("options") or {})
-
-
-_NAMES = re.compile(
-    rf"\b({'|'.join(sorted(each for each in _names(SYSTEM.options) if '_' in each))})\b"
-)
-
-
-def _renamed(options: Options, given: t.Mapping[str, t.Any], where: str) -> dict[str, t.Any]:
-    names = {camel(name): name for name in options}
-    unknown = sorted(given.keys() - names.keys())
-    if unknown:
-        raise InvalidField(f"{where}.{shown(unknown[0])}", "there is no such field")
-    return {
-        names[key]: _value(options[names[key]], value, f"{where}.{key}")
-        for key, value in given.items()
-        if value is not None
-    }
-
-
-def _value(option: t.Mapping[str, t.Any], value: t.Any, where: str) -> t.Any:
-    suboptions = option.get("options")
-    if suboptions is None:
-        return value
-    if option["type"] == "list":
-        found = mappings(value, where)
-        return [_renamed(suboptions, item, f"{where}[{n}]") for n, item in enumerate(found)]
-    return _renamed(suboptions, mapping(value, where), where)

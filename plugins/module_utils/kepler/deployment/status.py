@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     member,
-    objects,
     whole,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import (
+    Failure,
+    condition,
+    kept,
+    reconciled,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names, pods
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
@@ -37,14 +42,6 @@ _COUNTS = {
     "ready": "numberReady",
     "available": "numberAvailable",
 }
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run ended early, as reason and sentence of a condition."""
-
-    reason: str
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -85,11 +82,11 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     else:
         parts = ("version", "nodes", "groups", "pools", "leftOut", "failing")
         status.update({name: stored[name] for name in parts if stored.get(name)})
-    conditions = [_reconciled(seen)]
+    conditions = [reconciled(seen.failure)]
     if reached and seen.system is not None:
         conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
     else:
-        conditions += [_kept(stored, name) for name in CONDITIONS[1:]]
+        conditions += [kept(stored, name) for name in CONDITIONS[1:]]
     status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
     return status
 
@@ -164,19 +161,11 @@ def _count(daemon_set: t.Any, key: str) -> int:
     return max(0, whole(member(daemon_set, "status", key)) or 0)
 
 
-def _reconciled(seen: Seen) -> Status:
-    if seen.failure is not None:
-        return _condition("Reconciled", "False", seen.failure.reason, seen.failure.sentence)
-    return _condition(
-        "Reconciled", "True", "ReconcileSuccess", "The last run applied all that the spec asks for."
-    )
-
-
 def _available(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
     judged = [_judge(seen, group, failing) for group in seen.groups]
     if not judged:
         sentence = "No node can be metered, so that no collector runs."
-        return _condition("Available", "False", "NoSupportedNode", sentence)
+        return condition("Available", "False", "NoSupportedNode", sentence)
     worst = min(judged, key=lambda each: each.rank)
     others = sum(each.rank < _READY for each in judged) - 1
     more = f" {others} more groups are not available." if others > 0 else ""
@@ -186,8 +175,8 @@ def _available(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
             _count(_daemon_set(seen, group), "desiredNumberScheduled") for group in seen.groups
         )
         text = f"Collectors run on all nodes that can be metered; ready {ready}/{wanted}."
-        return _condition("Available", "True", worst.reason, text)
-    return _condition("Available", worst.status, worst.reason, worst.message + more)
+        return condition("Available", "True", worst.reason, text)
+    return condition("Available", worst.status, worst.reason, worst.message + more)
 
 
 _READY = 8
@@ -246,34 +235,21 @@ def _metered(seen: Seen) -> Status:
     left_out = [node for node in seen.nodes if node.reason]
     if not left_out:
         text = f"All {len(seen.nodes)} nodes can be metered."
-        return _condition("NodesMetered", "True", "AllNodesMetered", text)
+        return condition("NodesMetered", "True", "AllNodesMetered", text)
     first = left_out[0]
     text = (
         f"{len(left_out)} of {len(seen.nodes)} nodes are left out, the first is {first.name}: "
         f"{first.reason}"
     )
-    return _condition("NodesMetered", "False", "NodesLeftOut", text)
+    return condition("NodesMetered", "False", "NodesLeftOut", text)
 
 
 def _pod_names(system: System) -> Status:
     if system.is_cluster_wide:
         text = "Metrics name pods and their namespaces."
-        return _condition("PodNames", "True", "ClusterScope", text)
+        return condition("PodNames", "True", "ClusterScope", text)
     text = (
         "Metrics name containers by id alone: the minimum scope gives Kepler no right to read "
         "pods. Set scope to cluster for names."
     )
-    return _condition("PodNames", "False", "MinimumScope", text)
-
-
-def _kept(stored: Object, name: str) -> Status:
-    """A condition as it was; a run that ended before it says nothing about it."""
-    for each in objects(stored.get("conditions")):
-        parts = [each.get(part) for part in ("status", "reason", "message")]
-        if each.get("type") == name and all(isinstance(part, str) for part in parts):
-            return _condition(name, *t.cast("list[str]", parts))
-    return _condition(name, "Unknown", "NotYet", "No run has come so far.")
-
-
-def _condition(name: str, status: str, reason: str, message: str) -> Status:
-    return {"type": name, "status": status, "reason": reason, "message": told_text(message)}
+    return condition("PodNames", "False", "MinimumScope", text)

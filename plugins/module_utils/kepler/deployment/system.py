@@ -13,14 +13,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    is_subdomain,
     mapping,
     mappings,
-    text_mapping,
     texts,
     whole_number,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import keys
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
@@ -30,25 +28,12 @@ Object = t.Mapping[str, t.Any]
 PORT, OLD_PORT = 28282, 9102
 _LEAST_SAMPLE_SECONDS = 0.1
 _LONGEST_CONFIG = 16_384
-_LONGEST_NAME, _LONGEST_POOL = 40, 20
+_LONGEST_POOL = 20
 _LARGEST_PORT = 65_535
 _MOST_POOLS = 32
 _LARGEST_COUNT = 1_000_000
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
-# A host with a dot, a port or both, before the first slash; as role rmd demands it.
-_REPOSITORY = re.compile(
-    r"(localhost|[0-9A-Za-z.-]+\.[0-9A-Za-z-]+|[0-9A-Za-z.-]+(?=:[0-9])|\[[0-9A-Fa-f:]+\])"
-    r"(:[0-9]+)?/[0-9a-z._/-]+"
-)
-_TAG = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}|sha256:[0-9a-f]{64}")
-_LABEL_KEY = re.compile(
-    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-)
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_LONGEST_LABEL_KEY, _LONGEST_LABEL_VALUE = 317, 63
-_TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +126,7 @@ class System:
 
 def read_system(namespace: str, name: str, given: Object) -> System:
     """The system that these options describe. Raises InvalidInput, which names the option."""
-    _check_place(namespace, name)
+    fields.check_place(namespace, name)
     spec = SYSTEM.complete(given)
     version = _version(spec["version"])
     collector, security, redfish = spec["collector"], spec["security"], spec["redfish"]
@@ -155,37 +140,32 @@ def read_system(namespace: str, name: str, given: Object) -> System:
         version=version,
         images=dict(_images(image, spec["version"])),
         default_image=_image(image, spec["version"], "image"),
-        pull_policy=_choice(image, "pull_policy", SYSTEM.options["image"]["options"], "image"),
-        pull_secrets=tuple(_names(image["pull_secrets"], "image.pull_secrets")),
-        is_cluster_wide=_choice(spec, "scope", SYSTEM.options, "") == "cluster",
+        pull_policy=fields.choice(
+            image, "pull_policy", SYSTEM.options["image"]["options"], "image"
+        ),
+        pull_secrets=tuple(fields.names(image["pull_secrets"], "image.pull_secrets")),
+        is_cluster_wide=fields.choice(spec, "scope", SYSTEM.options, "") == "cluster",
         port=_port(collector["port"], version),
-        pod_informer=_choice(collector, "pod_informer", _COLLECTOR, "collector"),
-        node_selector=_labels(collector["node_selector"], "collector.node_selector"),
+        pod_informer=fields.choice(collector, "pod_informer", _COLLECTOR, "collector"),
+        node_selector=fields.labels(collector["node_selector"], "collector.node_selector"),
         rest=rest,
         pools=tuple(_pools(spec, version)),
         estimator=_model_part(spec["estimator"], version, "estimator"),
         model_server=_model_part(spec["model_server"], version, "model_server"),
         security_mode=security["mode"],
-        server_secret=_name(security["server_secret"], "security.server_secret"),
-        client_authority_secret=_name(
+        server_secret=fields.name(security["server_secret"], "security.server_secret"),
+        client_authority_secret=fields.name(
             security["client_authority_secret"], "security.client_authority_secret"
         ),
-        redfish_secret=_name(redfish["secret"], "redfish.secret") if redfish["enabled"] else "",
+        redfish_secret=fields.name(redfish["secret"], "redfish.secret")
+        if redfish["enabled"]
+        else "",
         fake_cpu_meter=redfish["enabled"] and redfish["fake_cpu_meter"],
-        scrape_namespaces=tuple(_names(spec["scrape_namespaces"], "scrape_namespaces")),
+        scrape_namespaces=tuple(fields.names(spec["scrape_namespaces"], "scrape_namespaces")),
     )
 
 
 _COLLECTOR = t.cast("Object", SYSTEM.options["collector"]["options"])
-
-
-def _check_place(namespace: str, name: str) -> None:
-    if not _LABEL.fullmatch(name) or len(name) > _LONGEST_NAME:
-        problem = f"{shown(name)} is not a DNS label of at most {_LONGEST_NAME} characters"
-        raise InvalidField("name", problem)
-    if namespace in ("default", "kube-system", "kube-public", "kube-node-lease"):
-        problem = f"pods with rights on hosts never stand in {namespace}; give them their own"
-        raise InvalidField("namespace", problem)
 
 
 def _version(text: str) -> KeplerVersion:
@@ -199,7 +179,7 @@ def _version(text: str) -> KeplerVersion:
 
 
 def _check_security(given: Object, version: KeplerVersion) -> None:
-    mode = _choice(given, "mode", SYSTEM.options["security"]["options"], "security")
+    mode = fields.choice(given, "mode", SYSTEM.options["security"]["options"], "security")
     if mode != "none" and version.uses_ebpf:
         raise InvalidField(
             "security.mode", f"Kepler {version} serves plain HTTP alone; set none, or use 0.10"
@@ -214,25 +194,8 @@ def _check_redfish(given: Object, version: KeplerVersion) -> None:
         raise InvalidField("redfish.fake_cpu_meter", problem)
 
 
-def _choice(given: Object, name: str, options: Object, where: str) -> str:
-    choices = options[name]["choices"]
-    if given[name] not in choices:
-        place = f"{where}.{name}" if where else name
-        raise InvalidField(place, f"{shown(given[name])} is none of {', '.join(choices)}")
-    return t.cast("str", given[name])
-
-
 def _image(given: Object, version: str, where: str) -> str:
-    repository, tag = given["repository"], given["tag"] or f"v{version.lstrip('v')}"
-    if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
-        raise InvalidField(
-            f"{where}.repository",
-            f"{shown(repository)} does not name a registry, so each node would take the image from "
-            "wherever its runtime looks first; write it like registry.example/kepler",
-        )
-    if not isinstance(tag, str) or not _TAG.fullmatch(tag):
-        raise InvalidField(f"{where}.tag", f"{shown(tag)} is no tag and no sha256 digest")
-    return f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+    return fields.image(given["repository"], given["tag"] or f"v{version.lstrip('v')}", where)
 
 
 def _images(given: Object, version: str) -> t.Iterator[tuple[str, str]]:
@@ -256,23 +219,23 @@ def _port(given: t.Any, version: KeplerVersion) -> int:
 
 
 def _collector(given: Object, version: KeplerVersion, where: str) -> Collector:
-    meter = _choice(given, "meter", _COLLECTOR, where)
+    meter = fields.choice(given, "meter", _COLLECTOR, where)
     if meter == "hwmon" and not version.reads_hwmon:
         problem = f"Kepler {version} cannot be told to read hwmon; 0.11.4 and later can"
         raise InvalidField(f"{where}.meter", problem)
-    keys.duration(given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS)
-    keys.duration(given["staleness"], f"{where}.staleness")
+    fields.duration(given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS)
+    fields.duration(given["staleness"], f"{where}.staleness")
     return Collector(
         meter=meter,
         sample_rate=given["sample_rate"],
         staleness=given["staleness"],
         metric_levels=_levels(given["metric_levels"], f"{where}.metric_levels"),
-        log_level=_choice(given, "log_level", _COLLECTOR, where),
+        log_level=fields.choice(given, "log_level", _COLLECTOR, where),
         max_terminated=whole_number(
             given["max_terminated"], f"{where}.max_terminated", -1, _LARGEST_COUNT
         ),
-        resources=_resources(given["resources"], f"{where}.resources"),
-        tolerations=_tolerations(given["tolerations"], f"{where}.tolerations"),
+        resources=fields.resources(given["resources"], f"{where}.resources"),
+        tolerations=fields.tolerations(given["tolerations"], f"{where}.tolerations"),
         additional=keys.check_additional(
             _additional(given["additional_config"], f"{where}.additional_config"),
             version,
@@ -313,10 +276,8 @@ def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:
     seen: dict[str, Object] = {}
     for index, item in enumerate(given):
         where, name = f"pools[{index}]", item["name"]
-        if not isinstance(name, str) or not _LABEL.fullmatch(name) or len(name) > _LONGEST_POOL:
-            problem = f"{shown(name)} is not a DNS label of at most {_LONGEST_POOL} characters"
-            raise InvalidField(f"{where}.name", problem)
-        selector = _labels(item["node_selector"], f"{where}.node_selector")
+        fields.dns_label(name, f"{where}.name", _LONGEST_POOL)
+        selector = fields.labels(item["node_selector"], f"{where}.node_selector")
         if not selector:
             problem = "without labels the pool would take every node; name one label at least"
             raise InvalidField(f"{where}.node_selector", problem)
@@ -337,65 +298,17 @@ def _model_part(given: Object, version: KeplerVersion, where: str) -> ModelPart:
         problem = f"Kepler {version} has none; it belongs to 0.9 and earlier"
         raise InvalidField(f"{where}.enabled", problem)
     image = given["image"]
-    repository, _colon, tag = image.rpartition("@" if "@" in image else ":")
-    if given["enabled"] and not (_REPOSITORY.fullmatch(repository) and _TAG.fullmatch(tag)):
-        problem = f"{shown(image)} does not name registry and tag, as registry.example/model:0.7"
-        raise InvalidField(f"{where}.image", problem)
+    if given["enabled"]:
+        fields.whole_image(image, f"{where}.image")
     return ModelPart(
         enabled=given["enabled"],
         image=image,
         command=tuple(texts(given["command"], f"{where}.command")),
-        resources=_resources(given["resources"], f"{where}.resources"),
-        urls=tuple(_url(given, name, where) for name in _URLS),  # type: ignore[arg-type]
+        resources=fields.resources(given["resources"], f"{where}.resources"),
+        urls=tuple(  # type: ignore[arg-type]
+            fields.url(given.get(name), f"{where}.{name}") for name in _URLS
+        ),
     )
 
 
 _URLS = ("node_total_url", "node_components_url")
-
-
-def _url(given: Object, name: str, where: str) -> str:
-    url = given.get(name) or ""
-    if url and not re.fullmatch(r"https?://[!-~]{1,1000}", url):
-        raise InvalidField(f"{where}.{name}", f"{shown(url)} is no URL of http or https")
-    return t.cast("str", url)
-
-
-def _resources(given: t.Any, where: str) -> Object:
-    found = mapping(given, where)
-    for part, amounts in found.items():
-        if part not in ("requests", "limits"):
-            raise InvalidField(f"{where}.{shown(part)}", "give requests or limits")
-        for name, amount in mapping(amounts, f"{where}.{part}").items():
-            if name not in ("cpu", "memory"):
-                raise InvalidField(f"{where}.{part}.{shown(name)}", "give cpu or memory")
-            parse_quantity(amount, f"{where}.{part}.{name}")
-    return found
-
-
-def _tolerations(given: t.Any, where: str) -> tuple[Object, ...]:
-    found = mappings(given, where)
-    for index, item in enumerate(found):
-        unknown = sorted(map(str, item.keys() - _TOLERATION))
-        if unknown:
-            problem = "a toleration has no such field"
-            raise InvalidField(f"{where}[{index}].{shown(unknown[0])}", problem)
-    return tuple(found)
-
-
-def _labels(given: t.Any, where: str) -> dict[str, str]:
-    found = text_mapping(given, where)
-    for key, value in found.items():
-        is_key = len(key) <= _LONGEST_LABEL_KEY and _LABEL_KEY.fullmatch(key)
-        if not is_key or len(value) > _LONGEST_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
-            raise InvalidField(where, f"{shown(key)}: {shown(value)} is no label")
-    return found
-
-
-def _names(given: t.Any, where: str) -> list[str]:
-    return [_name(item, f"{where}[{n}]") for n, item in enumerate(texts(given, where))]
-
-
-def _name(given: t.Any, where: str) -> str:
-    if not is_subdomain(given):
-        raise InvalidField(where, f"{shown(given)} cannot be the name of an object")
-    return t.cast("str", given)

@@ -17,12 +17,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.ke
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
     KIND,
     SYSTEM,
-    camel,
-    in_words_of_manifest,
-    of_manifest,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
+    camel,
+    in_words_of_manifest,
+    of_manifest,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 from support.kepler_systems import IMAGE, system
@@ -82,7 +84,7 @@ def test_a_manifest_gives_what_options_give() -> None:
         "collector": {"sample_rate": "3s", "additional_config": {"rapl": {"zones": ["package"]}}},
         "pools": [{"name": "arm", "node_selector": {"a/maxTerminated": "b"}}],
     }
-    read = read_system("kepler", "kepler", of_manifest(spec))
+    read = read_system("kepler", "kepler", of_manifest(SYSTEM, spec))
     assert read == read_system("kepler", "kepler", given)
     # Settings that a pool does not have are those of the others.
     assert read.pools[0].collector == read.rest
@@ -211,9 +213,9 @@ def test_a_name_is_one_label() -> None:
 def test_a_sentence_about_options_names_the_fields_of_a_manifest() -> None:
     given = "collector.additional_config.log.level: the option collector.log_level sets it, a_b"
     wanted = "collector.additionalConfig.log.level: the option collector.logLevel sets it, a_b"
-    assert in_words_of_manifest(given) == wanted
+    assert in_words_of_manifest(SYSTEM)(given) == wanted
 
 
 def test_an_unknown_field_of_a_manifest_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"spec.collector.'sampleRat': there is no such field"):
-        of_manifest({"image": IMAGE, "collector": {"sampleRat": "5s"}})
+        of_manifest(SYSTEM, {"image": IMAGE, "collector": {"sampleRat": "5s"}})

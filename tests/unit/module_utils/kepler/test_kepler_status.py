@@ -12,9 +12,9 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.status import (
-    Failure,
     Seen,
     status_of,
 )

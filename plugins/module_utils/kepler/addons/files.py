@@ -1,0 +1,96 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Files of rules and dashboards, as objects take them."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file_content
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    mapping,
+    mappings,
+    required_text,
+)
+
+_LONGEST_NAME = 100
+# The API server takes 1.5 MiB of an object.
+_LONGEST_DASHBOARD = 1_000_000
+
+
+@dataclass(frozen=True)
+class RuleFile:
+    """Groups of rules of one file."""
+
+    name: str
+    groups: t.Sequence[t.Mapping[str, t.Any]]
+
+
+@dataclass(frozen=True)
+class DashboardFile:
+    """One dashboard as JSON."""
+
+    name: str
+    text: str
+
+
+def read_rules(paths: t.Sequence[str]) -> list[RuleFile]:
+    """The rules of all files. Raises InvalidInput, which names the file."""
+    found = [RuleFile(_name_of(path), _groups(path)) for path in paths]
+    _refuse_twice(found)
+    return found
+
+
+def read_dashboards(paths: t.Sequence[str]) -> list[DashboardFile]:
+    """The dashboards of all files. Raises InvalidInput, which names the file."""
+    found = [DashboardFile(_name_of(path), _dashboard(path)) for path in paths]
+    _refuse_twice(found)
+    return found
+
+
+def _name_of(path: str) -> str:
+    name = re.sub("[^a-z0-9]+", "-", PurePath(path).stem.lower()).strip("-")
+    if not name or len(name) > _LONGEST_NAME:
+        raise InvalidInput(f"{shown(path)} does not name an object; rename the file")
+    return name
+
+
+def _refuse_twice(found: t.Sequence[RuleFile] | t.Sequence[DashboardFile]) -> None:
+    seen: set[str] = set()
+    for each in found:
+        if each.name in seen:
+            raise InvalidInput(f"Two files name the object {each.name}; rename one")
+        seen.add(each.name)
+
+
+def _groups(path: str) -> t.Sequence[t.Mapping[str, t.Any]]:
+    content = mapping(read_file_content(path), path)
+    groups = mappings(content.get("groups"), f"{path}: groups")
+    if not groups or content.keys() != {"groups"}:
+        raise InvalidField(path, "it has no groups of rules; give a file for promtool check rules")
+    for index, group in enumerate(groups):
+        place = f"{path}: groups[{index}]"
+        required_text(group.get("name"), f"{place}.name")
+        for number, rule in enumerate(mappings(group.get("rules"), f"{place}.rules")):
+            where = f"{place}.rules[{number}]"
+            required_text(rule.get("expr"), f"{where}.expr")
+            if ("alert" in rule) == ("record" in rule):
+                raise InvalidField(where, "a rule has either alert or record")
+    return groups
+
+
+def _dashboard(path: str) -> str:
+    content = mapping(read_file_content(path), path)
+    required_text(content.get("title"), f"{path}: title")
+    mappings(content.get("panels"), f"{path}: panels")
+    text = strict_json.format_compact(content)
+    if len(text) > _LONGEST_DASHBOARD:
+        raise InvalidField(path, f"it has more than {_LONGEST_DASHBOARD} characters; divide it")
+    return text

@@ -1,0 +1,291 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""KeplerAddons with checked values."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    texts,
+    whole_number,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.options import ADDONS
+
+Object = t.Mapping[str, t.Any]
+
+# What Prometheus and cert-manager both read as a duration.
+_DURATION = re.compile(r"[0-9]{1,7}(ms|s|m|h)", re.ASCII)
+_SHORTEST_SCRAPE, _LONGEST_SCRAPE = 1.0, 3600.0
+# cert-manager refuses shorter ones.
+_SHORTEST_CERTIFICATE, _LONGEST_CERTIFICATE = 3600.0, 10 * 365 * 86_400.0
+_SHORTEST_RENEWAL = 300.0
+_SHORTEST_KEY, _LONGEST_KEY = 2048, 8192
+# SPIFFE identities without their scheme, as Istio names accounts.
+_PRINCIPAL = re.compile(r"[0-9A-Za-z*._-]{1,253}(/[0-9A-Za-z*._-]{1,253}){0,8}")
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True)
+class Security:
+    """How Kepler serves its metrics, and the Secrets of both sides."""
+
+    mode: str
+    server_secret: str
+    client_authority_secret: str
+    client_secret: str
+
+    @property
+    def needed_keys(self) -> tuple[str, ...]:
+        """Keys that Prometheus needs in the client's Secret."""
+        return {"none": (), "tls": ("ca.crt",)}.get(self.mode, ("ca.crt", "tls.crt", "tls.key"))
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """Scraping by a Prometheus of the Prometheus operator."""
+
+    monitor: str
+    interval: str
+    scrape_timeout: str
+    labels: t.Mapping[str, str]
+    rules: bool
+
+
+@dataclass(frozen=True)
+class Grafana:
+    """Dashboards in a Grafana of the Grafana operator."""
+
+    instance: bool
+    instance_selector: t.Mapping[str, str]
+    url: str
+    token_secret: str
+    authority_secret: str
+    dashboards: bool
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """A collector of traces."""
+
+    backend: str
+    endpoint: str
+    image: str
+    resources: Object
+
+
+@dataclass(frozen=True)
+class Logging:
+    """Log collectors on the nodes of Kepler."""
+
+    agent: str
+    backend: str
+    endpoint: str
+    image: str
+    credential_secret: str
+    resources: Object
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Certificates of Kepler and of its scraper."""
+
+    issuer: str
+    duration: str
+    renew_before: str
+    key_bits: int
+    authority_namespace: str
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Kepler beside or in an Istio mesh."""
+
+    mode: str
+    scrapers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Addons:
+    """KeplerAddons whose spec can be carried out; a part that is None is off."""
+
+    namespace: str
+    name: str
+    system: str
+    security: Security
+    prometheus: Prometheus | None
+    grafana: Grafana | None
+    tracing: Tracing | None
+    logging: Logging | None
+    certificates: Certificates | None
+    mesh: Mesh | None
+
+    @property
+    def host_name(self) -> str:
+        """The host name of Kepler's Service, which its certificate has first."""
+        return f"{self.system}.{self.namespace}.svc"
+
+
+def read_addons(namespace: str, name: str, given: Object) -> Addons:
+    """The add-ons that these options describe. Raises InvalidInput, which names the option."""
+    fields.check_place(namespace, name)
+    spec = ADDONS.complete(given)
+    return Addons(
+        namespace=namespace,
+        name=name,
+        system=fields.dns_label(spec["system"], "system", _LONGEST_NAME),
+        security=_security(spec["security"]),
+        prometheus=_read(spec, "prometheus", _prometheus),
+        grafana=_read(spec, "grafana", _grafana),
+        tracing=_read(spec, "tracing", _tracing),
+        logging=_read(spec, "logging", _logging),
+        certificates=_read(spec, "certificates", lambda part: _certificates(part, namespace)),
+        mesh=_read(spec, "service_mesh", _mesh),
+    )
+
+
+Part = t.TypeVar("Part")
+
+
+def _read(spec: Object, name: str, read: t.Callable[[Object], Part]) -> Part | None:
+    """An add-on; values of one that is off are not read."""
+    return read(spec[name]) if spec[name]["enabled"] else None
+
+
+def _choice(given: Object, part: str, name: str) -> str:
+    return fields.choice(given, name, ADDONS.options[part]["options"], part)
+
+
+def _duration(given: Object, name: str, where: str, least: float, most: float) -> float:
+    value = given[name]
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        problem = f"{shown(value)} is not a duration; give a whole number with ms, s, m or h"
+        raise InvalidField(f"{where}.{name}", problem)
+    seconds = parse_duration(value, f"{where}.{name}")
+    if not least <= seconds <= most:
+        problem = f"{shown(value)} is not from {least:g} s to {most / 3600:g} h"
+        raise InvalidField(f"{where}.{name}", problem)
+    return seconds
+
+
+def _secret(given: Object, name: str, where: str) -> str:
+    """The name of a Secret; empty where none is given."""
+    return fields.name(given[name], f"{where}.{name}") if given[name] else ""
+
+
+def _security(given: Object) -> Security:
+    return Security(
+        _choice(given, "security", "mode"),
+        *(
+            fields.name(given[name], f"security.{name}")
+            for name in ("server_secret", "client_authority_secret", "client_secret")
+        ),
+    )
+
+
+def _prometheus(given: Object) -> Prometheus:
+    where = "prometheus"
+    interval = _duration(given, "interval", where, _SHORTEST_SCRAPE, _LONGEST_SCRAPE)
+    timeout = _duration(given, "scrape_timeout", where, 0.001, _LONGEST_SCRAPE)
+    if timeout > interval:
+        problem = (
+            f"{given['scrape_timeout']} is longer than the interval of {given['interval']}, "
+            "which Prometheus refuses; shorten it"
+        )
+        raise InvalidField("prometheus.scrape_timeout", problem)
+    return Prometheus(
+        monitor=_choice(given, where, "monitor"),
+        interval=given["interval"],
+        scrape_timeout=given["scrape_timeout"],
+        labels=fields.labels(given["labels"], "prometheus.labels"),
+        rules=given["rules"],
+    )
+
+
+def _grafana(given: Object) -> Grafana:
+    where, datasource = "grafana.datasource", given["datasource"]
+    selector = fields.labels(given["instance_selector"], "grafana.instance_selector")
+    if not selector:
+        problem = "without labels every Grafana of the cluster would be selected; give one at least"
+        raise InvalidField("grafana.instance_selector", problem)
+    url = fields.url(datasource["url"], f"{where}.url")
+    secrets = [_secret(datasource, name, where) for name in ("token_secret", "authority_secret")]
+    if any(secrets) and not url:
+        raise InvalidField(f"{where}.url", "Secrets are of no use without it; give it too")
+    return Grafana(given["instance"], selector, url, *secrets, dashboards=given["dashboards"])
+
+
+def _tracing(given: Object) -> Tracing:
+    backend = _choice(given, "tracing", "backend")
+    endpoint = fields.url(given["endpoint"], "tracing.endpoint")
+    if backend == "otlp" and not endpoint:
+        problem = "the collector needs a receiver of OTLP over HTTP; give its URL"
+        raise InvalidField("tracing.endpoint", problem)
+    if backend == "jaeger" and endpoint:
+        raise InvalidField("tracing.endpoint", "jaeger keeps traces by itself; leave it empty")
+    return Tracing(
+        backend=backend,
+        endpoint=endpoint.rstrip("/"),
+        image=fields.whole_image(given["image"], "tracing.image") if given["image"] else "",
+        resources=fields.resources(given["resources"], "tracing.resources"),
+    )
+
+
+def _logging(given: Object) -> Logging:
+    endpoint = fields.url(given["endpoint"], "logging.endpoint")
+    if not endpoint:
+        raise InvalidField("logging.endpoint", "logs need a receiver; give its URL")
+    secret = _secret(given, "credential_secret", "logging")
+    if secret and not endpoint.startswith("https://"):
+        problem = "a password never goes over plain HTTP; use https, or no credential_secret"
+        raise InvalidField("logging.endpoint", problem)
+    return Logging(
+        agent=_choice(given, "logging", "agent"),
+        backend=_choice(given, "logging", "backend"),
+        endpoint=endpoint.rstrip("/"),
+        image=fields.whole_image(given["image"], "logging.image"),
+        credential_secret=secret,
+        resources=fields.resources(given["resources"], "logging.resources"),
+    )
+
+
+def _certificates(given: Object, namespace: str) -> Certificates:
+    where = "certificates"
+    ends = _duration(given, "duration", where, _SHORTEST_CERTIFICATE, _LONGEST_CERTIFICATE)
+    before = _duration(given, "renew_before", where, _SHORTEST_RENEWAL, _LONGEST_CERTIFICATE)
+    if before >= ends:
+        problem = f"{given['renew_before']} is not shorter than the duration {given['duration']}"
+        raise InvalidField("certificates.renew_before", problem)
+    authority_namespace = fields.dns_label(
+        given["authority_namespace"], "certificates.authority_namespace", 63
+    )
+    if authority_namespace == namespace:
+        problem = f"{namespace} holds Kepler's Secrets; give the authority's key its own namespace"
+        raise InvalidField("certificates.authority_namespace", problem)
+    return Certificates(
+        issuer=_choice(given, where, "issuer"),
+        duration=given["duration"],
+        renew_before=given["renew_before"],
+        key_bits=whole_number(
+            given["key_bits"], "certificates.key_bits", _SHORTEST_KEY, _LONGEST_KEY
+        ),
+        authority_namespace=authority_namespace,
+    )
+
+
+def _mesh(given: Object) -> Mesh:
+    mode, where = _choice(given, "service_mesh", "mode"), "service_mesh.scrapers"
+    scrapers = texts(given["scrapers"], where)
+    for index, each in enumerate(scrapers):
+        if not _PRINCIPAL.fullmatch(each):
+            problem = f"{shown(each)} is no account such as cluster.local/ns/monitoring/sa/k8s"
+            raise InvalidField(f"{where}[{index}]", problem)
+    if scrapers and mode == "exclude":
+        raise InvalidField(where, "only mode ambient can tell accounts apart; leave it empty")
+    return Mesh(mode, tuple(scrapers))

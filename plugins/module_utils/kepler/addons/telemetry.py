@@ -1,0 +1,159 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Collectors of OpenTelemetry: add-on tracing, and one agent of add-on logging."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import kinds, names
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
+    Addons,
+    Logging,
+    Tracing,
+)
+
+Object = dict[str, t.Any]
+
+LOG_FOLDER = "/var/log/pods"
+UNPRIVILEGED: Object = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+_OTLP = {"protocols": {"grpc": {"endpoint": "0.0.0.0:4317"}, "http": {"endpoint": "0.0.0.0:4318"}}}
+# Jaeger 2 is a collector with a store of its own.
+_JAEGER_STORE: Object = {"backends": {"memory": {"memory": {"max_traces": 100_000}}}}
+_JAEGER_QUERY: Object = {"storage": {"traces": "memory"}}
+
+
+def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[Manifest]:
+    """A collector of OTLP, or Jaeger. Raises NotServed."""
+    if wanted.backend == "jaeger" and not wanted.image:
+        jaeger = kinds.of(served, "Jaeger", ", or set tracing.image to an image of Jaeger 2")
+        spec = {"strategy": "allInOne"}
+        yield names.manifest(addons, jaeger, "jaeger", "tracing", spec=spec)
+        return
+    spec = {
+        "mode": "deployment",
+        "resources": dict(wanted.resources),
+        "securityContext": {**UNPRIVILEGED, "runAsNonRoot": True},
+    }
+    if wanted.image:
+        spec["image"] = wanted.image
+    if wanted.backend == "jaeger":
+        spec["ports"] = [{"name": "query", "port": 16686, "protocol": "TCP"}]
+        extensions = {"jaeger_storage": _JAEGER_STORE, "jaeger_query": _JAEGER_QUERY}
+        exporter, settings = "jaeger_storage_exporter", {"trace_storage": "memory"}
+    else:
+        extensions, exporter, settings = {}, "otlphttp", {"endpoint": wanted.endpoint}
+    configuration = _configuration(
+        "traces", {"otlp": _OTLP}, {"batch": {}}, {exporter: settings}, extensions
+    )
+    yield _collector(addons, served, "traces", "tracing", spec, configuration)
+
+
+def logs(addons: Addons, wanted: Logging, served: kinds.Served) -> t.Iterator[Manifest]:
+    """A collector of Kepler's logs on each node. Raises NotServed."""
+    otherwise = ", or set logging.agent to fluent-bit, which needs no operator"
+    kinds.of(served, "OpenTelemetryCollector", otherwise)
+    spec: Object = {
+        "mode": "daemonset",
+        "image": wanted.image,
+        "resources": dict(wanted.resources),
+        "tolerations": [{"operator": "Exists"}],
+        # Log files belong to root.
+        "podSecurityContext": {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": UNPRIVILEGED,
+        "volumes": [log_volume()],
+        "volumeMounts": [log_mount()],
+    }
+    if wanted.credential_secret:
+        spec["env"] = credentials(wanted.credential_secret)
+    exporter, settings, extensions = _log_exporter(wanted)
+    receiver = {
+        "include": [log_files(addons)],
+        "include_file_path": True,
+        "start_at": "beginning",
+        "operators": [{"type": "container"}],
+    }
+    configuration = _configuration(
+        "logs", {"filelog": receiver}, {"batch": {}}, {exporter: settings}, extensions
+    )
+    yield _collector(addons, served, "logs", "logging", spec, configuration)
+
+
+def log_files(addons: Addons) -> str:
+    """Log files of Kepler on a node: those of its container, and of no log collector."""
+    return f"{LOG_FOLDER}/{addons.namespace}_{addons.system}-*/kepler/*.log"
+
+
+def log_volume() -> Object:
+    """The volume of all logs of a node."""
+    return {"name": "logs", "hostPath": {"path": LOG_FOLDER, "type": "Directory"}}
+
+
+def log_mount() -> Object:
+    """The mount of the volume, for reading."""
+    return {"name": "logs", "mountPath": LOG_FOLDER, "readOnly": True}
+
+
+def credentials(secret: str) -> list[Object]:
+    """The environment with name and password for the receiver of logs."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+        for name, key in (("LOG_USERNAME", "username"), ("LOG_PASSWORD", "password"))
+    ]
+
+
+def _log_exporter(wanted: Logging) -> tuple[str, Object, Object]:
+    """Name and settings of the exporter, and its extensions."""
+    if wanted.backend == "elasticsearch":
+        exporter, settings = "elasticsearch", {"endpoints": [wanted.endpoint]}
+    else:
+        # Loki 3 takes OTLP.
+        exporter, settings = "otlphttp", {"endpoint": f"{wanted.endpoint}/otlp"}
+    if not wanted.credential_secret:
+        return exporter, settings, {}
+    login = {"username": "${env:LOG_USERNAME}", "password": "${env:LOG_PASSWORD}"}
+    settings = {**settings, "auth": {"authenticator": "basicauth/receiver"}}
+    return exporter, settings, {"basicauth/receiver": {"client_auth": login}}
+
+
+def _configuration(
+    signal: str, receivers: Object, processors: Object, exporters: Object, extensions: Object
+) -> Object:
+    pipeline = {
+        "receivers": list(receivers),
+        "processors": list(processors),
+        "exporters": list(exporters),
+    }
+    service: Object = {"pipelines": {signal: pipeline}}
+    found: Object = {
+        "receivers": receivers,
+        "processors": processors,
+        "exporters": exporters,
+        "service": service,
+    }
+    if extensions:
+        service["extensions"] = list(extensions)
+        found["extensions"] = extensions
+    return found
+
+
+def _collector(
+    addons: Addons,
+    served: kinds.Served,
+    part: str,
+    component: str,
+    spec: Object,
+    configuration: Object,
+) -> Manifest:
+    kind = kinds.of(served, "OpenTelemetryCollector")
+    is_text = kind[0].endswith("/v1alpha1")
+    config = yaml.safe_dump(configuration, sort_keys=False) if is_text else configuration
+    content = {"managementState": "managed", **spec, "config": config}
+    return names.manifest(addons, kind, part, component, spec=content)

@@ -1,0 +1,45 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Conditions in the statuses of a KeplerSystem and of KeplerAddons."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
+
+Condition = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run ended early, as reason and sentence of a condition."""
+
+    reason: str
+    sentence: str
+
+
+def reconciled(failure: Failure | None) -> Condition:
+    """The condition Reconciled, of the last run."""
+    if failure is not None:
+        return condition("Reconciled", "False", failure.reason, failure.sentence)
+    return condition(
+        "Reconciled", "True", "ReconcileSuccess", "The last run applied all that the spec asks for."
+    )
+
+
+def kept(stored: t.Mapping[str, t.Any], name: str) -> Condition:
+    """A condition as it was; a run that ended before it says nothing about it."""
+    for each in objects(stored.get("conditions")):
+        parts = [each.get(part) for part in ("status", "reason", "message")]
+        if each.get("type") == name and all(isinstance(part, str) for part in parts):
+            return condition(name, *t.cast("list[str]", parts))
+    return condition(name, "Unknown", "NotYet", "No run has come so far.")
+
+
+def condition(name: str, status: str, reason: str, message: str) -> Condition:
+    """A condition whose message statuses can hold."""
+    return {"type": name, "status": status, "reason": reason, "message": told_text(message)}

@@ -1,0 +1,154 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Checked values of options that a KeplerSystem and KeplerAddons have alike.
+
+All raise InvalidField, which names the option.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    is_subdomain,
+    mapping,
+    mappings,
+    text_mapping,
+    texts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    parse_duration,
+    parse_quantity,
+)
+
+Object = t.Mapping[str, t.Any]
+
+_LONGEST_NAME = 40
+_LONGEST_DURATION_SECONDS = 86_400.0
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+# A host with a dot, a port or both, before the first slash; as role rmd demands it.
+_REPOSITORY = re.compile(
+    r"(localhost|[0-9A-Za-z.-]+\.[0-9A-Za-z-]+|[0-9A-Za-z.-]+(?=:[0-9])|\[[0-9A-Fa-f:]+\])"
+    r"(:[0-9]+)?/[0-9a-z._/-]+"
+)
+_TAG = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}|sha256:[0-9a-f]{64}")
+_LABEL_KEY = re.compile(
+    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+_LONGEST_LABEL_KEY, _LONGEST_LABEL_VALUE = 317, 63
+_TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
+_SHARED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+def check_place(namespace: str, name: str) -> None:
+    """Refuse a name that names of objects cannot begin with, and a namespace of others."""
+    dns_label(name, "name", _LONGEST_NAME)
+    if namespace in _SHARED_NAMESPACES:
+        problem = f"pods with rights on hosts never stand in {namespace}; give them their own"
+        raise InvalidField("namespace", problem)
+
+
+def dns_label(given: t.Any, where: str, longest: int) -> str:
+    """A DNS label, which becomes a part of names."""
+    if not isinstance(given, str) or not _LABEL.fullmatch(given) or len(given) > longest:
+        problem = f"{shown(given)} is not a DNS label of at most {longest} characters"
+        raise InvalidField(where, problem)
+    return given
+
+
+def choice(given: Object, name: str, options: Object, where: str) -> str:
+    """One of the choices of an option."""
+    choices = options[name]["choices"]
+    if given[name] not in choices:
+        place = f"{where}.{name}" if where else name
+        raise InvalidField(place, f"{shown(given[name])} is none of {', '.join(choices)}")
+    return t.cast("str", given[name])
+
+
+def image(repository: t.Any, tag: t.Any, where: str) -> str:
+    """An image whose repository names its registry."""
+    if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
+        raise InvalidField(
+            f"{where}.repository",
+            f"{shown(repository)} does not name a registry, so each node would take the image from "
+            "wherever its runtime looks first; write it like registry.example/kepler",
+        )
+    if not isinstance(tag, str) or not _TAG.fullmatch(tag):
+        raise InvalidField(f"{where}.tag", f"{shown(tag)} is no tag and no sha256 digest")
+    return f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+
+
+def whole_image(given: t.Any, where: str) -> str:
+    """An image as one text, with registry and tag."""
+    text = given if isinstance(given, str) else ""
+    repository, _colon, tag = text.rpartition("@" if "@" in text else ":")
+    if not (_REPOSITORY.fullmatch(repository) and _TAG.fullmatch(tag)):
+        problem = f"{shown(given)} does not name registry and tag, as registry.example/model:0.7"
+        raise InvalidField(where, problem)
+    return text
+
+
+def url(given: t.Any, where: str) -> str:
+    """A URL of http or https; empty where there is none."""
+    found = given or ""
+    if found and not (isinstance(found, str) and re.fullmatch(r"https?://[!-~]{1,1000}", found)):
+        raise InvalidField(where, f"{shown(found)} is no URL of http or https")
+    return str(found)
+
+
+def duration(value: t.Any, place: str, least: float = 0.0) -> float:
+    """The seconds of a duration of a day at most."""
+    seconds = parse_duration(value, place)
+    if not least <= seconds <= _LONGEST_DURATION_SECONDS:
+        raise InvalidField(place, f"{shown(value)} is not from {least:g} s to 24 h")
+    return seconds
+
+
+def resources(given: t.Any, where: str) -> Object:
+    """Requests and limits of a container."""
+    found = mapping(given, where)
+    for part, amounts in found.items():
+        if part not in ("requests", "limits"):
+            raise InvalidField(f"{where}.{shown(part)}", "give requests or limits")
+        for name, amount in mapping(amounts, f"{where}.{part}").items():
+            if name not in ("cpu", "memory"):
+                raise InvalidField(f"{where}.{part}.{shown(name)}", "give cpu or memory")
+            parse_quantity(amount, f"{where}.{part}.{name}")
+    return found
+
+
+def tolerations(given: t.Any, where: str) -> tuple[Object, ...]:
+    """Tolerations of a pod."""
+    found = mappings(given, where)
+    for index, item in enumerate(found):
+        unknown = sorted(map(str, item.keys() - _TOLERATION))
+        if unknown:
+            problem = "a toleration has no such field"
+            raise InvalidField(f"{where}[{index}].{shown(unknown[0])}", problem)
+    return tuple(found)
+
+
+def labels(given: t.Any, where: str) -> dict[str, str]:
+    """Labels with keys and values that the API takes."""
+    found = text_mapping(given, where)
+    for key, value in found.items():
+        is_key = len(key) <= _LONGEST_LABEL_KEY and _LABEL_KEY.fullmatch(key)
+        if not is_key or len(value) > _LONGEST_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
+            raise InvalidField(where, f"{shown(key)}: {shown(value)} is no label")
+    return found
+
+
+def names(given: t.Any, where: str) -> list[str]:
+    """Names of objects."""
+    return [name(item, f"{where}[{n}]") for n, item in enumerate(texts(given, where))]
+
+
+def name(given: t.Any, where: str) -> str:
+    """The name of an object."""
+    if not is_subdomain(given):
+        raise InvalidField(where, f"{shown(given)} cannot be the name of an object")
+    return t.cast("str", given)

@@ -1,0 +1,162 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs by options or by a resource: its spec is read, its status is written, whatever came of it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters, Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
+    in_words_of_manifest,
+    of_manifest,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+
+Object = t.Mapping[str, t.Any]
+NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
+
+
+class Failed(WattwiseError):
+    """A run that ended early, with the reason of a condition."""
+
+    def __init__(self, reason: str, message: str, **fields: t.Any) -> None:
+        super().__init__(message, **fields)
+        self.reason = reason
+
+
+class Run(t.Protocol):
+    """One run: ``steps`` do the work, ``result`` says what was done and holds the status."""
+
+    applying: Applying
+    resource: Object | None
+
+    def steps(self) -> None:
+        """Everything. Raises WattwiseError."""
+
+    def result(self, failure: Failure | None) -> Result:
+        """What was done so far, with ``status``."""
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """A kind of resource that describes what a run is to do, and the options of its spec."""
+
+    api_version: str
+    kind: str
+    options: ArgumentSpec
+    field_manager: str
+
+    def find(self, kube: Kube, given: Parameters) -> Object | None:
+        """The resource of a run; None where there is none, or where it is being deleted."""
+        place = self.resource_path(kube, given["namespace"], given["name"])
+        found = kube.find(place)
+        return None if member(found, "metadata", "deletionTimestamp") else found
+
+    def resource_path(self, kube: Kube, namespace: str, name: str) -> str:
+        """Path of a resource. Raises UnknownKind where its definition is missing."""
+        return kube.resource(self.api_version, self.kind).path(name, namespace)
+
+    def read(
+        self, resource: Object | None, spec: t.Any, read: t.Callable[[Object], t.Any]
+    ) -> t.Any:
+        """The checked values of a resource or of options. Raises Failed."""
+        try:
+            given = spec if resource is None else of_manifest(self.options, resource.get("spec"))
+            return read(given)
+        except InvalidInput as error:
+            raise Failed(f"Invalid{self.kind}", str(error)) from error
+
+    def made(self, run: Run) -> Result:
+        """A run by options. Raises WattwiseError, with the results of all steps so far."""
+        try:
+            run.steps()
+        except WattwiseError as error:
+            error.fields.update(run.result(_failure(error, str)))
+            raise
+        return run.result(None)
+
+    def told(self, run: Run, on_error: str) -> Result:
+        """A run by a resource, whose status is then written. Raises WattwiseError as ``made``."""
+        failed: WattwiseError | None = None
+        failure: Failure | None = None
+        try:
+            run.steps()
+        except WattwiseError as error:
+            failed, failure = error, _failure(error, in_words_of_manifest(self.options))
+        found = run.result(failure)
+        resource = t.cast("Object", run.resource)
+        manifest = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": same_object(resource["metadata"]),
+            "status": found["status"],
+        }
+        how = {"manifests": [manifest], "status": True, "field_manager": self.field_manager}
+        run.applying.apply(how)
+        found = {**found, **run.applying.result}
+        if failed is None or failure is None:
+            return found
+        if on_error == "fail":
+            failed.fields.update(found)
+            raise failed
+        return {**found, "failure": failure.sentence}
+
+    def owner(self, run: Run, namespace: str, name: str, config_map: str) -> dict[str, str]:
+        """What owns the objects: the resource, else a ConfigMap."""
+        if run.resource is not None:
+            owner = {"api_version": self.api_version, "kind": self.kind, "name": name}
+            return {**owner, "namespace": namespace}
+        manifest = owner_manifest(namespace, config_map)
+        run.applying.apply({"manifests": [manifest], "field_manager": self.field_manager})
+        owner = {"api_version": "v1", "kind": "ConfigMap", "name": config_map}
+        return {**owner, "namespace": namespace}
+
+
+def is_new_spec(resource: Object | None) -> bool:
+    """Whether somebody changed the resource since it was carried out the last time.
+
+    Then its old objects are not wanted, however many they are. Without a change only the cluster
+    can have changed, perhaps by mistake.
+    """
+    applied = member(resource, "status", "appliedGeneration")
+    return resource is not None and applied != member(resource, "metadata", "generation")
+
+
+def generation_of(resource: Object | None) -> int:
+    """The generation of a resource; 0 for options."""
+    found = member(resource, "metadata", "generation")
+    return found if isinstance(found, int) else 0
+
+
+def stored_status(resource: Object | None) -> dict[str, t.Any]:
+    """The status that a run before has written."""
+    found = member(resource, "status")
+    return found if isinstance(found, dict) else {}
+
+
+def owner_manifest(namespace: str, name: str) -> dict[str, t.Any]:
+    """The ConfigMap that owns the objects of a run by options."""
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": {names.MANAGED_BY_LABEL: names.MANAGER},
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def _failure(error: WattwiseError, worded: t.Callable[[str], str]) -> Failure:
+    reason = error.reason if isinstance(error, Failed) else "ReconcileError"
+    return Failure(reason, worded(str(error)))
