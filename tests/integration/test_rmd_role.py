@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.certificates import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     keep_certificates,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.process import wait_until
 from lab.rmd.daemon import Daemon
 from lab.rmd.host import Configuration, Host
@@ -104,7 +104,15 @@ class Rmd:
         authority = f"{self.namespace}-authority"
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": authority}}
         apply({"kubeconfig": self.kubeconfig, "manifests": [made]})
-        given = {"namespace": self.namespace, "authority_namespace": authority}
+        given = {
+            "namespace": self.namespace,
+            "authority_namespace": authority,
+            "authority_secret": "rmd-authority",
+            "server_secret": "rmd-server",
+            "client_secret": "rmd-client",
+            "server_names": ["rmd-nameserver"],
+            "client_unit": "Admin",
+        }
         keep_certificates({"kubeconfig": self.kubeconfig, **given})
 
     def daemon_set(self, name: str = "rmd") -> Object:

@@ -82,11 +82,8 @@ REASONS: dict[str, dict[str, str]] = {
         "concurrency": "the default suits every cluster",
         "force_conflicts": "labels that an administrator set by hand stay",
     },
-    "rmd_certificate": {
-        "authority_secret": "the role keeps one authority",
-        **dict.fromkeys(
-            ("client_name", "client_unit", "key_bits", "server_names"), "RMD expects the default"
-        ),
+    "mutual_tls_certificates": {
+        **dict.fromkeys(("client_name", "key_bits"), "RMD expects the default"),
         **dict.fromkeys(("renew_days", "valid_days"), "every run renews, so the default suffices"),
     },
 }

@@ -51,6 +51,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_r
     ResourceKind,
     generation_of,
     is_new_spec,
+    missing_keys,
     owner_manifest,
     stored_status,
 )
@@ -154,15 +155,9 @@ class _Run:
 
     def _refuse_missing_secrets(self, wanted: System) -> None:
         for name, keys in wanted.needed_secrets:
-            found = self.kube.read_secret(wanted.namespace, name)
-            missing = [key for key in keys if found is None or not found[0].get(key)]
-            if missing:
-                raise Failed(
-                    "SecretNotFound",
-                    f"The Secret {wanted.namespace}/{name} must have {', '.join(missing)}, and "
-                    f"{'there is no such Secret' if found is None else 'it has not'}; make it "
-                    "first, for example with cert-manager",
-                )
+            sentence = missing_keys(self.kube, wanted.namespace, name, keys)
+            if sentence:
+                raise Failed("SecretNotFound", sentence)
 
     def _judge(self, wanted: System) -> None:
         nodes = self.kube.list("/api/v1/nodes", trim=_node)

@@ -147,6 +147,19 @@ def stored_status(resource: Object | None) -> dict[str, t.Any]:
     return found if isinstance(found, dict) else {}
 
 
+def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -> str:
+    """Which keys a Secret that others make lacks, as a sentence; empty where it lacks none."""
+    found = kube.read_secret(namespace, name)
+    missing = [key for key in keys if found is None or not found[0].get(key)]
+    if not missing:
+        return ""
+    return (
+        f"The Secret {namespace}/{name} must have {', '.join(missing)}, and "
+        f"{'there is no such Secret' if found is None else 'it has not'}; make it first, for "
+        "example with cert-manager"
+    )
+
+
 def owner_manifest(namespace: str, name: str) -> dict[str, t.Any]:
     """The ConfigMap that owns the objects of a run by options."""
     metadata = {

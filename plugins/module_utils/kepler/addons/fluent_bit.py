@@ -65,7 +65,8 @@ def _output(wanted: Logging) -> Object:
         "tls.verify": True,
     }
     if wanted.backend == "elasticsearch":
-        found.update(name="es", path=url.path, index="kepler", suppress_type_name=True)
+        found.update(name="es", index="kepler", suppress_type_name=True)
+        found.update({"path": url.path} if url.path else {})
     else:
         found.update(name="loki", uri=f"{url.path}/loki/api/v1/push", labels="job=kepler")
     if wanted.credential_secret:

@@ -218,7 +218,7 @@ def _grafana(given: Object) -> Grafana:
     secrets = [_secret(datasource, name, where) for name in ("token_secret", "authority_secret")]
     if any(secrets) and not url:
         raise InvalidField(f"{where}.url", "Secrets are of no use without it; give it too")
-    return Grafana(given["instance"], selector, url, *secrets, dashboards=given["dashboards"])
+    return Grafana(given["instance"], selector, url, secrets[0], secrets[1], given["dashboards"])
 
 
 def _tracing(given: Object) -> Tracing:

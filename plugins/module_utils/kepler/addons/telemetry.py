@@ -37,23 +37,23 @@ def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[
         spec = {"strategy": "allInOne"}
         yield names.manifest(addons, jaeger, "jaeger", "tracing", spec=spec)
         return
-    spec = {
+    settings: Object = {"endpoint": wanted.endpoint}
+    exporter, extensions = "otlphttp", t.cast("Object", {})
+    collector: Object = {
         "mode": "deployment",
         "resources": dict(wanted.resources),
         "securityContext": {**UNPRIVILEGED, "runAsNonRoot": True},
     }
     if wanted.image:
-        spec["image"] = wanted.image
+        collector["image"] = wanted.image
     if wanted.backend == "jaeger":
-        spec["ports"] = [{"name": "query", "port": 16686, "protocol": "TCP"}]
+        collector["ports"] = [{"name": "query", "port": 16686, "protocol": "TCP"}]
         extensions = {"jaeger_storage": _JAEGER_STORE, "jaeger_query": _JAEGER_QUERY}
         exporter, settings = "jaeger_storage_exporter", {"trace_storage": "memory"}
-    else:
-        extensions, exporter, settings = {}, "otlphttp", {"endpoint": wanted.endpoint}
     configuration = _configuration(
         "traces", {"otlp": _OTLP}, {"batch": {}}, {exporter: settings}, extensions
     )
-    yield _collector(addons, served, "traces", "tracing", spec, configuration)
+    yield _collector(addons, served, "traces", "tracing", collector, configuration)
 
 
 def logs(addons: Addons, wanted: Logging, served: kinds.Served) -> t.Iterator[Manifest]:
@@ -77,7 +77,7 @@ def logs(addons: Addons, wanted: Logging, served: kinds.Served) -> t.Iterator[Ma
     receiver = {
         "include": [log_files(addons)],
         "include_file_path": True,
-        "start_at": "beginning",
+        "start_at": "end",
         "operators": [{"type": "container"}],
     }
     configuration = _configuration(
@@ -111,6 +111,7 @@ def credentials(secret: str) -> list[Object]:
 
 def _log_exporter(wanted: Logging) -> tuple[str, Object, Object]:
     """Name and settings of the exporter, and its extensions."""
+    settings: Object
     if wanted.backend == "elasticsearch":
         exporter, settings = "elasticsearch", {"endpoints": [wanted.endpoint]}
     else:

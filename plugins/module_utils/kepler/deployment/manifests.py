@@ -98,7 +98,10 @@ def _service(system: System) -> Manifest:
         "selector": names.pod_labels(system),
         "ports": [{"name": port, "port": system.port, "targetPort": port, "protocol": "TCP"}],
     }
-    return names.manifest(system, "v1", "Service", system.name, spec=spec)
+    found = names.manifest(system, "v1", "Service", system.name, spec=spec)
+    # A monitor tells it from the Service of the model server by this label.
+    found["metadata"]["labels"][names.COMPONENT_LABEL] = "collector"
+    return found
 
 
 def _network_policy(system: System) -> Manifest:

@@ -15,8 +15,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests impor
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
 
-# The last one is of the discovery pods.
-HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo")
+# The third one is of the discovery pods, and the last one of log collectors.
+HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo", "/var/log/pods")
 # eBPF programs of Kepler 0.9 and earlier are compiled against the kernel of the host.
 OLD_HOST_PATHS = (*HOST_PATHS, "/lib/modules", "/usr/src")
 CAPABILITIES = ("SYS_PTRACE",)

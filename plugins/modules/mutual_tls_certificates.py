@@ -2,62 +2,67 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation and entry of the module rmd_certificate."""
+"""Documentation and entry of the module mutual_tls_certificates."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: rmd_certificate
-short_description: Issue and renew the certificates of RMD daemons and their client
+module: mutual_tls_certificates
+short_description: Issue and renew the certificates of a server and its client
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Keeps three Secrets of type C(kubernetes.io/tls), for an authority, for the daemons and for
-    their client. Each has the keys C(tls.crt), C(tls.key) and C(ca.crt).
+  - Keeps three Secrets of type C(kubernetes.io/tls), for an authority, for a server and for its
+    client. Each has the keys C(tls.crt), C(tls.key) and C(ca.crt). RMD daemons and Kepler are such
+    servers.
   - A missing certificate is issued. A certificate that expires soon, lacks a name, has too short a
     key or was issued by another authority is renewed. Others stay unchanged.
   - With O(issue=false) the module reads Secrets that cert-manager or an administrator keeps, and
     writes the client's files.
 options:
   namespace:
-    description: Namespace of the Secrets of daemons and client.
+    description: Namespace of the Secrets of server and client.
     type: str
-    default: rmd-system
+    required: true
   authority_namespace:
     description:
       - Namespace of the authority's Secret, which must differ from O(namespace). Readers of Secrets
-        there can issue certificates that daemons and clients trust, so use it for nothing else.
+        there can issue certificates that server and client trust, so use it for nothing else.
+      - Required with O(issue=true).
     type: str
-    default: rmd-authority
   authority_secret:
-    description: Name of the Secret of the authority.
+    description:
+      - Name of the Secret of the authority.
+      - Required with O(issue=true).
     type: str
-    default: rmd-authority
+  authority_name:
+    description: Common name of the authority.
+    type: str
+    default: wattwise authority
   server_secret:
-    description: Name of the Secret of the daemons.
+    description: Name of the Secret of the server.
     type: str
-    default: rmd-server
+    required: true
   client_secret:
     description: Name of the Secret of the client.
     type: str
-    default: rmd-client
+    required: true
   server_names:
-    description: Host names in the daemons' certificate. Requests use the first one.
+    description: Host names in the server's certificate. The first one is its common name.
     type: list
     elements: str
-    default:
-      - rmd-nameserver
+    required: true
   client_name:
     description: Common name of the client.
     type: str
     default: wattwise
   client_unit:
-    description: Organizational unit of the client; RMD takes it as the role.
+    description: Organizational unit of the client; none if empty. RMD takes it as the role.
     type: str
-    default: Admin
+    default: ''
   key_bits:
-    description: Length of new RSA keys, in bits. RMD's clients accept V(2048) or more.
+    description: Length of new RSA keys, in bits, at least V(2048).
     type: int
     default: 3072
   valid_days:
@@ -70,7 +75,7 @@ options:
     default: 30
   issue:
     description:
-      - Whether to issue certificates. If V(false), the Secrets of daemons and client are only read.
+      - Whether to issue certificates. If V(false), the Secrets of server and client are only read.
         A missing Secret is left out of the result; an unusable one fails the task.
     type: bool
     default: true
@@ -88,30 +93,43 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Issue the certificates of RMD
-  wattwise.kube.rmd_certificate:
-
-- name: Issue them, and write the client's files
-  wattwise.kube.rmd_certificate:
-    namespace: rmd
+- name: Issue the certificates of RMD, and write the client's files
+  wattwise.kube.mutual_tls_certificates:
+    namespace: rmd-system
+    authority_namespace: rmd-authority
+    authority_secret: rmd-authority
+    server_secret: rmd-server
+    client_secret: rmd-client
+    server_names: [rmd-nameserver]
+    client_unit: Admin
     folder: /etc/wattwise/rmd
   register: kept
 
 - name: Write the client's files from Secrets of cert-manager
-  wattwise.kube.rmd_certificate:
+  wattwise.kube.mutual_tls_certificates:
+    namespace: rmd-system
+    server_secret: rmd-server
+    client_secret: rmd-client
+    server_names: [rmd-nameserver]
     issue: false
     folder: /etc/wattwise/rmd
 
-- name: Renew certificates half a year before they expire
-  wattwise.kube.rmd_certificate:
+- name: Issue those of Kepler, and renew them half a year before they expire
+  wattwise.kube.mutual_tls_certificates:
+    namespace: kepler
+    authority_namespace: kepler-authority
+    authority_secret: kepler-authority
+    server_secret: kepler-server
+    client_secret: kepler-client
+    server_names: [kepler.kepler.svc]
     renew_days: 180
 """
 
 RETURN = r"""
 certificates:
   description:
-    - Certificates of authority, daemons and client. With O(issue=false) the existing ones of
-      daemons and client.
+    - Certificates of authority, server and client. With O(issue=false) the existing ones of
+      server and client.
   returned: success
   type: list
   elements: dict
@@ -149,11 +167,11 @@ files:
     - /etc/wattwise/rmd/cert.pem
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.certificates import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     SPEC,
     keep_certificates,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
 
 
 def main() -> None:

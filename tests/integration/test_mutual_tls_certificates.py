@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rmd_certificate on a real API server, and its certificates before a simulated daemon."""
+"""mutual_tls_certificates on a real API server, and its certificates before a simulated daemon."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.certificates import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     keep_certificates,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
 Object = dict[str, t.Any]
 NOW = datetime.datetime.now(datetime.UTC)
@@ -36,6 +36,11 @@ class Keeper:
             "kubeconfig": kubeconfig,
             "namespace": namespace,
             "authority_namespace": f"{namespace}-authority",
+            "authority_secret": "rmd-authority",
+            "server_secret": "rmd-server",
+            "client_secret": "rmd-client",
+            "server_names": ["rmd-nameserver"],
+            "client_unit": "Admin",
             "key_bits": 2048,
         }
         self.secrets = f"/api/v1/namespaces/{namespace}/secrets"

@@ -1,10 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Certificates between RMD daemons and those who ask them, kept in Secrets and renewed in time.
+"""Certificates of an authority, a server and its client, kept in Secrets and renewed in time.
 
-A daemon shows the certificate of the server, and takes a client's as that of an administrator if
-its file lies in the folder ``admincert``. All keys are RSA, because rmd-operator takes no others.
+RMD daemons and Kepler are such servers. All keys are RSA, because rmd-operator takes no others.
 """
 
 from __future__ import annotations
@@ -43,20 +42,22 @@ _CLOCK_SKEW = datetime.timedelta(minutes=5)
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
         {
-            "namespace": {"type": "str", "default": "rmd-system"},
-            "authority_namespace": {"type": "str", "default": "rmd-authority"},
-            "authority_secret": {"type": "str", "default": "rmd-authority", "no_log": False},
-            "server_secret": {"type": "str", "default": "rmd-server", "no_log": False},
-            "client_secret": {"type": "str", "default": "rmd-client", "no_log": False},
-            "server_names": {"type": "list", "elements": "str", "default": ["rmd-nameserver"]},
+            "namespace": {"type": "str", "required": True},
+            "authority_namespace": {"type": "str"},
+            "authority_secret": {"type": "str", "no_log": False},
+            "authority_name": {"type": "str", "default": "wattwise authority"},
+            "server_secret": {"type": "str", "required": True, "no_log": False},
+            "client_secret": {"type": "str", "required": True, "no_log": False},
+            "server_names": {"type": "list", "elements": "str", "required": True},
             "client_name": {"type": "str", "default": "wattwise"},
-            "client_unit": {"type": "str", "default": "Admin"},
+            "client_unit": {"type": "str", "default": ""},
             "key_bits": {"type": "int", "default": 3072, "no_log": False},
             "valid_days": {"type": "int", "default": 365},
             "renew_days": {"type": "int", "default": 30},
             "issue": {"type": "bool", "default": True},
             "folder": {"type": "path"},
-        }
+        },
+        required_if=(("issue", True, ("authority_namespace", "authority_secret")),),
     )
 )
 
@@ -80,11 +81,13 @@ class CertificateRequest:
 
 
 def _namespace_of(options: Parameters, name: str) -> str:
-    """The authority's key stands apart: whoever reads daemons' Secrets could issue with it."""
+    """The authority's key stands apart: whoever reads servers' Secrets could issue with it."""
     return str(options["authority_namespace" if name == "authority" else "namespace"])
 
 
-def keep_certificates(parameters: Parameters, context: Context = Context()) -> Result:
+def keep_certificates(
+    parameters: Parameters, context: Context = Context(), kube: Kube | None = None
+) -> Result:
     """Make what is missing, renew what ends soon or fits no longer, and leave the rest alone.
 
     Without ``issue`` nothing is made: what others keep is looked at. Raises InvalidInput for keys
@@ -92,12 +95,12 @@ def keep_certificates(parameters: Parameters, context: Context = Context()) -> R
     """
     options = SPEC.complete(parameters)
     _require_sense(options)
-    kube = Kube.connect(options)
+    kube = kube or Kube.connect(options)
     maker = _Maker(options, context.now())
     if not options["issue"]:
         return _look(kube, maker, context)
     stored = _read(kube, options)
-    authority_request = CertificateRequest("wattwise RMD authority", is_authority=True)
+    authority_request = CertificateRequest(options["authority_name"], is_authority=True)
     authority = maker.keep("authority", stored["authority"], authority_request, None)
     pairs = {"authority": authority}
     for name, request in _requests(options).items():
@@ -105,7 +108,7 @@ def keep_certificates(parameters: Parameters, context: Context = Context()) -> R
     for pair in pairs.values():
         context.protect(pair.key.decode())
     if maker.made:
-        _write(options, pairs, maker.made, context)
+        _write(kube, options, pairs, maker.made, context)
     written = _write_files(options["folder"], pairs, context) if options["folder"] else []
     certificates = [maker.shown(name, pair) for name, pair in pairs.items()]
     return {"changed": bool(maker.made or written), "certificates": certificates, "files": written}
@@ -145,18 +148,17 @@ def _look(kube: Kube, maker: _Maker, context: Context) -> Result:
 def _require_sense(options: Parameters) -> None:
     if options["key_bits"] < _SHORTEST_RSA_BITS:
         raise InvalidInput(
-            f"key_bits: {options['key_bits']} is too short for RMD; give at least"
-            f" {_SHORTEST_RSA_BITS}"
+            f"key_bits: {options['key_bits']} is too short; give at least {_SHORTEST_RSA_BITS}"
         )
     if not 0 < options["renew_days"] < options["valid_days"]:
         raise InvalidInput("renew_days must be more than 0 and less than valid_days")
     if options["issue"] and options["authority_namespace"] == options["namespace"]:
         raise InvalidInput(
-            f"authority_namespace: {options['namespace']} holds the daemons' Secrets, too; give "
+            f"authority_namespace: {options['namespace']} holds the server's Secret, too; give "
             "the authority's key a namespace of its own"
         )
     if not options["server_names"]:
-        raise InvalidInput("server_names: give at least one name; daemons are asked by the first")
+        raise InvalidInput("server_names: give at least one name")
 
 
 def _read(kube: Kube, options: Parameters) -> dict[str, Pair | None]:
@@ -219,7 +221,7 @@ class _Maker:
         return None
 
     def unusable(self, pair: Pair, request: CertificateRequest) -> str | None:
-        """Why neither daemons nor clients could use the pair; None where they can."""
+        """Why neither servers nor clients could use the pair; None where they can."""
         try:
             certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = serialization.load_pem_private_key(pair.key, password=None)
@@ -300,6 +302,7 @@ class _Maker:
 
 
 def _write(
+    kube: Kube,
     options: Parameters,
     pairs: t.Mapping[str, Pair],
     made: t.Collection[str],
@@ -325,7 +328,6 @@ def _write(
         for name in pairs
         if name in made
     ]
-    connection = {name: options[name] for name in KUBERNETES.options}
     namespaces = {_namespace_of(options, name) for name in pairs}
     asked = {
         "secret_manifests": secrets,
@@ -336,11 +338,11 @@ def _write(
             for name in sorted(namespaces)
         ],
     }
-    apply({**connection, **asked}, context)
+    apply(asked, context, kube)
 
 
 def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> list[str]:
-    """The client's files for those who ask daemons from here; returns the paths that changed."""
+    """The client's files for those who ask servers from here; returns the paths that changed."""
     contents = {}
     if "authority" in pairs:
         contents["ca.pem"] = pairs["authority"].certificate

@@ -1,0 +1,113 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""All objects of KeplerAddons, add-on by add-on, with what each needs and lacks."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
+    certificates,
+    fluent_bit,
+    grafana,
+    kinds,
+    mesh,
+    prometheus,
+    telemetry,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.files import (
+    DashboardFile,
+    RuleFile,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons
+
+# Secret and the keys that an add-on reads in it.
+NeededSecret = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One add-on. ``missing`` says why it has no objects although it is wanted."""
+
+    condition: str
+    wanted: bool
+    manifests: tuple[Manifest, ...] = ()
+    secrets: tuple[NeededSecret, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The rules and dashboards that add-ons ship."""
+
+    rules: t.Sequence[RuleFile]
+    dashboards: t.Sequence[DashboardFile]
+
+
+def render(addons: Addons, served: kinds.Served, files: Files) -> list[Part]:
+    """Every add-on, in the order of their conditions."""
+    return [
+        _part("Prometheus", addons.prometheus, _prometheus_secrets(addons), lambda wanted: (
+            prometheus.manifests(addons, wanted, served, files.rules)
+        )),
+        _part("Grafana", addons.grafana, _grafana_secrets(addons), lambda wanted: (
+            grafana.manifests(addons, wanted, served, files.dashboards)
+        )),
+        _part("Tracing", addons.tracing, (), lambda wanted: (
+            telemetry.traces(addons, wanted, served)
+        )),
+        _part("Logging", addons.logging, _logging_secrets(addons), lambda wanted: (
+            fluent_bit.manifests(addons, wanted)
+            if wanted.agent == "fluent-bit"
+            else telemetry.logs(addons, wanted, served)
+        )),
+        _part("Certificates", addons.certificates, (), lambda wanted: (
+            certificates.manifests(addons, wanted, served)
+            if certificates.is_of_cert_manager(wanted, served)
+            else iter(())
+        )),
+        _part("ServiceMesh", addons.mesh, (), lambda wanted: (
+            mesh.manifests(addons, wanted, served)
+        )),
+    ]  # fmt: skip
+
+
+Wanted = t.TypeVar("Wanted")
+
+
+def _part(
+    condition: str,
+    wanted: Wanted | None,
+    secrets: tuple[NeededSecret, ...],
+    manifests: t.Callable[[Wanted], t.Iterator[Manifest]],
+) -> Part:
+    if wanted is None:
+        return Part(condition, False)
+    try:
+        return Part(condition, True, tuple(manifests(wanted)), secrets)
+    except kinds.NotServed as error:
+        return Part(condition, True, missing=str(error))
+
+
+def _prometheus_secrets(addons: Addons) -> tuple[NeededSecret, ...]:
+    security = addons.security
+    return ((security.client_secret, security.needed_keys),) if security.needed_keys else ()
+
+
+def _grafana_secrets(addons: Addons) -> tuple[NeededSecret, ...]:
+    if addons.grafana is None:
+        return ()
+    given = (
+        (addons.grafana.token_secret, ("token",)),
+        (addons.grafana.authority_secret, ("ca.crt",)),
+    )
+    return tuple(each for each in given if each[0])
+
+
+def _logging_secrets(addons: Addons) -> tuple[NeededSecret, ...]:
+    if addons.logging is None or not addons.logging.credential_secret:
+        return ()
+    return ((addons.logging.credential_secret, ("username", "password")),)

@@ -1,0 +1,129 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of KeplerAddons: one condition for each add-on, and counts."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.rendering import Part
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import (
+    Condition,
+    Failure,
+    condition,
+    kept,
+    reconciled,
+)
+
+Object = t.Mapping[str, t.Any]
+
+CONDITIONS = (
+    "Reconciled", "Prometheus", "Grafana", "Tracing", "Logging", "Certificates", "ServiceMesh",
+)  # fmt: skip
+_NO_TRACES = (
+    "A collector takes traces. Kepler itself emits none, so only traces of other programs come."
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The cluster after a run; ``parts`` are empty where it ended before it knew them.
+
+    ``errors`` and ``applied`` have kind and name of objects. ``missing_secrets`` and ``unready``
+    (certificates) have sentences by the condition of their add-on. ``port`` is the name of the port
+    of Kepler's Service, empty where there is none.
+    """
+
+    parts: t.Sequence[Part] = ()
+    applied: t.Collection[tuple[str, str]] = ()
+    errors: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
+    missing_secrets: t.Mapping[str, str] = field(default_factory=dict)
+    unready: str = ""
+    port: str = ""
+    wanted_port: str = ""
+    issues: bool = False
+    failure: Failure | None = None
+
+
+def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
+    """The status after a run; parts that it did not reach are as they were."""
+    status: dict[str, t.Any] = {"observedGeneration": generation}
+    if seen.failure is None:
+        status["appliedGeneration"] = generation
+    elif stored.get("appliedGeneration"):
+        status["appliedGeneration"] = stored["appliedGeneration"]
+    conditions = [reconciled(seen.failure)]
+    if seen.parts:
+        judged = [_judged(seen, part, stored) for part in seen.parts]
+        conditions += judged
+        wanted = [part for part in seen.parts if part.wanted]
+        status["wanted"] = len(wanted)
+        status["applied"] = sum(_is_applied(seen, part) for part in wanted)
+        status["objects"] = [
+            {"kind": each["kind"], "name": each["metadata"]["name"], "version": each["apiVersion"]}
+            for part in seen.parts
+            for each in part.manifests
+            if _identity(each) in seen.applied
+        ]
+    else:
+        conditions += [kept(stored, name) for name in CONDITIONS[1:]]
+        parts = ("wanted", "applied", "objects")
+        status.update({name: stored[name] for name in parts if stored.get(name) is not None})
+    status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
+    return status
+
+
+def certificate_problem(certificates: t.Sequence[t.Any], wanted: t.Collection[str]) -> str:
+    """Why certificates of cert-manager are not ready; empty where all are."""
+    found = {member(each, "metadata", "name"): each for each in certificates}
+    for name in sorted(wanted):
+        conditions = objects(member(found.get(name), "status", "conditions"))
+        ready = next((each for each in conditions if each.get("type") == "Ready"), {})
+        if ready.get("status") != "True":
+            message = ready.get("message")
+            told = message if isinstance(message, str) and message else "cert-manager is silent"
+            return f"The Certificate {name} is not ready: {told}."
+    return ""
+
+
+def _identity(manifest: Object) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def _is_applied(seen: Seen, part: Part) -> bool:
+    if part.missing:
+        return False
+    return all(_identity(each) in seen.applied for each in part.manifests)
+
+
+def _judged(seen: Seen, part: Part, stored: Object) -> Condition:
+    """The condition of an add-on: the first thing that is in its way."""
+    name = part.condition
+    if not part.wanted:
+        return condition(name, "False", "Disabled", "The add-on is switched off.")
+    if part.missing:
+        return condition(name, "False", "KindNotServed", part.missing)
+    errors = [seen.errors[key] for key in map(_identity, part.manifests) if key in seen.errors]
+    if errors:
+        return condition(name, "False", "ObjectsRefused", errors[0])
+    if seen.failure is not None and not _is_applied(seen, part):
+        return kept(stored, name)
+    secret = seen.missing_secrets.get(name, "")
+    if secret and name == "Prometheus" and seen.issues:
+        return condition(name, "Unknown", "CertificatesPending", secret)
+    if secret:
+        return condition(name, "False", "SecretNotFound", secret)
+    if name == "Prometheus" and seen.port and seen.port != seen.wanted_port:
+        text = (
+            f"Kepler's Service has the port {seen.port}, and {seen.wanted_port} would be scraped; "
+            "give security.mode of KeplerAddons the value of the KeplerSystem."
+        )
+        return condition(name, "False", "SecurityMismatch", text)
+    if name == "Certificates" and seen.unready:
+        return condition(name, "False", "CertificatesNotReady", seen.unready)
+    if name == "Tracing":
+        return condition(name, "True", "KeplerEmitsNoTraces", _NO_TRACES)
+    return condition(name, "True", "Applied", "All objects of the add-on are applied.")

@@ -1,0 +1,254 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Add-ons of Kepler: rendered for what the cluster serves, applied as one set, and told."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
+    certificates,
+    files,
+    kinds,
+    mesh,
+    names,
+    options,
+    status,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.rendering import (
+    Files,
+    Part,
+    render,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
+    Addons,
+    Certificates,
+    read_addons,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
+    keep_certificates,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
+    NOT_FOUND,
+    Failed,
+    ResourceKind,
+    generation_of,
+    missing_keys,
+    owner_manifest,
+    stored_status,
+)
+
+Object = t.Mapping[str, t.Any]
+
+FIELD_MANAGER = "wattwise-kepler-addons"
+_KIND = ResourceKind(options.API_VERSION, options.KIND, options.ADDONS, FIELD_MANAGER)
+
+SPEC = KUBERNETES.merge(
+    ArgumentSpec(
+        {
+            "namespace": {"type": "str", "default": "kepler"},
+            "name": {"type": "str", "default": "kepler"},
+            "spec": {"type": "dict", "options": dict(options.ADDONS.options)},
+            "rule_files": {"type": "list", "elements": "path", "default": []},
+            "dashboard_files": {"type": "list", "elements": "path", "default": []},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
+        }
+    ),
+)
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Apply the add-ons of Kepler, by ``spec`` or by KeplerAddons.
+
+    Raises WattwiseError, with what was done so far. KeplerAddons are told the error first; with
+    ``on_error: report`` the error is in their status and in the result alone.
+    """
+    given = SPEC.complete(parameters)
+    kube = Kube.connect(given)
+    if given["state"] == "absent":
+        return _removed(kube, given, context)
+    if given["spec"] is not None:
+        return _KIND.made(_Run(kube, given, context, None))
+    resource = _KIND.find(kube, given)
+    if resource is None:
+        return dict(NOT_FOUND)
+    return _KIND.told(_Run(kube, given, context, resource), given["on_error"])
+
+
+@dataclass
+class _Run:
+    """One run, and what is known so far. ``resource`` are the KeplerAddons, if there are any."""
+
+    kube: Kube
+    given: Parameters
+    context: Context
+    resource: Object | None
+    addons: Addons | None = None
+    served: dict[str, str] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    applying: Applying = field(init=False)
+
+    def __post_init__(self) -> None:
+        namespace = _namespace_manifest(self.given["namespace"], {})
+        self.applying = Applying(self.kube, self.context, [namespace])
+
+    def steps(self) -> None:
+        """Read, render, apply."""
+        place = (self.given["namespace"], self.given["name"])
+        self.addons = wanted = t.cast(
+            "Addons",
+            _KIND.read(self.resource, self.given["spec"], lambda spec: read_addons(*place, spec)),
+        )
+        shipped = Files(
+            files.read_rules(self.given["rule_files"]),
+            files.read_dashboards(self.given["dashboard_files"]),
+        )
+        self.served = kinds.discovered(self.kube.serves)
+        self.parts = render(wanted, self.served, shipped)
+        self._apply(wanted)
+        refused = [each for each in self.applying.result["results"] if each["action"] == "failed"]
+        if refused:
+            message = f"{len(refused)} objects were refused, the first one: {refused[0]['error']}"
+            raise Failed("ObjectsRefused", message)
+
+    def _apply(self, wanted: Addons) -> None:
+        has_mesh = any(part.condition == "ServiceMesh" and part.manifests for part in self.parts)
+        labels = mesh.namespace_labels(wanted.mesh if has_mesh else None)
+        self._write([_namespace_manifest(wanted.namespace, labels)])
+        if wanted.certificates is not None and not certificates.is_of_cert_manager(
+            wanted.certificates, self.served
+        ):
+            self._keep_certificates(wanted, wanted.certificates)
+        owner = _KIND.owner(self, wanted.namespace, wanted.name, names.owner_name(wanted.name))
+        known = [(version, kind) for kind, version in self.served.items()]
+        self._write(
+            [each for part in self.parts for each in part.manifests],
+            owner=owner,
+            prune=names.apply_set(wanted.name),
+            prune_kinds=[
+                {"api_version": version, "kind": kind, "namespace": wanted.namespace}
+                for version, kind in (*known, *kinds.OWN_KINDS)
+            ],
+            # The spec alone says what is wanted, and not how much of the cluster could be read.
+            prune_max=1.0,
+            on_error="report",
+        )
+
+    def _write(self, given: t.Sequence[Object], **how: t.Any) -> None:
+        self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
+
+    def _keep_certificates(self, addons: Addons, wanted: Certificates) -> None:
+        """Certificates without cert-manager, and the authority's for Kepler, without its key."""
+        self._write([_namespace_manifest(wanted.authority_namespace, {})])
+        asked = certificates.library_options(addons, wanted)
+        kept = keep_certificates(asked, self.context, self.kube)
+        self.applying.add({"changed": kept["changed"]})
+        found = self.kube.read_secret(addons.namespace, addons.security.server_secret)
+        if found is None:
+            return  # in check mode alone
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": addons.security.client_authority_secret,
+                "namespace": addons.namespace,
+            },
+            "stringData": {"ca.crt": found[0]["ca.crt"]},
+        }
+        self._write([secret])
+
+    def result(self, failure: Failure | None) -> Result:
+        """What was done and what is there now, as the status of KeplerAddons has it."""
+        told = status.status_of(
+            self._seen(failure), generation_of(self.resource), stored_status(self.resource)
+        )
+        return {**self.applying.result, "found": True, "status": told}
+
+    def _seen(self, failure: Failure | None) -> status.Seen:
+        if self.addons is None or not self.parts:
+            return status.Seen(failure=failure)
+        results = self.applying.result["results"]
+        try:
+            return status.Seen(
+                self.parts,
+                {_key(each) for each in results if each["action"] != "failed"},
+                {_key(each): each["error"] for each in results if each["action"] == "failed"},
+                self._missing_secrets(self.addons),
+                self._unready(self.addons),
+                self._port(self.addons),
+                "http" if self.addons.security.mode == "none" else "https",
+                self.addons.certificates is not None,
+                failure,
+            )
+        except ApiError as error:
+            self.context.warn(f"The add-ons could not be looked at: {error}")
+            return status.Seen(failure=failure)
+
+    def _missing_secrets(self, addons: Addons) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for part in self.parts:
+            for name, keys in part.secrets:
+                sentence = missing_keys(self.kube, addons.namespace, name, keys)
+                if sentence:
+                    found.setdefault(part.condition, sentence)
+        return found
+
+    def _unready(self, addons: Addons) -> str:
+        """Why cert-manager's certificates are not ready; empty where others issue."""
+        wanted = addons.certificates
+        is_issued_there = wanted is not None and certificates.is_of_cert_manager(
+            wanted, self.served
+        )
+        if not is_issued_there or "Certificate" not in self.served:
+            return ""
+        place = self.kube.resource(self.served["Certificate"], "Certificate")
+        found = self.kube.list(place.collection(addons.namespace))
+        return status.certificate_problem(found, certificates.certificate_names(addons))
+
+    def _port(self, addons: Addons) -> str:
+        place = f"/api/v1/namespaces/{addons.namespace}/services/{addons.system}"
+        ports = objects(member(self.kube.find(place), "spec", "ports"))
+        return str(ports[0].get("name") or "") if ports else ""
+
+
+def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
+    """Remove the owner, with it all that it owns, and the labels of the namespace.
+
+    The namespace, Secrets and KeplerAddons are people's, and stay.
+    """
+    applying = Applying(kube, context, ())
+    namespace = given["namespace"]
+    if kube.find(f"/api/v1/namespaces/{namespace}") is not None:
+        bare = _namespace_manifest(namespace, {})
+        applying.apply({"manifests": [bare], "field_manager": FIELD_MANAGER})
+    owner = owner_manifest(namespace, names.owner_name(given["name"]))
+    applying.apply({"manifests": [owner], "state": "absent"})
+    return {**applying.result, "found": False}
+
+
+def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> dict[str, t.Any]:
+    metadata = {"name": name, "labels": dict(labels)}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _key(result: Object) -> tuple[str, str]:
+    return result["kind"], result["name"]
