@@ -28,6 +28,7 @@ ROLES = {
     "devices": "devices_reconciliation",
     "rmd": "rmd_workloads",
     "kepler": "kepler",
+    "kepler-addons": "kepler_addons",
 }
 KEPLER = "kepler.system.sustainable.computing.io"
 # For the watcher, which lists and watches.
@@ -42,6 +43,10 @@ MORE: dict[str, set[Right]] = {
     "kepler": {
         *((KEPLER, "keplersystems", verb) for verb in ("get", "list", "watch")),
         (KEPLER, "keplersystems/status", "patch"),
+    },
+    "kepler-addons": {
+        *((KEPLER, "kepleraddons", verb) for verb in ("get", "list", "watch")),
+        (KEPLER, "kepleraddons/status", "patch"),
     },
 }
 # Templates, Secrets and the namespace are the inventory's; the operator renders templates alone.
@@ -98,11 +103,11 @@ def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capabi
     assert less <= used and not more & used
     given = manifests(capability)
     assert rights(given, "ClusterRole") == used - less | more
-    for namespace in ("kube-system", "rmd-system", "kepler"):
+    for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority"):
         # The operator's documents are those of several fleets, and in its own namespace. Those of
         # Kepler are the configuration of collectors.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
-        documents = documents if capability != "kepler" else set()
+        documents = set() if capability.startswith("kepler") else documents
         assert named(given, namespace) == named(role["items"], namespace) - documents
 
 
@@ -153,7 +158,9 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("default") == capabilities("minimal") | {
         *("node-configs", "placement", "records")
     }
-    assert capabilities("full") == capabilities("default") | {"devices", "kepler", "rmd"}
+    assert capabilities("full") == capabilities("default") | {
+        *("devices", "kepler", "kepler-addons", "rmd")
+    }
     # Moving running pods is for those who ask for it.
     assert set(CAPABILITIES) - capabilities("full") == {"eviction"}
 
