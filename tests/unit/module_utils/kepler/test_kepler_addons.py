@@ -130,11 +130,10 @@ def test_an_add_on_without_its_kinds_says_what_to_install_and_stops_no_other() -
 
 
 def test_the_version_of_a_kind_is_the_newest_that_the_cluster_serves() -> None:
-    wanted = {"logging": LOGS}
-    manifest = one("OpenTelemetryCollector", parts(**wanted)["Logging"])
+    manifest = one("OpenTelemetryCollector", parts(logging=LOGS)["Logging"])
     assert manifest["apiVersion"] == "opentelemetry.io/v1beta1"
     served = kinds.discovered(lambda version, _kind: version != "opentelemetry.io/v1beta1")
-    older = one("OpenTelemetryCollector", parts(served, **wanted)["Logging"])
+    older = one("OpenTelemetryCollector", parts(served, logging=LOGS)["Logging"])
     assert older["apiVersion"] == "opentelemetry.io/v1alpha1"
     # The older version has the same configuration as text.
     assert yaml.safe_load(older["spec"]["config"]) == manifest["spec"]["config"]
