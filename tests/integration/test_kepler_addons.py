@@ -410,7 +410,6 @@ def test_the_operator_has_the_rights_that_its_runs_use(
             *(Right("kepler.system.sustainable.computing.io", "kepleraddons", verb)
               for verb in ("list", "watch")),
             Right("", "namespaces", "create"),
-            Right("", "namespaces", "get"),
         }  # fmt: skip
     apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
 

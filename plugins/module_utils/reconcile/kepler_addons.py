@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 from dataclasses import dataclass, field
 
@@ -172,7 +173,7 @@ class _Run:
                 "name": addons.security.client_authority_secret,
                 "namespace": addons.namespace,
             },
-            "stringData": {"ca.crt": found[0]["ca.crt"]},
+            "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
         }
         self._write([secret])
 
