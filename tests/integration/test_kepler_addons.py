@@ -104,8 +104,9 @@ class Site:
 def site(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Site]:
     found = Site(kube, kubeconfig, namespace)
     yield found
-    for kind in kube.list(found.path("kepleraddons", GROUP)) if has_kind(kube) else ():
-        kube.request("DELETE", f"{found.path('kepleraddons', GROUP)}/{kind['metadata']['name']}")
+    resources = found.path("kepleraddons", GROUP)
+    for each in kube.list(resources) if has_kind(kube) else ():
+        kube.request("DELETE", f"{resources}/{each['metadata']['name']}")
     found.run(state="absent")
     authority = f"/api/v1/namespaces/{namespace}-authority"
     if kube.find(authority) is not None:
@@ -289,8 +290,6 @@ def test_kepler_addons_are_carried_out_and_told(site: Site, resources: str) -> N
     assert told({"status": status})["Prometheus"] == ("True", "Applied")
     with pytest.raises(WattwiseError, match="'2h' is not from"):
         site.run()
-    site.kube.request("DELETE", f"{resources}/kepler")
-    wait_until(lambda: not site.objects(), 60.0, "the end of the add-ons")
 
 
 def test_an_object_that_is_refused_stops_no_other(
