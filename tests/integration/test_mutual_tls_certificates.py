@@ -155,7 +155,7 @@ def _shake_hands(*sides: ssl.SSLObject) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"key_bits": 1024}, "key_bits: 1024 is too short for RMD"),
+        ({"key_bits": 1024}, "key_bits: 1024 is too short; give at least 2048"),
         ({"renew_days": 400}, "renew_days must be"),
         ({"server_names": []}, "server_names: give at least one"),
         ({"authority_namespace": "default", "namespace": "default"}, "a namespace of its own"),
