@@ -241,7 +241,7 @@ def _answer(
         given.append((item, choice.host, mac or "", ip, why))
     order = {item: position for position, item in enumerate(question.request.items)}
     given.sort(key=lambda entry: (order[entry[0]], entry[1]))
-    labels = _labels(instance, [(item, host) for item, host, *_rest in given])
+    labels = _labels(instance, [(entry[0], entry[1]) for entry in given])
     assignments = [
         Assigned(role, labels[host], instance.hosts[host], ip, mac or None, why)
         for role in ("master", "worker")
