@@ -99,7 +99,7 @@ def test_yaml_is_something_that_is_known(block: Block) -> None:
             assert_playbook(document)
         elif "plugin" in document:
             assert_inventory_source(document)
-        elif document.keys() <= {"all", "clusters", "bmc_gateways", "nodes"}:
+        elif document.keys() <= {"all", "awx", "clusters", "bmc_gateways", "nodes"}:
             assert_inventory(document)
         else:
             assert_variables(document)

@@ -1,0 +1,318 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The HTTP API of the simulated AWX."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from lab import serving
+from lab.awx import surveys
+from lab.awx.jobs import Job, Jobs, Outcome, Runner
+from lab.awx.kinds import KINDS
+from lab.awx.store import Refusal, Store
+
+Json = dict[str, Any]
+
+ADMINISTRATOR = ("admin", "Secret of admin")
+_PAGE = 25
+_HEADERS = {"X-API-Product-Name": "AWX"}
+
+
+@dataclass
+class Awx:
+    """A simulated AWX. ``requests`` are the writing ones, as texts."""
+
+    port: int
+    store: Store
+    jobs: Jobs
+    accounts: dict[str, str]
+    version: str = "24.6.1"
+    tokens: dict[str, tuple[int, str]] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def token_of(self, account: str) -> str:
+        """A new token, as a person would make one."""
+        token = f"token-of-{account}-{next(self.store.numbers)}"
+        self.tokens[token] = (next(self.store.numbers), account)
+        return token
+
+    def names(self, endpoint: str) -> list[str]:
+        """The names of all objects of a kind."""
+        name = KINDS[endpoint].name
+        return [item[name] for item in self.store.objects[endpoint].values()]
+
+    def find(self, endpoint: str, name: str) -> tuple[int, Json]:
+        """Id and fields of an object."""
+        field_name = KINDS[endpoint].name
+        return next(
+            (number, item)
+            for number, item in self.store.objects[endpoint].items()
+            if item[field_name] == name
+        )
+
+
+def _succeed(_job: Job) -> Outcome:
+    return Outcome()
+
+
+@contextlib.contextmanager
+def running_awx(
+    playbooks: frozenset[str],
+    runner: Runner = _succeed,
+    lacking: Mapping[str, frozenset[str]] | None = None,
+    accounts: Mapping[str, str] | None = None,
+    version: str = "24.6.1",
+) -> Iterator[Awx]:
+    """An AWX on a free port, in a thread of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    store = Store(playbooks, lacking or {})
+    names = {ADMINISTRATOR[0]: ADMINISTRATOR[1], **(accounts or {})}
+    for name in names:
+        store.create("users", {"username": name})
+    awx = Awx(port, store, Jobs(store, runner), names, version)
+    with serving.in_thread(_serving(awx)):
+        yield awx
+
+
+@contextlib.asynccontextmanager
+async def _serving(awx: Awx) -> AsyncIterator[None]:
+    application = web.Application(middlewares=[_answers(awx)])
+    application.add_routes(_Api(awx).routes())
+    async with serving.serving_on_loopback(application, awx.port):
+        try:
+            yield
+        finally:
+            await awx.jobs.stop()
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _answers(awx: Awx) -> Any:
+    """Authentication, the version in each answer, and refusals as JSON."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        headers = {**_HEADERS, "X-API-Product-Version": awx.version}
+        if request.path != "/api/v2/ping/" and _account(awx, request) is None:
+            told = {"detail": "Authentication credentials were not provided or are invalid."}
+            return web.json_response(told, status=401, headers=headers)
+        if request.method != "GET" and not request.path.startswith("/api/v2/tokens"):
+            awx.requests.append(f"{request.method} {request.path}")
+        try:
+            answer = await handler(request)
+        except Refusal as refusal:
+            return web.json_response(refusal.body, status=refusal.status, headers=headers)
+        answer.headers.update(headers)
+        return answer
+
+    return middleware
+
+
+def _account(awx: Awx, request: web.Request) -> str | None:
+    kind, _, value = request.headers.get("Authorization", "").partition(" ")
+    if kind == "Bearer":
+        return awx.tokens[value][1] if value in awx.tokens else None
+    if kind == "Basic":
+        name, _, password = base64.b64decode(value).decode().partition(":")
+        return name if awx.accounts.get(name) == password else None
+    return None
+
+
+class _Api:
+    def __init__(self, awx: Awx) -> None:
+        self._awx = awx
+        self._store = awx.store
+        self._jobs = awx.jobs
+
+    def routes(self) -> list[web.RouteDef]:
+        kinds = "|".join([*KINDS, "unified_job_templates"])
+        item = "/api/v2/{kind:" + kinds + "}/{id:\\d+}/"
+        templates = "/api/v2/{kind:job_templates|workflow_job_templates}/{id:\\d+}/"
+        records = "/api/v2/{kind:jobs|workflow_jobs|workflow_approvals}/{id:\\d+}/"
+        return [
+            web.get("/api/v2/ping/", self._ping),
+            web.post("/api/v2/tokens/", self._make_token),
+            web.delete("/api/v2/tokens/{id:\\d+}/", self._delete_token),
+            web.get("/api/v2/project_updates/{id:\\d+}/", self._project_update),
+            web.route("*", templates + "survey_spec/", self._survey),
+            web.post(templates + "launch/", self._launch),
+            web.post(
+                "/api/v2/workflow_job_template_nodes/{id:\\d+}/create_approval_template/",
+                self._approval_template,
+            ),
+            web.get("/api/v2/workflow_jobs/{id:\\d+}/workflow_nodes/", self._workflow_nodes),
+            web.post(records + "{decision:approve|deny}/", self._decide),
+            web.get(records, self._job),
+            web.route("*", "/api/v2/roles/{id:\\d+}/{actors:users|teams}/", self._role),
+            web.route("*", "/api/v2/{kind:" + kinds + "}/", self._list),
+            web.route("*", item + "{association:[a-z_]+}/", self._association),
+            web.route("*", item, self._item),
+        ]
+
+    async def _ping(self, _request: web.Request) -> web.Response:
+        return web.json_response({"version": self._awx.version})
+
+    async def _make_token(self, request: web.Request) -> web.Response:
+        token = self._awx.token_of(_account(self._awx, request) or "")
+        return web.json_response(
+            {
+                "id": self._awx.tokens[token][0],
+                "token": token,
+                "type": "o_auth2_access_token",
+                "url": f"/api/v2/tokens/{self._awx.tokens[token][0]}/",
+            },
+            status=201,
+        )
+
+    async def _delete_token(self, request: web.Request) -> web.Response:
+        for token, (number, _account) in list(self._awx.tokens.items()):
+            if number == _id(request):
+                del self._awx.tokens[token]
+        return web.Response(status=204)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        kind = request.match_info["kind"]
+        if request.method == "POST":
+            number = self._store.create(kind, await _body(request))
+            return web.json_response(self._store.shown(kind, number), status=201)
+        return _page(request, self._store.find(kind, request.query))
+
+    async def _item(self, request: web.Request) -> web.Response:
+        kind, number = request.match_info["kind"], _id(request)
+        if request.method == "DELETE":
+            self._store.delete(kind, number)
+            return web.Response(status=202 if kind == "inventories" else 204)
+        if request.method == "PATCH":
+            self._store.update(kind, number, await _body(request))
+        return web.json_response(self._store.shown(kind, number))
+
+    async def _association(self, request: web.Request) -> web.Response:
+        kind, name, number = (
+            request.match_info["kind"],
+            request.match_info["association"],
+            _id(request),
+        )
+        target = KINDS[kind].associations.get(name)
+        if target is None:
+            raise Refusal(404, {"detail": "Not found."})
+        ids = self._store.associations.setdefault((number, name), [])
+        return await self._associate(request, target, ids)
+
+    async def _role(self, request: web.Request) -> web.Response:
+        holders = self._store.roles.get(_id(request))
+        if holders is None:
+            raise Refusal(404, {"detail": "Not found."})
+        actors = request.match_info["actors"]
+        return await self._associate(request, actors, holders[actors])
+
+    async def _associate(self, request: web.Request, target: str, ids: list[int]) -> web.Response:
+        if request.method == "POST":
+            body = await _body(request)
+            self._store.get(target, body["id"])
+            if body.get("disassociate") and body["id"] in ids:
+                ids.remove(body["id"])
+            elif not body.get("disassociate") and body["id"] not in ids:
+                ids.append(body["id"])
+            return web.Response(status=204)
+        return _page(request, [self._store.shown(target, number) for number in ids])
+
+    async def _survey(self, request: web.Request) -> web.Response:
+        number = _id(request)
+        self._store.get(request.match_info["kind"], number)
+        if request.method == "POST":
+            spec = await _body(request)
+            if problem := surveys.problem_of_spec(spec):
+                raise Refusal(400, {"error": problem})
+            self._store.surveys[number] = spec
+        elif request.method == "DELETE":
+            self._store.surveys.pop(number, None)
+        else:
+            return web.json_response(self._store.surveys.get(number, {}))
+        return web.json_response({})
+
+    async def _approval_template(self, request: web.Request) -> web.Response:
+        node = self._store.get("workflow_job_template_nodes", _id(request))
+        number = self._store.create("workflow_approval_templates", await _body(request))
+        node["unified_job_template"] = number
+        return web.json_response(
+            self._store.shown("workflow_approval_templates", number), status=201
+        )
+
+    async def _project_update(self, request: web.Request) -> web.Response:
+        return web.json_response({"id": _id(request), "status": "successful"})
+
+    async def _launch(self, request: web.Request) -> web.Response:
+        answers = (await _body(request)).get("extra_vars") or {}
+        answers = json.loads(answers) if isinstance(answers, str) else answers
+        of_workflow = request.match_info["kind"] == "workflow_job_templates"
+        launch = self._jobs.launch_workflow if of_workflow else self._jobs.launch
+        record = launch(_id(request), answers)
+        return web.json_response({**record, record["type"]: record["id"]}, status=201)
+
+    async def _job(self, request: web.Request) -> web.Response:
+        record = self._jobs.records[request.match_info["kind"]].get(_id(request))
+        if record is None:
+            raise Refusal(404, {"detail": "Not found."})
+        return web.json_response(record)
+
+    async def _workflow_nodes(self, request: web.Request) -> web.Response:
+        """Nodes of a workflow job; ``job__name`` selects those whose job has this name."""
+        found = []
+        for node in self._jobs.nodes.get(_id(request), []):
+            for kind, records in self._jobs.records.items():
+                record = records.get(node.job or 0)
+                if record and request.query.get("job__name") in (None, record["name"]):
+                    url = f"/api/v2/{kind}/{record['id']}/"
+                    related = {"job": url}
+                    found.append(
+                        {"id": node.number, "identifier": node.identifier, "related": related}
+                    )
+        return _page(request, found)
+
+    async def _decide(self, request: web.Request) -> web.Response:
+        """Administrators and holders of the role approval of the workflow decide."""
+        record = self._jobs.records["workflow_approvals"].get(_id(request))
+        if record is None:
+            raise Refusal(404, {"detail": "Not found."})
+        role = self._store.role_ids[record["workflow_job_template"], "approval"]
+        account = _account(self._awx, request) or ""
+        user, _item = self._awx.find("users", account)
+        if account != ADMINISTRATOR[0] and user not in self._store.roles[role]["users"]:
+            told = "You do not have permission to perform this action."
+            raise Refusal(403, {"detail": told})
+        self._jobs.decide(_id(request), request.match_info["decision"])
+        return web.Response(status=204)
+
+
+def _id(request: web.Request) -> int:
+    return int(request.match_info["id"])
+
+
+async def _body(request: web.Request) -> Json:
+    text = await request.text()
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _page(request: web.Request, found: list[Json]) -> web.Response:
+    page, size = (int(request.query.get(n, d)) for n, d in (("page", 1), ("page_size", _PAGE)))
+    after = request.rel_url.update_query(page=str(page + 1)) if page * size < len(found) else None
+    results = found[(page - 1) * size : page * size]
+    answer = {"count": len(found), "next": str(after) if after else None, "previous": None}
+    return web.json_response({**answer, "results": results})

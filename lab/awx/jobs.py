@@ -1,0 +1,234 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs and workflow jobs of the simulated AWX, with artifacts, approvals and their timeouts.
+
+Variables have AWX's precedence: template, defaults of its survey, node, artifacts of all nodes
+before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.awx import credentials, surveys
+from lab.awx.store import Refusal, Store, check_answers
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as its container gets it."""
+
+    number: int
+    playbook: str
+    tags: str
+    extra_vars: Json
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended, and what it handed over with set_stats."""
+
+    successful: bool = True
+    artifacts: Json = field(default_factory=dict)
+
+
+Runner = Callable[[Job], Outcome]
+
+
+@dataclass
+class _Node:
+    """A node of a running workflow."""
+
+    number: int
+    identifier: str
+    template: int
+    extra_data: Json
+    tags: str
+    status: str = ""
+    job: int | None = None
+    artifacts: Json = field(default_factory=dict)
+
+
+class Jobs:
+    """Launches and remembers jobs; ``runner`` runs one, in a thread of its own."""
+
+    def __init__(self, store: Store, runner: Runner) -> None:
+        self._store = store
+        self._runner = runner
+        self.records: dict[str, dict[int, Json]] = {
+            kind: {} for kind in ("jobs", "workflow_jobs", "workflow_approvals")
+        }
+        self.nodes: dict[int, list[_Node]] = {}
+        self._decided: dict[int, asyncio.Future[str]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    def _record(self, kind: str, **values: Any) -> Json:
+        number = next(self._store.numbers)
+        record = {
+            "id": number,
+            "type": kind[:-1],
+            "url": f"/api/v2/{kind}/{number}/",
+            "status": "pending",
+            "failed": False,
+            "finished": None,
+            "related": {},
+            "summary_fields": {},
+            **values,
+        }
+        self.records[kind][number] = record
+        return record
+
+    def _start(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def stop(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def launch(self, template: int, answers: Json) -> Json:
+        """Start a job; the answers must keep the limits of the survey."""
+        check_answers(self._store, template, answers)
+        record = self._job(template, answers)
+        self._start(self._run(record, template))
+        return record
+
+    def launch_workflow(self, template: int, answers: Json) -> Json:
+        check_answers(self._store, template, answers)
+        item = self._store.get("workflow_job_templates", template)
+        record = self._record(
+            "workflow_jobs", name=item["name"], workflow_job_template=template, extra_vars=answers
+        )
+        nodes = [
+            _Node(
+                number,
+                node["identifier"],
+                node["unified_job_template"],
+                node["extra_data"],
+                node["job_tags"] or "",
+            )
+            for number, node in self._store.objects["workflow_job_template_nodes"].items()
+            if node["workflow_job_template"] == template
+        ]
+        self.nodes[record["id"]] = nodes
+        self._start(self._run_workflow(record, nodes))
+        return record
+
+    def decide(self, number: int, decision: str) -> None:
+        if number not in self._decided or self._decided[number].done():
+            raise Refusal(400, {"error": "This workflow step has already been approved or denied."})
+        self._decided[number].set_result(decision)
+
+    def _job(self, template: int, variables: Json, tags: str = "") -> Json:
+        item = self._store.get("job_templates", template)
+        if item["project"] is None or item["inventory"] is None:
+            told = "Job Template 'inventory' or 'project' is missing or undefined."
+            raise Refusal(400, {"inventory": [told]})
+        fixed = json.loads(item["extra_vars"] or "{}")
+        spec = self._store.surveys.get(template, {}) if item["survey_enabled"] else {}
+        merged = {**fixed, **surveys.defaults_of(spec), **variables}
+        return self._record(
+            "jobs",
+            name=item["name"],
+            playbook=item["playbook"],
+            job_tags=tags,
+            job_template=template,
+            extra_vars=json.dumps(merged),
+            artifacts={},
+        )
+
+    async def _run(self, record: Json, template: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            injected = self._injected(template, Path(folder))
+            extra_vars = {**injected.extra_vars, **json.loads(record["extra_vars"])}
+            environment = injected.environment
+            job = Job(record["id"], record["playbook"], record["job_tags"], extra_vars, environment)
+            record["status"] = "running"
+            outcome = await asyncio.to_thread(self._runner, job)
+        record["artifacts"] = outcome.artifacts
+        _finish(record, "successful" if outcome.successful else "failed")
+
+    def _injected(self, template: int, folder: Path) -> credentials.Injected:
+        all_of_them = credentials.Injected()
+        for number in self._store.associations.get((template, "credentials"), []):
+            item = self._store.get("credentials", number)
+            kind = self._store.get("credential_types", item["credential_type"])
+            one = credentials.inject(kind["injectors"], item["inputs"], folder)
+            all_of_them.environment.update(one.environment)
+            all_of_them.extra_vars.update(one.extra_vars)
+        return all_of_them
+
+    async def _run_workflow(self, record: Json, nodes: list[_Node]) -> None:
+        record["status"] = "running"
+        links = self._store.associations
+        waiting = {node.number: node for node in nodes}
+        led_to = {
+            number
+            for node in nodes
+            for link in ("success_nodes", "failure_nodes", "always_nodes")
+            for number in links.get((node.number, link), [])
+        }
+        ready: list[tuple[_Node, Json]] = [
+            (node, {}) for node in nodes if node.number not in led_to
+        ]
+        unhandled = False
+        while ready:
+            node, artifacts = ready.pop(0)
+            del waiting[node.number]
+            await self._run_node(node, artifacts, record)
+            followers = list(links.get((node.number, "always_nodes"), []))
+            kind = "success_nodes" if node.status == "successful" else "failure_nodes"
+            followers += links.get((node.number, kind), [])
+            unhandled |= node.status != "successful" and not followers
+            handed = {**artifacts, **node.artifacts}
+            ready += [(waiting[number], handed) for number in followers if number in waiting]
+        _finish(record, "failed" if unhandled else "successful")
+
+    async def _run_node(self, node: _Node, artifacts: Json, workflow: Json) -> None:
+        endpoint = self._store.endpoint_of(node.template)
+        if endpoint == "workflow_approval_templates":
+            await self._wait_for_approval(node, workflow)
+            return
+        variables = {**node.extra_data, **artifacts, **workflow["extra_vars"]}
+        job = self._job(node.template, variables, node.tags)
+        node.job = job["id"]
+        await self._run(job, node.template)
+        node.status, node.artifacts = job["status"], job["artifacts"]
+
+    async def _wait_for_approval(self, node: _Node, workflow: Json) -> None:
+        template = self._store.get("workflow_approval_templates", node.template)
+        record = self._record(
+            "workflow_approvals",
+            name=template["name"],
+            timed_out=False,
+            workflow_job_template=workflow["workflow_job_template"],
+        )
+        node.job = record["id"]
+        decided: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._decided[record["id"]] = decided
+        try:
+            decision = await asyncio.wait_for(decided, template["timeout"] or None)
+        except TimeoutError:
+            record["timed_out"] = True
+            decision = "deny"
+        node.status = "successful" if decision == "approve" else "failed"
+        _finish(record, node.status)
+
+
+def _finish(record: Json, status: str) -> None:
+    record.update(status=status, failed=status != "successful", finished="2026-01-01T00:00:00Z")

@@ -1,0 +1,271 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects of the simulated AWX, and how it shows, finds, checks and deletes them."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lab.awx import credentials, surveys
+from lab.awx.kinds import KINDS, TEMPLATES, Kind
+
+Json = dict[str, Any]
+
+
+# Objects that go with the one that they refer to; others keep an empty reference.
+_CASCADES = {
+    ("inventory_sources", "inventory"),
+    ("schedules", "unified_job_template"),
+    ("workflow_job_template_nodes", "workflow_job_template"),
+}
+
+
+class Refusal(Exception):
+    """An answer of the API other than success."""
+
+    def __init__(self, status: int, body: Json) -> None:
+        super().__init__(f"{status} {body}")
+        self.status = status
+        self.body = body
+
+
+class Store:
+    """All objects. ``lacking`` names fields by endpoint that an older AWX does not have."""
+
+    def __init__(self, playbooks: frozenset[str], lacking: Mapping[str, frozenset[str]]) -> None:
+        self.objects: dict[str, dict[int, Json]] = {name: {} for name in KINDS}
+        self.associations: dict[tuple[int, str], list[int]] = {}
+        self.surveys: dict[int, Json] = {}
+        self.roles: dict[int, dict[str, list[int]]] = {}
+        self.role_ids: dict[tuple[int, str], int] = {}
+        self.playbooks = playbooks
+        self.lacking = lacking
+        self.numbers = itertools.count(1)
+
+    def fields(self, endpoint: str) -> Mapping[str, Any]:
+        lacking = self.lacking.get(endpoint, frozenset())
+        return {k: v for k, v in KINDS[endpoint].fields.items() if k not in lacking}
+
+    def get(self, endpoint: str, number: int) -> Json:
+        if number not in self.objects[endpoint]:
+            raise Refusal(404, {"detail": "Not found."})
+        return self.objects[endpoint][number]
+
+    def endpoint_of(self, number: int) -> str:
+        """The endpoint of an object by its id, which no two objects share."""
+        return next(name for name, objects in self.objects.items() if number in objects)
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def create(self, endpoint: str, given: Json) -> int:
+        kind = KINDS[endpoint]
+        missing = [name for name in kind.required if given.get(name) in (None, "")]
+        if missing:
+            raise Refusal(400, {name: ["This field is required."] for name in missing})
+        values = {**copy.deepcopy(dict(self.fields(endpoint))), **self._known(endpoint, given)}
+        self._check(endpoint, values, None)
+        number = next(self.numbers)
+        self.objects[endpoint][number] = values
+        for role in kind.roles:
+            self.role_ids[number, role] = next(self.numbers)
+            self.roles[self.role_ids[number, role]] = {"users": [], "teams": []}
+        return number
+
+    def update(self, endpoint: str, number: int, given: Json) -> None:
+        present = self.get(endpoint, number)
+        values = {**present, **self._known(endpoint, given)}
+        if endpoint == "credentials":
+            kept = present["inputs"]
+            values["inputs"] = {
+                key: kept.get(key) if value == credentials.ENCRYPTED else value
+                for key, value in values["inputs"].items()
+            }
+        self._check(endpoint, values, number)
+        self.objects[endpoint][number] = values
+
+    def delete(self, endpoint: str, number: int) -> None:
+        self.get(endpoint, number)
+        if endpoint == "credential_types" and any(
+            item["credential_type"] == number for item in self.objects["credentials"].values()
+        ):
+            detail = "Credential types that are in use cannot be deleted."
+            raise Refusal(403, {"detail": detail})
+        del self.objects[endpoint][number]
+        for ids in self.associations.values():
+            if number in ids:
+                ids.remove(number)
+        for other, kind in KINDS.items():
+            for name in kind.references:
+                for each, item in list(self.objects[other].items()):
+                    if item.get(name) == number and (other, name) in _CASCADES:
+                        del self.objects[other][each]
+                    elif item.get(name) == number:
+                        item[name] = None
+
+    def _known(self, endpoint: str, given: Json) -> Json:
+        """The fields that this AWX has: it ignores others."""
+        return {key: value for key, value in given.items() if key in self.fields(endpoint)}
+
+    def _check(self, endpoint: str, values: Json, number: int | None) -> None:
+        kind = KINDS[endpoint]
+        for name, target in kind.references.items():
+            wanted = values.get(name)
+            if wanted not in (None, "") and not self._exists(target, int(wanted)):
+                raise Refusal(400, {name: [f'Invalid pk "{wanted}" - object does not exist.']})
+        same = [
+            other
+            for other, item in self.objects[endpoint].items()
+            if other != number and all(item.get(n) == values.get(n) for n in kind.unique)
+        ]
+        if kind.unique and same:
+            told = ", ".join(kind.unique)
+            raise Refusal(400, {"__all__": [f"{kind.type} with this ({told}) already exists."]})
+        if checked := _CHECKS.get(endpoint):
+            checked(self, values)
+
+    def _exists(self, endpoint: str, number: int) -> bool:
+        endpoints = TEMPLATES if endpoint == "unified_job_templates" else (endpoint,)
+        return any(number in self.objects[each] for each in endpoints)
+
+    # --- showing ---------------------------------------------------------------------------
+
+    def shown(self, endpoint: str, number: int) -> Json:
+        kind = KINDS[endpoint]
+        item = copy.deepcopy(self.get(endpoint, number))
+        url = f"/api/v2/{endpoint}/{number}/"
+        summary = {name: self._summary(item.get(name), kind, name) for name in kind.references}
+        related = {name: f"{url}{name}/" for name in kind.associations}
+        if endpoint in ("job_templates", "workflow_job_templates"):
+            related |= {name: f"{url}{name}/" for name in ("survey_spec", "launch")}
+        if item.get("unified_job_template"):
+            there = self.endpoint_of(item["unified_job_template"])
+            related["unified_job_template"] = f"/api/v2/{there}/{item['unified_job_template']}/"
+        if endpoint == "projects":
+            related["update"] = f"{url}update/"
+            summary["current_update"] = {"id": number, "status": "successful"}
+        if endpoint == "credentials":
+            types = self.get("credential_types", item["credential_type"])
+            item["inputs"] = credentials.shown_inputs(types["inputs"], item["inputs"])
+        if endpoint == "notification_templates":
+            item["notification_configuration"] = {
+                key: credentials.ENCRYPTED if key in ("password", "token") and value else value
+                for key, value in item["notification_configuration"].items()
+            }
+        summary["object_roles"] = {
+            f"{role}_role": {"id": self.role_ids[number, role], "name": role.title()}
+            for role in kind.roles
+        }
+        found = {name: value for name, value in summary.items() if value}
+        shown = {"id": number, "type": kind.type, "url": url, **item}
+        return {**shown, "related": related, "summary_fields": found}
+
+    def _summary(self, number: Any, kind: Kind, name: str) -> Json | None:
+        if number in (None, ""):
+            return None
+        target = kind.references[name]
+        endpoint = self.endpoint_of(number) if target == "unified_job_templates" else target
+        item = self.objects[endpoint][number]
+        return {"id": number, "name": item.get("name", ""), "description": item["description"]}
+
+    # --- finding ---------------------------------------------------------------------------
+
+    def find(self, endpoint: str, query: Mapping[str, str]) -> list[Json]:
+        """Objects that match all terms, and one of those that begin with ``or__``."""
+        terms = {k: v for k, v in query.items() if k not in ("page", "page_size", "order_by")}
+        either = {k[4:]: v for k, v in terms.items() if k.startswith("or__")}
+        every = {k: v for k, v in terms.items() if not k.startswith("or__")}
+        return [
+            self.shown(name, number)
+            for name, number in self._all(endpoint)
+            if all(self._matches(name, number, key, value) for key, value in every.items())
+            and (not either or any(self._matches(name, number, *term) for term in either.items()))
+        ]
+
+    def _all(self, endpoint: str) -> Iterator[tuple[str, int]]:
+        for name in TEMPLATES if endpoint == "unified_job_templates" else (endpoint,):
+            yield from ((name, number) for number in self.objects[name])
+
+    def _matches(self, endpoint: str, number: int, term: str, wanted: str) -> bool:
+        kind, item = KINDS[endpoint], self.objects[endpoint][number]
+        name, _, rest = term.partition("__")
+        if name == "type":
+            return wanted == kind.type
+        if name not in {*item, "id"} and name not in kind.fields:
+            if endpoint in TEMPLATES and name == "organization":
+                return False
+            raise Refusal(400, {"detail": f"{kind.type} has no field named '{name}'"})
+        if rest and name in kind.references:
+            target = kind.references[name]
+            return item[name] is not None and self._matches(target, item[name], rest, wanted)
+        value = str(number if name == "id" else item[name])
+        if rest == "in":
+            return value in wanted.split(",")
+        return value.endswith(wanted) if rest == "endswith" else value == wanted
+
+
+def _check_type(_store: Store, values: Json) -> None:
+    if problem := credentials.problem_of_type(values["inputs"], values["injectors"]):
+        raise Refusal(400, {"injectors": [problem]})
+
+
+def _check_credential(store: Store, values: Json) -> None:
+    inputs = store.get("credential_types", values["credential_type"])["inputs"]
+    if problem := credentials.problem_of_inputs(inputs, values["inputs"]):
+        raise Refusal(400, problem)
+
+
+def _check_template(store: Store, values: Json) -> None:
+    project = store.objects["projects"].get(values["project"] or 0)
+    if project and not project.get("allow_override") and values["playbook"] not in store.playbooks:
+        raise Refusal(400, {"playbook": ["Playbook not found for project."]})
+    _check_json(store, values)
+
+
+def _check_json(_store: Store, values: Json) -> None:
+    try:
+        json.loads(values.get("extra_vars") or "{}")
+    except ValueError:
+        raise Refusal(400, {"extra_vars": ["Must be valid JSON or YAML."]}) from None
+
+
+def _check_node(store: Store, values: Json) -> None:
+    """Variables and tags of a node must be ones that its template asks for."""
+    number = values.get("unified_job_template")
+    if number and values.get("job_tags"):
+        template = store.get(store.endpoint_of(number), number)
+        if not template.get("ask_tags_on_launch"):
+            told = "Field is not configured to prompt on launch."
+            raise Refusal(400, {"job_tags": [told]})
+    if number and values.get("extra_data"):
+        check_answers(store, number, values["extra_data"], need_all=False)
+
+
+def check_answers(store: Store, number: int, answers: Json, *, need_all: bool = True) -> None:
+    """Refuse variables of a launch that the survey does not ask for, or outside its limits."""
+    template = store.get(store.endpoint_of(number), number)
+    spec = store.surveys.get(number, {}) if template.get("survey_enabled") else {}
+    problems = surveys.problems_of_answers(spec, answers)
+    if not need_all:
+        problems = [each for each in problems if not each.endswith("value missing")]
+    if problems:
+        raise Refusal(400, {"variables_needed_to_start": problems})
+    asked = {item["variable"] for item in spec.get("spec", [])}
+    rest = sorted(answers.keys() - asked)
+    if rest and not template.get("ask_variables_on_launch"):
+        told = f"Variables {', '.join(rest)} are not allowed on launch."
+        raise Refusal(400, {"extra_vars": [told]})
+
+
+_CHECKS = {
+    "credential_types": _check_type,
+    "credentials": _check_credential,
+    "job_templates": _check_template,
+    "workflow_job_templates": _check_json,
+    "workflow_job_template_nodes": _check_node,
+    "schedules": _check_node,
+}

@@ -1,0 +1,66 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters of role awx: the objects of AWX, what to do about those it has, and a file of them."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.common.yaml import yaml_load
+from ansible.utils.unsafe_proxy import wrap_var
+
+from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
+
+SURVEYS = Path(__file__).resolve().parents[2] / "extensions" / "awx" / "surveys"
+
+Json = dict[str, t.Any]
+
+
+def awx_configuration(settings: Json) -> Json:
+    """The objects of AWX for these settings, with the surveys of this collection."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.awx import (
+        comparison,
+        configuration,
+    )
+    from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
+
+    surveys = {
+        path.stem: yaml_load(path.read_text(encoding="utf-8"))
+        for path in sorted(SURVEYS.glob("*.yml"))
+    }
+    options = checked_options(configuration.SPEC, {"surveys": surveys, **settings})
+    lists = configuration.configure(options)
+    # Texts for AWX contain braces, which Ansible must not render.
+    return t.cast("Json", wrap_var({"lists": lists, "queries": comparison.queries(lists)}))
+
+
+def awx_changes(lists: Json, existing: Json, **options: t.Any) -> Json:
+    """What to do about the objects that AWX has."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison
+    from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
+
+    found = comparison.compare(
+        plain(lists), plain(existing), **{name: bool(value) for name, value in options.items()}
+    )
+    return t.cast("Json", wrap_var(found))
+
+
+def awx_variables_file(lists: Json) -> str:
+    """A file of variables for infra.aap_configuration."""
+    from ansible_collections.wattwise.kube.plugins.module_utils.awx import files
+    from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
+
+    # Numbers of Ansible's own classes are unknown to PyYAML.
+    values = json.loads(json.dumps(plain(lists)))
+    return t.cast("str", wrap_var(files.as_variables_file(values)))
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        functions = (awx_configuration, awx_changes, awx_variables_file)
+        return {function.__name__: as_filter(function.__name__, function) for function in functions}

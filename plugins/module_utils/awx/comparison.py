@@ -1,0 +1,301 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""What to do about the objects that AWX has: make, leave alone, refuse, or remove.
+
+An object is ours if its description ends with the marker of the organization. Nodes are ours with
+their workflow.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
+    Configuration,
+    Json,
+    marker,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+
+# Where the API keeps the objects of each list, in the order of their references.
+ENDPOINTS = {
+    "aap_organizations": "organizations",
+    "controller_execution_environments": "execution_environments",
+    "controller_credential_types": "credential_types",
+    "controller_credentials": "credentials",
+    "controller_notifications": "notification_templates",
+    "controller_projects": "projects",
+    "controller_inventories": "inventories",
+    "controller_inventory_sources": "inventory_sources",
+    "controller_templates": "job_templates",
+    "controller_workflows": "workflow_job_templates",
+    "controller_schedules": "schedules",
+}
+NODES = "workflow_job_template_nodes"
+
+# Options that are no field of the object itself in the API, by that name.
+_NO_FIELDS = frozenset(
+    {
+        *("credentials", "survey_spec", "simplified_workflow_nodes", "approval_node"),
+        *("success_nodes", "failure_nodes", "always_nodes", "lookup_organization"),
+        *(f"notification_templates_{event}" for event in ("started", "success", "error")),
+        *("notification_templates_approvals", "organization", "inputs"),
+    }
+)
+# Which options refer to objects of which list.
+_REFERENCES = {
+    "organization": "aap_organizations",
+    "execution_environment": "controller_execution_environments",
+    "project": "controller_projects",
+    "source_project": "controller_projects",
+    "inventory": "controller_inventories",
+    "credential": "controller_credentials",
+    "credentials": "controller_credentials",
+    "credential_type": "controller_credential_types",
+    "notification_templates_started": "controller_notifications",
+    "notification_templates_success": "controller_notifications",
+    "notification_templates_error": "controller_notifications",
+    "notification_templates_approvals": "controller_notifications",
+}
+_ENCRYPTED = "$encrypted$"
+
+
+def queries(wanted: Configuration) -> dict[str, Json]:
+    """The query for each endpoint that finds our objects, and those of others with such a name."""
+    [organization] = (item["name"] for item in wanted["aap_organizations"])
+    found: dict[str, Json] = {
+        endpoint: {
+            "or__description__endswith": marker(organization),
+            "or__name__in": ",".join(item["name"] for item in wanted[kind]),
+        }
+        for kind, endpoint in ENDPOINTS.items()
+    }
+    found[NODES] = {
+        "workflow_job_template__description__endswith": marker(organization),
+    }
+    return found
+
+
+def compare(
+    wanted: Configuration,
+    existing: Mapping[str, Sequence[Json]],
+    check_mode: bool = False,
+    update_secrets: bool = False,
+    adopt: bool = False,
+) -> Json:
+    """The plan for role awx.
+
+    ``apply`` has the items for modules, by list; in check mode only those whose references exist,
+    for modules cannot check the others. ``create`` names what AWX lacks, ``foreign`` what others
+    made under our names, ``remove`` has our objects that are not wanted any more, by list.
+    ``warnings`` name the options that this AWX does not know.
+    """
+    comparison = _Comparison(wanted, existing, adopt)
+    apply, warnings = comparison.to_apply(check_mode, update_secrets)
+    return {
+        "apply": apply,
+        "create": comparison.missing(),
+        "foreign": [] if adopt else comparison.foreign(),
+        "remove": comparison.to_remove(),
+        "revoke": comparison.to_revoke(),
+        "warnings": warnings,
+    }
+
+
+class _Comparison:
+    def __init__(
+        self, wanted: Configuration, existing: Mapping[str, Sequence[Json]], adopt: bool
+    ) -> None:
+        self._wanted = wanted
+        self._existing = existing
+        self._adopt = adopt
+        [self._organization] = (item["name"] for item in wanted["aap_organizations"])
+        self._marker = marker(self._organization)
+
+    def _found(self, kind: str, item: Mapping[str, t.Any]) -> Json | None:
+        """The object that the module would take for this item."""
+        for found in self._existing.get(ENDPOINTS[kind], []):
+            if found["name"] == item["name"] and self._is_here(kind, found, item):
+                return found
+        return None
+
+    def _is_here(self, kind: str, found: Json, item: Mapping[str, t.Any]) -> bool:
+        """Whether it is in our organization, inventory or template, where names are unique."""
+        summary = found.get("summary_fields", {})
+        if kind == "controller_inventory_sources":
+            return bool(_name(summary, "inventory") == item["inventory"])
+        if kind == "controller_schedules":
+            return bool(_name(summary, "unified_job_template") == item["unified_job_template"])
+        # Organizations, types and environments without an organization are there for everybody.
+        place = _name(summary, "organization")
+        return place is None or place == self._organization
+
+    def _is_ours(self, found: Mapping[str, t.Any]) -> bool:
+        return str(found.get("description") or "").endswith(self._marker)
+
+    def missing(self) -> list[str]:
+        """Names of objects that AWX does not have yet."""
+        return [
+            f"{_noun(kind)} {shown_text(item['name'], 80)}"
+            for kind in ENDPOINTS
+            for item in self._wanted[kind]
+            if self._found(kind, item) is None
+        ]
+
+    def foreign(self) -> list[str]:
+        """Names that objects of others have; the organization may be anybody's."""
+        return [
+            f"{_noun(kind)} {shown_text(item['name'], 80)}"
+            for kind in ENDPOINTS
+            for item in self._wanted[kind]
+            if kind != "aap_organizations"
+            and (found := self._found(kind, item)) is not None
+            and not self._is_ours(found)
+        ]
+
+    def to_remove(self) -> Configuration:
+        """Our objects that nobody wants any more; never an organization."""
+        found: Configuration = {}
+        for kind, endpoint in ENDPOINTS.items():
+            if kind == "aap_organizations":
+                continue
+            found[kind] = [
+                _identity(kind, present)
+                for present in self._existing.get(endpoint, [])
+                if self._is_ours(present)
+                and not any(self._found(kind, item) is present for item in self._wanted[kind])
+            ]
+        workflows = {item["name"]: item for item in self._wanted["controller_workflows"]}
+        found["nodes"] = []
+        for node in self._existing.get(NODES, []):
+            workflow = workflows.get(_name(node["summary_fields"], "workflow_job_template") or "")
+            names = [item["identifier"] for item in (workflow or {}).get(_NODES_OF, [])]
+            if workflow is not None and node["identifier"] not in names:
+                found["nodes"].append(
+                    {"identifier": node["identifier"], "workflow": workflow["name"]}
+                )
+        return found
+
+    def to_apply(self, check_mode: bool, update_secrets: bool) -> tuple[Configuration, list[str]]:
+        found: Configuration = {"nodes": self._nodes_to_apply(check_mode)}
+        warnings: set[str] = set()
+        for kind, endpoint in ENDPOINTS.items():
+            found[kind] = []
+            for item in self._wanted[kind]:
+                present = self._found(kind, item)
+                if check_mode and not self._can_be_checked(item, present):
+                    continue
+                if present is not None and self._stays(kind, item, present, update_secrets):
+                    continue
+                unknown = [] if present is None else _unknown_options(item, present)
+                warnings.update(
+                    f"This AWX has no field {name} for {endpoint}; it is left out."
+                    for name in unknown
+                )
+                found[kind].append({k: v for k, v in item.items() if k not in unknown})
+        return found, sorted(warnings)
+
+    def _stays(self, kind: str, item: Json, present: Json, update_secrets: bool) -> bool:
+        """Whether no module may see the item: others' organizations, and secrets as they are."""
+        if kind == "aap_organizations":
+            return not self._is_ours(present)
+        is_notification = kind == "controller_notifications"
+        return is_notification and not update_secrets and _same_but_for_secrets(item, present)
+
+    def _can_be_checked(self, item: Json, present: Json | None) -> bool:
+        if present is None:
+            return False
+        template = item.get("unified_job_template")
+        return all(self._exists(kind, name) for kind, name in _references(item)) and (
+            template is None or self._template_exists(template)
+        )
+
+    def _exists(self, kind: str, name: str) -> bool:
+        mine = [item for item in self._wanted[kind] if item["name"] == name]
+        return not mine or self._found(kind, mine[0]) is not None
+
+    def _template_exists(self, name: str) -> bool:
+        return self._exists("controller_templates", name) and self._exists(
+            "controller_workflows", name
+        )
+
+    def _nodes_to_apply(self, check_mode: bool) -> list[Json]:
+        """All nodes, with their workflow; in check mode those that exist with all they name."""
+        there = {
+            (_name(node["summary_fields"], "workflow_job_template"), node["identifier"])
+            for node in self._existing.get(NODES, [])
+        }
+        nodes: list[Json] = []
+        for workflow in self._wanted["controller_workflows"]:
+            for node in workflow[_NODES_OF]:
+                named = [node["identifier"], *_linked(node)]
+                complete = all((workflow["name"], name) in there for name in named)
+                template = node.get("unified_job_template")
+                exists = template is None or self._template_exists(template)
+                if not check_mode or (complete and exists):
+                    nodes.append({**node, "workflow": workflow["name"]})
+        return nodes
+
+    def to_revoke(self) -> Json:
+        """Who may approve our workflow directly, but is named no more."""
+        wanted = next(iter(self._wanted["controller_roles"]), {})
+        found = {}
+        for actors, key in (("users", "username"), ("teams", "name")):
+            holders = [holder[key] for holder in self._existing.get(f"approver_{actors}", [])]
+            found[actors] = sorted(set(holders) - set(wanted.get(actors, [])))
+        return found
+
+
+_NODES_OF = "simplified_workflow_nodes"
+
+
+def _linked(node: Mapping[str, t.Any]) -> list[str]:
+    return [*node["success_nodes"], *node["failure_nodes"], *node["always_nodes"]]
+
+
+def _references(item: Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    found = []
+    for option, kind in _REFERENCES.items():
+        value = item.get(option)
+        names = value if isinstance(value, list) else [value] if value else []
+        found += [(kind, name) for name in names]
+    return found
+
+
+def _identity(kind: str, found: Json) -> Json:
+    """The options by which a module finds the object to remove."""
+    summary = found.get("summary_fields", {})
+    item: Json = {"name": found["name"]}
+    for option in ("inventory", "unified_job_template", "credential_type", "organization"):
+        if _name(summary, option) is not None:
+            item[option] = _name(summary, option)
+    return item
+
+
+def _same_but_for_secrets(item: Json, present: Json) -> bool:
+    """Whether nothing but encrypted values, which AWX never shows, could differ."""
+    shown = present.get("notification_configuration") or {}
+    messages = present.get("messages") or {}
+    return (
+        all(
+            shown.get(key) in (value, _ENCRYPTED)
+            for key, value in item["notification_configuration"].items()
+        )
+        and all(messages.get(event) == told for event, told in item["messages"].items())
+        and all(present.get(key) == item[key] for key in ("notification_type", "description"))
+    )
+
+
+def _unknown_options(item: Mapping[str, t.Any], present: Mapping[str, t.Any]) -> list[str]:
+    """Options for fields that an older AWX does not have, and would ignore."""
+    return [name for name in item if name not in _NO_FIELDS and name not in present]
+
+
+def _name(summary: Mapping[str, t.Any], of: str) -> str | None:
+    return (summary.get(of) or {}).get("name")
+
+
+def _noun(kind: str) -> str:
+    return ENDPOINTS[kind].rstrip("s").replace("_", " ").replace("inventorie", "inventory")

@@ -1,0 +1,152 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbook awx with the modules of awx.awx: against a simulated AWX, or the one of AWX_HOST.
+
+Each module takes a second, so few runs are in every ``make test``; tests/unit/lab/test_awx.py has the
+modules in one process, with all objects.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from lab.awx.api import ADMINISTRATOR, running_awx
+from support.awx import ORGANIZATION, PLAYBOOKS, Server, an_awx, configure_awx
+from support.playbook import PlaybookRun
+
+Json = dict[str, t.Any]
+
+# Few objects, of each kind that others refer to.
+SMALL: Json = {
+    "awx_inventory_sources": [],
+    "awx_schedules": [],
+    "awx_job_templates": [{"playbook": "place"}],
+    "awx_credentials": [
+        {"name": "BMCs", "type": "bmc_fleet", "inputs": {"username": "u", "password": "hunter2"}}
+    ],
+    "awx_workflow_nodes": [
+        {
+            "identifier": "place",
+            "playbook": "place",
+            "extra_data": {"placement_bind": "false"},
+            "success_nodes": ["ask"],
+        },
+        {"identifier": "ask", "approval": {"name": "Bind?", "timeout": 60}},
+    ],
+}
+FEW: Json = {**SMALL, "awx_credentials": [], "awx_workflow_nodes": []}
+NOTHING: Json = {**FEW, "awx_job_templates": []}
+simulated = pytest.mark.skipif("AWX_HOST" in os.environ, reason="it spoils the simulated AWX")
+
+
+def changed(run: PlaybookRun) -> int:
+    assert run.returncode == 0, run.output
+    return run.stats()["localhost"]["changed"]
+
+
+def names(server: Server, endpoint: str) -> set[str]:
+    """The names of ours, as a person would look for them."""
+    found = server.get(f"{endpoint}/", description__endswith=f"organization {ORGANIZATION}.")
+    return {item["name"] for item in found["results"]}
+
+
+def test_check_mode_makes_no_object_and_a_run_makes_them(tmp_path: Path) -> None:
+    with an_awx() as server:
+
+        def run(*arguments: str) -> PlaybookRun:
+            given = {**FEW, **server.variables}
+            return configure_awx(tmp_path, server.endpoint, server.token, given, *arguments)
+
+        before = names(server, "projects")
+        assert changed(run("--check")) == 1
+        assert names(server, "projects") == before
+        assert changed(run()) > 3
+        assert names(server, "job_templates") == {"wattwise.kube.place"}
+
+
+@pytest.mark.slow  # The modules of four runs take a minute.
+def test_objects_are_made_once_and_go_with_their_variables_and_nothing_else_goes(
+    tmp_path: Path,
+) -> None:
+    with an_awx() as server:
+
+        def run(variables: Json, *arguments: str) -> PlaybookRun:
+            given = {**variables, **server.variables}
+            return configure_awx(tmp_path, server.endpoint, server.token, given, *arguments)
+
+        made = run(SMALL)
+        assert changed(made) > 5
+        assert "hunter2" not in made.output
+        assert changed(run(SMALL)) == 0
+        [organization] = server.get("organizations/", name=ORGANIZATION)["results"]
+        by_hand = {"name": "by hand", "organization": organization["id"], "description": "Mine."}
+        server.post("inventories/", by_hand)
+        assert changed(run(NOTHING, "--check")) > 0
+        assert names(server, "job_templates") == {"wattwise.kube.place"}
+        assert changed(run(NOTHING)) > 0
+        assert names(server, "job_templates") == names(server, "workflow_job_templates") == set()
+        assert names(server, "credentials") == set()
+        assert names(server, "projects") == {"wattwise.kube"}
+        assert server.get("inventories/", name="by hand")["count"] == 1
+
+
+@simulated
+def test_nothing_is_touched_where_names_belong_to_others_or_nobody_may_log_in(
+    tmp_path: Path,
+) -> None:
+    with running_awx(PLAYBOOKS) as awx:
+        token = awx.token_of(ADMINISTRATOR[0])
+        awx.store.create("organizations", {"name": ORGANIZATION})
+        number, _item = awx.find("organizations", ORGANIZATION)
+        theirs = {"name": "wattwise.kube", "organization": number, "description": "By hand."}
+        awx.store.create("projects", theirs)
+        refused = configure_awx(tmp_path, awx.endpoint, token, SMALL)
+        assert "project wattwise.kube" in refused.failures()["localhost"]
+        wrong = {"awx_username": "admin", "awx_password": "hunter2"}
+        failed = configure_awx(tmp_path, awx.endpoint, "", {**SMALL, **wrong})
+        assert "Cannot log in to AWX" in failed.failures()["localhost"]
+        assert "hunter2" not in failed.output
+        assert awx.requests == []
+
+
+@simulated
+@pytest.mark.slow  # All objects take a minute, and the modules in one process show the same.
+def test_every_object_with_a_password_on_an_older_awx(tmp_path: Path) -> None:
+    lacking = {"job_templates": frozenset({"ask_diff_mode_on_launch"})}
+    variables = {
+        "awx_username": ADMINISTRATOR[0],
+        "awx_password": ADMINISTRATOR[1],
+        "awx_organization": "Hall {{ 1 }} 'ü\"",
+        "awx_approver_users": ["ada"],
+        "awx_notifications": [
+            {
+                "name": "hook",
+                "type": "webhook",
+                "configuration": {
+                    "url": "https://example.com",
+                    "headers": {},
+                    "username": "u",
+                    "password": "hunter2",
+                },
+            }
+        ],
+        "awx_configuration_path": str(tmp_path / "objects.yml"),
+    }
+    with running_awx(PLAYBOOKS, lacking=lacking, accounts={"ada": "a"}, version="23.9.0") as awx:
+        first = configure_awx(tmp_path, awx.endpoint, "", variables)
+        assert changed(first) > 10
+        assert "hunter2" not in first.output
+        assert "hunter2" not in (tmp_path / "objects.yml").read_text()
+        again = configure_awx(tmp_path, awx.endpoint, "", variables)
+        assert changed(again) == 0
+        assert "no field ask_diff_mode_on_launch" in again.output
+        assert awx.tokens == {}
+        fewer = {**variables, "awx_approver_users": [], "awx_schedules": []}
+        assert changed(configure_awx(tmp_path, awx.endpoint, "", fewer, "--check")) == 2
+        assert changed(configure_awx(tmp_path, awx.endpoint, "", fewer)) == 2
+        assert awx.names("schedules") == []

@@ -1,0 +1,188 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbook awx, and modules of awx.awx in this process, against the simulated AWX or a real one.
+
+AWX_HOST names a real AWX and AWX_TOKEN the token of an administrator; the tests of the playbook then
+use an organization of their own there, and the project of AWX_PROJECT_URL, which must have the
+playbooks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import typing as t
+import urllib.error
+import urllib.parse
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
+from lab.awx.api import ADMINISTRATOR, running_awx
+from support.playbook import PlaybookRun, run_playbook
+
+Json = dict[str, t.Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOKS = frozenset(f"playbooks/{path.name}" for path in (ROOT / "playbooks").glob("*.yml"))
+ORGANIZATION = "wattwise tests"
+
+# The module of each list.
+_MODULES = {
+    "aap_organizations": "organization",
+    "controller_execution_environments": "execution_environment",
+    "controller_credential_types": "credential_type",
+    "controller_credentials": "credential",
+    "controller_notifications": "notification_template",
+    "controller_projects": "project",
+    "controller_inventories": "inventory",
+    "controller_inventory_sources": "inventory_source",
+    "controller_templates": "job_template",
+    "controller_workflows": "workflow_job_template",
+    "controller_schedules": "schedule",
+}
+_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
+
+
+class Refused(Exception):
+    """An answer other than success."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"HTTP {status}: {text}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Server:
+    """An AWX with the token of an administrator."""
+
+    endpoint: str
+    token: str
+    variables: Json
+
+    def get(self, path: str, **query: str) -> Json:
+        """An answer of the API."""
+        return self._ask("GET", f"{path}?{urllib.parse.urlencode(query)}")
+
+    def post(self, path: str, body: Json, token: str | None = None) -> Json:
+        return self._ask("POST", path, body, token)
+
+    def _ask(
+        self, method: str, path: str, body: Json | None = None, token: str | None = None
+    ) -> Json:
+        request = urllib.request.Request(
+            f"{self.endpoint}/api/v2/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {token or self.token}",
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refused(error.code, error.read().decode()) from None
+        return t.cast("Json", json.loads(text)) if text else {}
+
+
+@contextlib.contextmanager
+def an_awx() -> Iterator[Server]:
+    """The AWX of AWX_HOST, else a simulated one."""
+    host = os.environ.get("AWX_HOST")
+    if host:
+        url = {"awx_project_url": os.environ["AWX_PROJECT_URL"]}
+        yield Server(host.rstrip("/"), os.environ["AWX_TOKEN"], url)
+        return
+    with running_awx(PLAYBOOKS) as awx:
+        yield Server(awx.endpoint, awx.token_of(ADMINISTRATOR[0]), {})
+
+
+def configure_awx(
+    folder: Path, host: str, token: str, variables: Json, *arguments: str
+) -> PlaybookRun:
+    """Run playbook awx with these variables, as its user does."""
+    given = {"awx_host": host, "awx_oauth_token": token, "awx_organization": ORGANIZATION}
+    path = folder / "variables.json"
+    path.write_text(json.dumps({**given, **variables}))
+    kept = ("CONTROLLER_", "TOWER_")
+    cleared = {name: "" for name in os.environ if name.startswith(kept)}
+    inventory = ("-i", "localhost,", "-e", f"@{path}")
+    return run_playbook(
+        "wattwise.kube.awx",
+        folder,
+        *inventory,
+        *arguments,
+        as_json=True,
+        HOME=str(folder),
+        ANSIBLE_PIPELINING="true",
+        **cleared,
+        **_certificates(host),
+    )
+
+
+def _certificates(endpoint: str) -> dict[str, str]:
+    """No authorities for plain HTTP: Ansible reads all of the system's for each request."""
+    return {} if endpoint.startswith("https:") else {"SSL_CERT_FILE": os.devnull}
+
+
+def run_module(name: str, arguments: Json, server: Server) -> Json:
+    """The result of a module of awx.awx, which runs in this process."""
+    module = importlib.import_module(f"ansible_collections.awx.awx.plugins.modules.{name}")
+    connection = {"controller_host": server.endpoint, "controller_oauthtoken": server.token}
+    printed = io.StringIO()
+    with (
+        mock.patch.dict(os.environ, _certificates(server.endpoint)),
+        patch_module_args({**arguments, **connection}),
+        contextlib.redirect_stdout(printed),
+        contextlib.suppress(SystemExit),
+    ):
+        module.main()
+    result = t.cast("Json", json.loads(printed.getvalue()))
+    if result.get("failed"):
+        # The modules leave refusals unread, and their connections to the end of the process.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+    return result
+
+
+def apply_in_process(lists: Configuration, server: Server) -> list[str]:
+    """Hand all items to their modules, as the role does; the names of those that changed."""
+    changed = []
+    for kind, module in _MODULES.items():
+        for item in lists[kind]:
+            given = {k: v for k, v in item.items() if k != "simplified_workflow_nodes"}
+            if module == "credential":
+                given["update_secrets"] = False
+            changed += _run(module, given, server)
+    for workflow in lists["controller_workflows"]:
+        place = {"workflow": workflow["name"], "organization": workflow["organization"]}
+        nodes = workflow["simplified_workflow_nodes"]
+        for node in nodes:
+            own = {key: value for key, value in node.items() if key not in _LINKS and value}
+            changed += _run("workflow_job_template_node", {**own, **place}, server)
+        for node in nodes:
+            links = {key: node[key] for key in ("identifier", *_LINKS)}
+            changed += _run("workflow_job_template_node", {**links, **place}, server)
+    return changed
+
+
+def _run(module: str, arguments: Json, server: Server) -> list[str]:
+    result = run_module(module, arguments, server)
+    name = arguments.get("name") or arguments["identifier"]
+    assert not result.get("failed"), f"{module} {name}: {result}"
+    return [f"{module} {name}"] if result["changed"] else []

@@ -1,0 +1,247 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects of AWX for variables of role awx, compared with those of an AWX, and as a file."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison, files
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
+    SPEC,
+    configure,
+    marker,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.credential_types import (
+    CREDENTIAL_TYPES,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
+from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
+    role_names,
+    variables_of,
+)
+from lab.awx import credentials
+
+Json = dict[str, t.Any]
+
+NAME = "wattwise.kube"
+BMC = {"name": "BMCs", "type": "bmc_fleet", "inputs": {"username": "u", "password": "hunter2"}}
+
+
+def settings(**given: t.Any) -> Json:
+    basis = {
+        "organization": "Hall 1",
+        "name_prefix": NAME,
+        "project_url": "https://git.example.com/inventories.git",
+        "job_templates": [{"playbook": "place"}, {"playbook": "bind"}],
+        "workflow_nodes": [
+            {"identifier": "place", "playbook": "place", "success_nodes": ["ask"]},
+            {"identifier": "ask", "approval": {"name": "Bind?"}, "success_nodes": ["bind"]},
+            {"identifier": "bind", "playbook": "bind"},
+        ],
+        "surveys": {"place": {"name": "place", "description": "", "spec": []}},
+    }
+    return checked_options(SPEC, {**basis, **given})
+
+
+def as_awx_has_them(lists: dict[str, list[Json]]) -> dict[str, list[Json]]:
+    """The objects as the API lists them: references as names in the summary."""
+    references = ("organization", "inventory", "unified_job_template", "credential_type")
+    found = {
+        endpoint: [
+            {
+                **item,
+                "summary_fields": {
+                    key: {"name": item[key]}
+                    for key in references
+                    if item.get(key) and (key != "organization" or kind != "aap_organizations")
+                },
+            }
+            for item in lists[kind]
+        ]
+        for kind, endpoint in comparison.ENDPOINTS.items()
+    }
+    found[comparison.NODES] = [
+        {**node, "summary_fields": {"workflow_job_template": {"name": workflow["name"]}}}
+        for workflow in lists["controller_workflows"]
+        for node in workflow["simplified_workflow_nodes"]
+    ]
+    return found
+
+
+def test_objects_refer_to_each_other_by_names_and_bear_the_marker() -> None:
+    lists = configure(settings(credentials=[BMC], execution_environment_image="example.com/ee:1"))
+    [place, bind] = lists["controller_templates"]
+    assert place["name"] == f"{NAME}.place"
+    assert place["playbook"] == "playbooks/place.yml"
+    assert place["credentials"] == ["BMCs"]
+    assert place["survey_enabled"] and not bind["survey_enabled"]
+    assert place["inventory"] == lists["controller_inventories"][0]["name"]
+    assert place["execution_environment"] == NAME
+    for kind, items in lists.items():
+        if kind != "controller_roles":
+            assert all(item["description"].endswith(marker("Hall 1")) for item in items), kind
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"credentials": [{**BMC, "inputs": {"username": "u"}}]}, "needs password, username"),
+        ({"job_templates": [{"playbook": "place", "credentials": ["x"]}]}, "credential 'x'"),
+        ({"schedules": [{"name": "s", "playbook": "rmd", "rrule": "r"}]}, "starts 'rmd'"),
+        ({"workflow_nodes": [{"identifier": "a", "playbook": "rmd"}]}, "needs approval"),
+        (
+            {"workflow_nodes": [{"identifier": "a", "playbook": "place", "always_nodes": ["b"]}]},
+            "leads to b, but the nodes are a",
+        ),
+        ({"name_prefix": "42"}, "is a number"),
+        ({"name_prefix": "a++b"}, "contains '\\+\\+'"),
+        ({"organization": "a,b"}, "a comma"),
+        ({"organization": "line\nbreak"}, "cannot be printed"),
+        ({"organization": " "}, "is empty"),
+        ({"name_prefix": "x" * 513}, "more than 512"),
+        ({"credentials": [BMC, BMC]}, "is there twice"),
+    ],
+)
+def test_settings_that_awx_would_misunderstand_are_refused(given: Json, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        configure(settings(**given))
+
+
+def test_an_awx_that_has_everything_needs_nothing() -> None:
+    lists = configure(settings(credentials=[BMC]))
+    plan = comparison.compare(lists, as_awx_has_them(lists), check_mode=True)
+    assert plan["create"] == plan["foreign"] == plan["warnings"] == []
+    assert not any(plan["remove"].values())
+    assert plan["apply"]["controller_templates"] == lists["controller_templates"]
+    assert [node["identifier"] for node in plan["apply"]["nodes"]] == ["place", "ask", "bind"]
+
+
+def test_an_empty_awx_gets_everything_and_check_mode_asks_no_module() -> None:
+    lists = configure(settings())
+    plan = comparison.compare(lists, {})
+    assert "job template wattwise.kube.place" in plan["create"]
+    assert plan["apply"]["controller_projects"] == lists["controller_projects"]
+    checked = comparison.compare(lists, {}, check_mode=True)
+    assert checked["create"] == plan["create"]
+    assert not any(checked["apply"].values())
+
+
+def test_only_ours_is_removed_and_names_of_others_are_refused() -> None:
+    existing = as_awx_has_them(configure(settings(credentials=[BMC])))
+    theirs = {**existing["job_templates"][0], "name": "theirs", "description": "By hand."}
+    elsewhere = {
+        **existing["job_templates"][0],
+        "description": "By hand.",
+        "summary_fields": {"organization": {"name": "Hall 2"}},
+    }
+    existing["job_templates"] += [theirs, elsewhere]
+    fewer = configure(
+        settings(
+            job_templates=[{"playbook": "place"}],
+            workflow_nodes=[{"identifier": "place", "playbook": "place"}],
+        )
+    )
+    plan = comparison.compare(fewer, existing)
+    removed = {kind: items for kind, items in plan["remove"].items() if items}
+    assert removed == {
+        "controller_credentials": [
+            {
+                "name": "BMCs",
+                "organization": "Hall 1",
+                "credential_type": f"{NAME} BMC fleet",
+            }
+        ],
+        "controller_templates": [
+            {"name": f"{NAME}.bind", "inventory": NAME, "organization": "Hall 1"}
+        ],
+        "nodes": [
+            {"identifier": name, "workflow": f"{NAME} place with approval"}
+            for name in ("ask", "bind")
+        ],
+    }
+    assert plan["foreign"] == []
+    existing["projects"][0]["description"] = "By hand."
+    assert comparison.compare(fewer, existing)["foreign"] == ["project wattwise.kube"]
+    assert comparison.compare(fewer, existing, adopt=True)["foreign"] == []
+
+
+def test_a_field_that_an_older_awx_lacks_is_left_out_and_named() -> None:
+    lists = configure(settings())
+    existing = as_awx_has_them(lists)
+    for item in existing["job_templates"]:
+        del item["ask_diff_mode_on_launch"]
+    plan = comparison.compare(lists, existing)
+    assert "ask_diff_mode_on_launch" not in plan["apply"]["controller_templates"][0]
+    assert plan["warnings"] == [
+        "This AWX has no field ask_diff_mode_on_launch for job_templates; it is left out."
+    ]
+
+
+def test_notifications_are_written_again_only_if_more_than_a_secret_may_differ() -> None:
+    hook = {"url": "https://example.com", "password": "hunter2"}
+    given = {"name": "hook", "type": "webhook", "configuration": hook}
+    lists = configure(settings(notifications=[given]))
+    existing = as_awx_has_them(lists)
+    shown = {**hook, "password": "$encrypted$", "http_method": "POST"}
+    existing["notification_templates"][0]["notification_configuration"] = shown
+
+    def applied(**options: bool) -> int:
+        plan = comparison.compare(lists, existing, **options)
+        return len(plan["apply"]["controller_notifications"])
+
+    assert (applied(), applied(update_secrets=True)) == (0, 1)
+    shown["url"] = "https://other.example.com"
+    assert applied() == 1
+
+
+def test_who_is_named_no_more_loses_the_right_to_approve() -> None:
+    lists = configure(settings(approver_users=["ada"]))
+    existing = {
+        "approver_users": [{"username": "ada"}, {"username": "eve"}],
+        "approver_teams": [{"name": "night shift"}],
+    }
+    revoked = comparison.compare(lists, existing)["revoke"]
+    assert revoked == {"users": ["eve"], "teams": ["night shift"]}
+
+
+def test_the_file_has_no_secret_and_leaves_templates_to_awx() -> None:
+    hook = {"url": "https://example.com", "password": "hunter2"}
+    notification = {"name": "hook", "type": "webhook", "configuration": hook}
+    lists = configure(settings(credentials=[BMC], notifications=[notification]))
+    text = files.as_variables_file(lists)
+    assert "hunter2" not in text
+    assert "awx_secret_bmcs_password" in text.splitlines()[2]
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!unsafe", lambda _loader, node: {"left alone": node.value})
+    read = yaml.load(text, Loader)
+    [credential] = read["controller_credentials"]
+    assert credential["inputs"] == {"username": "u", "password": "{{ awx_secret_bmcs_password }}"}
+    types = {item["name"]: item for item in read["controller_credential_types"]}
+    injected = types[f"{NAME} BMC fleet"]["injectors"]["env"]
+    assert injected["WATTWISE_REDFISH_USERNAME"] == {"left alone": "{{ username }}"}
+
+
+@pytest.mark.parametrize("name", CREDENTIAL_TYPES)
+def test_awx_takes_each_credential_type_and_injects_what_the_collection_reads(
+    name: str, tmp_path: Path
+) -> None:
+    known = CREDENTIAL_TYPES[name]
+    assert credentials.problem_of_type(known.inputs(), known.injectors) is None
+    given = {field["id"]: f"<{field['id']}>" for field in known.fields}
+    injected = credentials.inject(known.injectors, given, tmp_path)
+    texts = [path.read_text() for path in tmp_path.iterdir()]
+    everything = str((injected.environment, injected.extra_vars, texts))
+    assert all(value in everything for value in given.values())
+    assert injected.extra_vars.keys() <= variables_of(role_names()).keys()
+    reference = Path(__file__).resolve().parents[4] / "docs" / "inventory.md"
+    assert all(f"`{variable}`" in reference.read_text() for variable in injected.environment)
