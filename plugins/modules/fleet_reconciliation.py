@@ -675,7 +675,8 @@ options:
         type: path
       keep:
         description:
-          - Number of stored plans to keep in the namespace; older ones are deleted.
+          - Number of stored plans to keep in the namespace; older ones are deleted. The plans of
+            all clusters and job templates that store there count together.
         type: int
         default: 5
   restore:

@@ -9,6 +9,7 @@ Tenants and machines write the objects, and a connection goes to what an invento
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -19,8 +20,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
-# These names mean the controller in plays.
-_NAMES_OF_CONTROLLER = frozenset({"localhost"})
+# Ansible takes localhost and 127.0.0.1 for the controller, and ssh completes shorter addresses.
+_MEANS_CONTROLLER = re.compile(r"localhost|[0-9]+(\.[0-9]+){1,3}")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
 
@@ -50,11 +51,17 @@ def known(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in variables.items() if value is not None}
 
 
-def require_name_of_a_host(name: str) -> None:
-    """Raises InvalidField for a name that means the controller to Ansible."""
-    if name in _NAMES_OF_CONTROLLER:
-        problem = f"{name} means the controller to Ansible; set name_prefix to have it as a host"
-        raise InvalidField("metadata.name", problem)
+def require_name_of_a_host(
+    name: str, path: str = "metadata.name", remedy: str = "set name_prefix to have it as a host"
+) -> None:
+    """Raises InvalidField for a name that is an address or means the controller to Ansible.
+
+    An inventory's host of such a name replaces the controller in all plays on localhost.
+    """
+    if _MEANS_CONTROLLER.fullmatch(name):
+        raise InvalidField(
+            path, f"{name} means the controller, or an address, to Ansible; {remedy}"
+        )
 
 
 def address_of_machine(text: t.Any) -> Address | None:

@@ -31,7 +31,7 @@ def inventory_name(value: t.Any, path: str) -> str:
             f"{shown(value)} cannot be the name of a node; write lower-case letters, digits, "
             "hyphens and dots, such as master-1",
         )
-    require_name_of_a_host(value)
+    require_name_of_a_host(value, path, "choose another name")
     return str(value)
 
 

@@ -9,8 +9,10 @@ The statuses of NodeConfigs and PowerFleets are the source, so that no machine i
 from __future__ import annotations
 
 import datetime
+import math
 import typing as t
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
@@ -48,7 +50,8 @@ _HOT_CELSIUS = 27.0
 _CLEAR_CELSIUS = 1.0
 _CLEAR_SHARE = 0.05
 _NUMBERS = (
-    *("hot_inlet_celsius", "fleet_watts", "model_drift_percent", "waiting_seconds", "interval"),
+    *("hot_inlet_celsius", "fleet_watts", "model_drift_percent"),
+    *("max_age", "waiting_seconds", "interval"),
 )
 _SHORTEST_INTERVAL = 5.0
 _POWER_FLEETS = "/apis/wattwise.github.io/v1alpha1/powerfleets"
@@ -60,6 +63,7 @@ SPEC = KUBERNETES.merge(
             "hot_inlet_celsius": {"type": "float", "default": _HOT_CELSIUS},
             "fleet_watts": {"type": "float"},
             "model_drift_percent": {"type": "float", "default": 20.0},
+            "max_age": {"type": "float", "default": 900.0},
             "waiting_seconds": {"type": "float", "default": 300.0},
             "scheduler_name": {"type": "str", "default": "wattwise"},
             "interval": {"type": "float", "default": 30.0},
@@ -113,6 +117,8 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
             options[name] = float(options[name])
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"{name}: {shown(options[name])} is no number") from error
+        if not math.isfinite(options[name]):
+            raise InvalidInput(f"{name}: {options[name]} is no finite number")
         if name != "hot_inlet_celsius" and not options[name] > 0:
             raise InvalidInput(f"{name}: {options[name]:g} is not above 0")
     if options["interval"] < _SHORTEST_INTERVAL:
@@ -122,45 +128,65 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
     return options
 
 
+Raised = t.Mapping[tuple[str, str], Alarm]
+
+
 def alarms_of(
     node_configs: t.Sequence[t.Any],
     power_fleets: t.Sequence[t.Any],
     waiting_pods: t.Sequence[t.Any],
     options: Parameters,
     now: datetime.datetime,
-    raised: t.Collection[tuple[str, str]] = (),
+    raised: Raised = MappingProxyType({}),
 ) -> list[Alarm]:
-    """The present alarms; those in ``raised`` stay until the value is clear of its limit."""
+    """The present alarms; those in ``raised`` stay until the value is clear of its limit.
+
+    A reading that is older than ``max_age`` says nothing: it raises no alarm, and ends none.
+    """
     by_node = nodeconfig.effective(node_configs).by_node
-    watts = 0.0
+    fresh_watts = old_watts = 0.0
     found: list[Alarm] = []
     for node in sorted(by_node):
         status = member(by_node[node], "status")
-        readings = member(status, "readings")
-        watts += number(member(readings, "power", "watts")) or 0.0
-        found += _hot(node, readings, options, raised)
+        power = member(status, "readings", "power")
+        watts = number(member(power, "watts")) or 0.0
+        if _is_fresh(power, options, now):
+            fresh_watts += watts
+        else:
+            old_watts += watts
+        inlet = member(status, "readings", "inletTemp")
+        celsius = number(member(inlet, "celsius")) if _is_fresh(inlet, options, now) else None
+        found += _hot(node, celsius, options, raised)
         found += _lost(node, status)
-    found += _power(watts, options, raised)
+    found += _power(fresh_watts, old_watts, options, raised)
     for fleet in power_fleets:
         found += _drift(fleet, options, raised)
     found += _waiting(waiting_pods, options, now)
     return found
 
 
+def _is_fresh(reading: t.Any, options: Parameters, now: datetime.datetime) -> bool:
+    try:
+        time = parse_time(str(member(reading, "time")), "time")
+    except InvalidInput:
+        return False
+    return (now - time).total_seconds() <= float(options["max_age"])
+
+
 def _is_above(
-    value: float, limit: float, margin: float, key: tuple[str, str], raised: t.Collection[t.Any]
+    value: float, limit: float, margin: float, key: tuple[str, str], raised: Raised
 ) -> bool:
     return value > (limit - margin if key in raised else limit)
 
 
 def _hot(
-    node: str, readings: t.Any, options: Parameters, raised: t.Collection[t.Any]
+    node: str, celsius: float | None, options: Parameters, raised: Raised
 ) -> t.Iterator[Alarm]:
-    limit = options["hot_inlet_celsius"]
-    celsius = number(member(readings, "inletTemp", "celsius"))
-    if celsius is not None and _is_above(
-        celsius, limit, _CLEAR_CELSIUS, ("hot_inlet", node), raised
-    ):
+    limit, key = options["hot_inlet_celsius"], ("hot_inlet", node)
+    if celsius is None:
+        if key in raised:
+            yield raised[key]
+    elif _is_above(celsius, limit, _CLEAR_CELSIUS, key, raised):
         yield Alarm("hot_inlet", node, celsius, limit)
 
 
@@ -172,15 +198,19 @@ def _lost(node: str, status: t.Any) -> t.Iterator[Alarm]:
             )
 
 
-def _power(watts: float, options: Parameters, raised: t.Collection[t.Any]) -> t.Iterator[Alarm]:
-    limit = options["fleet_watts"]
-    if limit is not None and _is_above(
-        watts, limit, limit * _CLEAR_SHARE, ("fleet_watts", ""), raised
-    ):
+def _power(
+    fresh_watts: float, old_watts: float, options: Parameters, raised: Raised
+) -> t.Iterator[Alarm]:
+    """The last watts of machines that are silent keep an alarm raised, and raise none."""
+    limit, key = options["fleet_watts"], ("fleet_watts", "")
+    if limit is None:
+        return
+    watts = fresh_watts + (old_watts if key in raised else 0.0)
+    if _is_above(watts, limit, limit * _CLEAR_SHARE, key, raised):
         yield Alarm("fleet_watts", "", round(watts, 1), limit)
 
 
-def _drift(fleet: t.Any, options: Parameters, raised: t.Collection[t.Any]) -> t.Iterator[Alarm]:
+def _drift(fleet: t.Any, options: Parameters, raised: Raised) -> t.Iterator[Alarm]:
     metadata = member(fleet, "metadata")
     name = f"{member(metadata, 'namespace')}/{member(metadata, 'name')}"
     watts = member(fleet, "status", "watts")
@@ -256,5 +286,5 @@ class AlarmWatch:
         fleets = (kube.find(_POWER_FLEETS) or {}).get("items") or []
         waiting = kube.list("/api/v1/pods", _WAITING)
         return alarms_of(
-            taken["node_configs"], fleets, waiting, self.options, self.now(), self._raised.keys()
+            taken["node_configs"], fleets, waiting, self.options, self.now(), self._raised
         )

@@ -12,8 +12,8 @@ import zlib
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 
-# Limit of an unpacked object; larger ones are not from this code.
-_LONGEST = 200_000_000
+# Larger objects are not from this code. A text of brackets takes 30 times its length in memory.
+_LIMITS = strict_json.JsonLimits(size=100_000_000, members=4_000_000)
 
 
 def pack(body: t.Mapping[str, t.Any]) -> bytes:
@@ -26,12 +26,10 @@ def unpack(content: bytes) -> dict[str, t.Any]:
     """The object in gzip. Raises ValueError, which says what is wrong."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            text = file.read(_LONGEST + 1)
+            text = file.read(_LIMITS.size + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(str(error)) from error
-    if len(text) > _LONGEST:
-        raise ValueError("it is too long")
-    body = strict_json.parse(text)
+    body = strict_json.parse(text, _LIMITS)
     if not isinstance(body, dict):
         raise ValueError("it is no object")
     return body

@@ -53,6 +53,7 @@ KINDS: tuple[documents.DocumentKind, ...] = (
 )
 LABEL = "wattwise.github.io/stored-plan"
 _PARTS = "wattwise.github.io/parts"
+_PART = re.compile(r"(?P<plan>wattwise-plan-[0-9]{8}-[0-9]{6}-[0-9a-f]{8})-[0-9]{1,2}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PART_BYTES = 900 * 1024
 _MOST_PARTS = 64
@@ -133,7 +134,7 @@ def store(
         _write_file(Path(stored.path), content)
     else:
         _write_config_maps(kube(), stored, content)
-        _delete_oldest(kube(), options["namespace"], options["keep"])
+        _delete_oldest(kube(), options["namespace"], options["keep"], name)
     return stored
 
 
@@ -275,16 +276,23 @@ def _part(kube: Kube, namespace: str, name: str, number: int) -> dict[str, t.Any
     return found
 
 
-def _delete_oldest(kube: Kube, namespace: str, keep: int) -> None:
-    """Delete all parts of the plans beyond the newest; names begin with the time."""
+def _delete_oldest(kube: Kube, namespace: str, keep: int, new: str) -> None:
+    """Delete all parts of the plans beyond the newest, never those of the new one.
+
+    Names of plans begin with the time. Whoever may write ConfigMaps may write labels, so only
+    objects with the name of a part count.
+    """
     collection = _collection(namespace)
-    stored = kube.metadata_only().list(collection, {"labelSelector": LABEL})
-    names = sorted({one["metadata"]["labels"][LABEL] for one in stored}, reverse=True)
-    outdated = frozenset(names[keep:])
-    for one in stored:
-        if one["metadata"]["labels"][LABEL] in outdated:
+    parts: dict[str, list[str]] = {}
+    for one in kube.metadata_only().list(collection, {"labelSelector": LABEL}):
+        part = _PART.fullmatch(one["metadata"]["name"])
+        if part is not None:
+            parts.setdefault(part["plan"], []).append(part[0])
+    others = sorted(parts.keys() - {new}, reverse=True)
+    for name in others[keep - 1 :]:
+        for part_name in parts[name]:
             try:
-                kube.request("DELETE", f"{collection}/{one['metadata']['name']}")
+                kube.request("DELETE", f"{collection}/{part_name}")
             except ApiError as error:
                 if error.status != 404:
                     raise

@@ -37,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
 # The ApplySet of the RmdNodeStates; rmd.statuses labels them with it.
 NODE_STATES = "wattwise-rmd-node-states"
 # Not the manager of role rmd, which also labels the namespace.
-_FIELD_MANAGER = "wattwise-rmd"
+_FIELD_MANAGER = "wattwise-rmd-workloads"
 _PARTS = ("rmd_workloads", "rmd_node_states", "rmd_configs", "rmd_pods")
 # The Deployment of rmd-operator has no label that every version keeps.
 _ALL_CONTROLLERS = "!wattwise.github.io/none"

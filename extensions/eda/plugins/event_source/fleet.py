@@ -39,6 +39,11 @@ options:
       - Difference between the predicted and the measured watts of a PowerFleet, in per cent.
     type: float
     default: 20.0
+  max_age:
+    description:
+      - Age in seconds up to which a reading counts. An older one raises no alarm, and ends none.
+    type: float
+    default: 900.0
   waiting_seconds:
     description:
       - Age in seconds from which a pod without a node counts as waiting too long.

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.alarms import AlarmWatch
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 from support.small_fleet import CONFIGS, Fleet, listed
@@ -39,8 +41,14 @@ class AlarmedFleet:
         for name in self.configs:
             self.says(name, 22.0, 200.0)
 
-    def says(self, name: str, celsius: float, watts: float, ready: str = "True") -> None:
-        time = "2026-01-02T11:59:30Z"
+    def says(
+        self,
+        name: str,
+        celsius: float,
+        watts: float,
+        ready: str = "True",
+        time: str = "2026-01-02T11:59:30Z",
+    ) -> None:
         self.configs[name]["status"] = {
             "conditions": [{"type": "Ready", "status": ready, "message": "no answer"}],
             "readings": {
@@ -90,6 +98,21 @@ def test_an_alarm_is_raised_once_and_cleared_once_it_is_clear_of_its_limit(
     cluster.says("n1", 26.5, 790.0)
     assert watch.look() == []
     cluster.says("n1", 25.9, 700.0)
+    assert told(watch.look()) == [("hot_inlet", "cleared", "n1"), ("fleet_watts", "cleared", None)]
+
+
+def test_a_machine_that_fell_silent_raises_nothing_and_ends_nothing(
+    fleet: tuple[AlarmedFleet, AlarmWatch],
+) -> None:
+    cluster, watch = fleet
+    long_ago = "2026-01-02T11:00:00Z"
+    cluster.says("n1", 40.0, 900.0, time=long_ago)
+    assert watch.look() == []
+    cluster.says("n1", 40.0, 900.0)
+    assert told(watch.look()) == [("hot_inlet", "raised", "n1"), ("fleet_watts", "raised", None)]
+    cluster.says("n1", 20.0, 900.0, time=long_ago)
+    assert watch.look() == []
+    cluster.says("n1", 20.0, 100.0)
     assert told(watch.look()) == [("hot_inlet", "cleared", "n1"), ("fleet_watts", "cleared", None)]
 
 
@@ -172,6 +195,7 @@ def test_what_others_wrote_wrongly_raises_nothing(
         ({"fleet_watts": "many"}, "fleet_watts: 'many' is no number"),
         ({"waiting_seconds": 0}, "waiting_seconds: 0 is not above 0"),
         ({"hot": 3}, "hot"),
+        ({"hot_inlet_celsius": "nan"}, "no finite number"),
     ],
 )
 def test_options_that_are_wrong_are_told(options: Json, sentence: str) -> None:
@@ -182,7 +206,7 @@ def test_options_that_are_wrong_are_told(options: Json, sentence: str) -> None:
 def test_the_event_source_puts_events_into_its_queue() -> None:
     """As ansible-rulebook runs it: the file by its path, and an endless coroutine."""
     made = AlarmedFleet()
-    made.says("n1", 30.0, 100.0)
+    made.says("n1", 30.0, 100.0, time=format_time(utc_now()))
 
     async def first_event(url: str) -> Json:
         queue: asyncio.Queue[Json] = asyncio.Queue()
