@@ -28,6 +28,10 @@ options:
       - Parts to read. Nodes are always read.
       - V(device_objects) are the objects of C(resource.k8s.io) and of the k8srm prototype, for
         M(wattwise.kube.device_allocation) and M(wattwise.kube.power_placement).
+      - V(volume_objects) are PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes,
+        CSIDrivers, CSIStorageCapacities and VolumeAttachments, for
+        M(wattwise.kube.power_placement). With V(pods) they are read only if a pod without a node
+        has a claim of a volume; else the part is empty.
       - V(namespaces) and V(replica_sets) are read as metadata only. ReplicaSets are kept if they
         have WAO's annotation C(podspread-rate).
     type: list
@@ -44,6 +48,7 @@ options:
       - rmd_configs
       - rmd_pods
       - device_objects
+      - volume_objects
       - controllers
       - namespaces
       - replica_sets
@@ -58,6 +63,7 @@ options:
       - pod_disruption_budgets
       - rmd_node_states
       - device_objects
+      - volume_objects
   selectors:
     description:
       - Label selectors in Kubernetes' text form, by part. The selector of C(rmd_pods), the pods of

@@ -36,8 +36,13 @@ description:
     or not at all. WAO's annotation C(podspread-rate) counts on pods and on their ReplicaSet, which
     inherits it from the Deployment.
   - Preferences are weighed against watts; see O(preference_watts).
-  - A pod with any other scheduling constraint, such as a volume claim, stays unplaced with the
-    reason C(unsupported:) and the field.
+  - A pod with volume claims gets a node that kube-scheduler would accept. PersistentVolumes count
+    with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology and
+    the CSIStorageCapacity of its driver, static volumes with what they offer, and CSINodes with
+    the number of volumes that a driver can attach. Only one pod gets a C(ReadWriteOncePod) claim.
+    Pods that share a claim without a volume get one node.
+  - A pod with any other scheduling constraint stays unplaced with the reason C(unsupported:) and
+    the field.
   - Changes nothing in the cluster. M(wattwise.kube.pod_binding) binds the pods of the plan.
   - Equal input gives an equal result, unless RV(stopped_by) is V(wall_clock).
 options:
@@ -59,8 +64,8 @@ options:
         other options.
       - Each file is a mapping with C(nodes), C(pods) and C(running), as the options of the same
         names. Optional members are C(namespaces), C(replica_sets), C(pod_disruption_budgets),
-        C(rmd_node_states), C(device_objects), C(node_metrics) (objects of metrics.k8s.io) and
-        C(curves) (power curves by node name; O(curves) takes precedence).
+        C(rmd_node_states), C(device_objects), C(volume_objects), C(node_metrics) (objects of
+        metrics.k8s.io) and C(curves) (power curves by node name; O(curves) takes precedence).
       - Excludes O(snapshot).
     type: list
     elements: path
@@ -118,6 +123,13 @@ options:
     description:
       - Device objects, with O(nodes), as in M(wattwise.kube.device_allocation). Without any, a pod
         with claims is C(unsupported).
+    type: list
+    elements: dict
+  volume_objects:
+    description:
+      - PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers,
+        CSIStorageCapacities and VolumeAttachments, with O(nodes), in the form of the Kubernetes
+        API. Without the option a pod with volume claims is C(unsupported).
     type: list
     elements: dict
   device_power:

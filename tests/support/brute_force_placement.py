@@ -99,6 +99,8 @@ class _Search:
             return False
         if not self._have_devices([*self._placed, here]):
             return False
+        if not self._fleet.volumes.hold([*self._placed, here]):
+            return False
         return not self._collisions or not any(collide(here, other) for other in self._placed)
 
     def _have_devices(self, placed: Sequence[Placed]) -> bool:

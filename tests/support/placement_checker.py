@@ -44,6 +44,7 @@ from support.placement_rules import (
 )
 from support.placement_shares import shares
 from support.placement_starts import Starts
+from support.placement_volumes import Volumes
 
 TOLERANCE_WATTS = 1e-5
 # The order of the objectives: pods placed by priority, highest first; minus those on nodes without
@@ -75,6 +76,7 @@ class Fleet:
         self.nodes = [self._read_node(node, on) for node in parameters["nodes"]]
         self.caches = Caches(parameters, on)
         self.devices = Devices(parameters)
+        self.volumes = Volumes(parameters, on)
         self.by_name = {node.name: node for node in self.nodes}
         self.running: list[Placed] = [(pod, node) for node in self.nodes for pod in node.running]
         everyone = itertools.chain(self.pods, *on.values())
@@ -115,6 +117,7 @@ class Fleet:
             (node.curve is not None or self.use_unpriced)
             and open_to(node, pod)
             and self.devices.may_be_on(node.name, pod)
+            and self.volumes.may_be_on(node, pod)
         )
 
     def is_possible(self, node: Node, pod: Pod) -> bool:
@@ -238,6 +241,8 @@ class Fleet:
             and first[0].namespace == second[0].namespace
             and self.devices.claims(first[0]).keys() & self.devices.claims(second[0]).keys()
         ]
+        if not self.volumes.hold(placed):
+            found.append("there are too few volumes, or pods share what they must not")
         found += self.uneven(placed)
         members = Counter(pod.gang for pod, _node in placed if pod.gang)
         found += [f"{gang} is not whole" for gang in members if members[gang] != self.gangs[gang]]

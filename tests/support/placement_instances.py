@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from support.placement_caches import WAYS
 from support.placement_rules import GANG_LABEL, HOSTNAME
+from support.volume_instances import volume_objects, volumes_of_pod
 
 Json = dict[str, t.Any]
 Draw = Callable[[st.SearchStrategy[t.Any]], t.Any]
@@ -31,6 +32,7 @@ Feature = t.Literal[
     "running",
     "spread",
     "soft spread",
+    "volumes",
 ]
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -270,6 +272,8 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
         spec["containers"][0]["ports"] = [draw(PORTS)]
         if one_in(draw, 4):
             spec["hostNetwork"] = True
+    if "volumes" in features:
+        spec["volumes"] = volumes_of_pod(draw)
     affinity: Json = spec.get("affinity", {})
     if "affinity" in features and one_in(draw, 2):
         affinity["podAffinity"] = _terms(draw)
@@ -409,6 +413,8 @@ def parameters(draw: Draw, features: frozenset[Feature]) -> Json:
         ]
     if "podspread" in features:
         given["replica_sets"] = [_replica_set(draw, each) for each in owned if not one_in(draw, 5)]
+    if "volumes" in features:
+        given["volume_objects"] = volume_objects(draw, names)
     if "caches" in features:
         given["rmd_node_states"] = [
             _node_state(draw, name) for name in names if not one_in(draw, 6)

@@ -243,6 +243,7 @@ SCHEMAS: dict[str, Schema] = {
             "rmd_configs": _OBJECTS,
             "rmd_pods": _OBJECTS,
             "device_objects": _OBJECTS,
+            "volume_objects": _OBJECTS,
             "targets": _TARGETS,
             "findings": _FINDINGS,
         },

@@ -55,7 +55,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 # What stands in a snapshot or a file already, beside the nodes.
 _PARTS = (
     *("pods", "running", "namespaces", "replica_sets", "pod_disruption_budgets"),
-    *("rmd_node_states", "device_objects"),
+    *("rmd_node_states", "device_objects", "volume_objects"),
 )
 
 SPEC = ArgumentSpec(
@@ -71,6 +71,7 @@ SPEC = ArgumentSpec(
         "pod_disruption_budgets": {"type": "list", "elements": "dict"},
         "rmd_node_states": {"type": "list", "elements": "dict"},
         "device_objects": {"type": "list", "elements": "dict"},
+        "volume_objects": {"type": "list", "elements": "dict"},
         "device_power": {"type": "str"},
         "previous": {"type": "path"},
         "previous_placements": {"type": "list", "elements": "dict"},

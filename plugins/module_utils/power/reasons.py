@@ -20,9 +20,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    CLAIM_IN_USE,
     NO_CURVE,
+    TOO_MANY_VOLUMES,
     obstacle,
     shortages,
+    volume_obstacles,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Instance,
@@ -81,9 +84,16 @@ class _Explainer:
         reasons = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
         return {
             "reasons": reasons,
-            "message": availability_message(reasons, len(self._instance.nodes)),
+            "message": self._message(shape, reasons),
             "fits_empty_fleet": None if shape.refusals else self._fits_empty_fleet(shape),
         }
+
+    def _message(self, shape: Shape, reasons: t.Mapping[str, int]) -> str:
+        """A reason of the pod itself stands once, without a number of nodes."""
+        nodes = len(self._instance.nodes)
+        if shape.refusals == (shape.unready,) and nodes:
+            return f"0/{nodes} nodes are available: {shape.unready}."
+        return availability_message(reasons, nodes)
 
     def _related_reasons(self, shape: Shape) -> list[str | None]:
         nodes = len(self._instance.nodes)
@@ -100,13 +110,21 @@ class _Explainer:
     ) -> list[str]:
         if shape.refusals:
             return list(shape.refusals)
-        reason = obstacle(shape.constraints, node)
+        reason = obstacle(replace(shape.constraints, volumes=()), node)
         if reason is not None:
             return [reason]
         if node.curve is None and not self._instance.rules.use_unpriced:
             return [NO_CURVE]
         missing = shortages(shape.requests, free)
-        return missing or ([related] if related is not None else [])
+        volumes = volume_obstacles(shape.constraints, node)
+        in_order = (
+            [reason for reason in missing if reason != TOO_MANY_VOLUMES],
+            [reason for reason in volumes if reason == CLAIM_IN_USE],
+            missing,
+            volumes,
+            [related] if related is not None else [],
+        )
+        return next(filter(None, in_order), [])
 
     def _fits_empty_fleet(self, shape: Shape) -> bool:
         """Whether a node that the pod may run on is large enough for it, other pods aside."""

@@ -46,6 +46,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     identity,
     is_finished,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    has_claims,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
@@ -114,6 +117,8 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
         # What cache ways and devices would be free without them is not known.
         and not asks_for_ways(pod)
         and not spec.get("resourceClaims")
+        # Its volumes would have to follow it.
+        and not has_claims(pod)
     )
 
 

@@ -47,6 +47,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_way
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Instance,
+    Node,
     Rules,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import (
@@ -67,13 +68,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    ClusterVolumes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
+    VolumeObjects,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
 
 Parameters = t.Mapping[str, t.Any]
 
 _LISTS = (
     *("device_objects", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
-    *("replica_sets", "rmd_node_states", "running"),
+    *("replica_sets", "rmd_node_states", "running", "volume_objects"),
 )
 _FILE_KEYS = ("curves", *_LISTS)
 
@@ -83,7 +90,8 @@ class Given:
     """What was given of the cluster, in the words in which it was given; all of it may be odd.
 
     ``namespaces`` None: their labels are not known. ``scope`` None: every node may be used, and
-    every pod sent. ``cores_by_uid`` are CPUs in use by running pods.
+    every pod sent. ``cores_by_uid`` are CPUs in use by running pods. ``volume_objects`` None: nobody
+    knows which claims and volumes there are.
     """
 
     nodes: t.Sequence[t.Any]
@@ -96,6 +104,7 @@ class Given:
     budgets: t.Sequence[t.Any] = ()
     rmd_node_states: t.Sequence[t.Any] = ()
     device_objects: t.Sequence[t.Any] = ()
+    volume_objects: t.Sequence[t.Any] | None = None
     previous: t.Sequence[t.Any] = ()
     scope: Scope | None = None
     cores_by_uid: t.Mapping[str, float] = field(default_factory=dict)
@@ -116,6 +125,7 @@ class Source:
     budgets: Budgets = field(default_factory=Budgets)
     caches: t.Sequence[NodeCaches] = ()
     device_objects: t.Sequence[Object] = ()
+    volume_objects: VolumeObjects | None = None
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     scope: Scope | None = None
     shares: t.Mapping[Workload, Decimal] = field(default_factory=dict)
@@ -133,13 +143,19 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
     loads = Loads(parameters["usage_source"], assumption, source.measured)
     occupied = occupancies(source.running)
     pools = pools_by_node(source.caches, source.running)
+    volumes = None
+    if source.volume_objects is not None:
+        volumes = ClusterVolumes(source.volume_objects, source.running, source.pods)
     nodes = tuple(
         replace(
-            read_node(
-                source.nodes[name].given,
-                occupied.get(name) or Occupancy(),
-                loads,
-                source.curves.get(name),
+            _with_attachable(
+                read_node(
+                    source.nodes[name].given,
+                    occupied.get(name) or Occupancy(),
+                    loads,
+                    source.curves.get(name),
+                ),
+                volumes,
             ),
             cache_pools=pools.get(name),
             eligible=source.scope is None or name in source.scope.nodes,
@@ -155,6 +171,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         RunningAntiAffinity(source.running, labels_of, source.namespaces),
         PodUse(assumption, source.shares),
     )
+    waiting.read_volumes(volumes)
     waiting.read_claims(
         [node.given for node in source.nodes.values()],
         source.device_objects,
@@ -164,7 +181,27 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
     pods, peers = waiting.pods()
     findings = tuple(waiting.findings)
     return Instance(
-        nodes, pods, _rules(parameters), peers, waiting.claims, source.previous, findings
+        nodes,
+        pods,
+        _rules(parameters),
+        peers,
+        waiting.claims,
+        source.previous,
+        findings,
+        volumes.static_claims if volumes is not None else (),
+    )
+
+
+def _with_attachable(node: Node, volumes: ClusterVolumes | None) -> Node:
+    """The node with how many volumes of each driver it can attach yet."""
+    more, attachable = volumes.room(node.name) if volumes is not None else ({}, None)
+    if not more and attachable is None:
+        return node
+    return replace(
+        node,
+        free={**node.free, **more},
+        allocatable={**node.allocatable, **more},
+        attachable=attachable,
     )
 
 
@@ -195,6 +232,10 @@ def source_of(given: Given) -> Source:
     sets = intake.each(given.replica_sets, "ReplicaSet", "replica_sets", _read_replica_set)
     previous = intake.each(given.previous, "placement", "previous_placements", _read_previous)
     budgets = Budgets(given.budgets)
+    volumes = None
+    if given.volume_objects is not None:
+        volumes = VolumeObjects.read(given.volume_objects)
+        intake.findings += volumes.findings
     return Source(
         nodes=nodes,
         pods=intake.pods(given.pods, "pods"),
@@ -206,6 +247,7 @@ def source_of(given: Given) -> Source:
         budgets=budgets,
         caches=[state for state in states if state is not None],
         device_objects=given.device_objects,
+        volume_objects=volumes,
         previous=dict(previous),
         scope=given.scope,
         shares=measured_shares(running, given.cores_by_uid),
@@ -240,6 +282,7 @@ def read_given(parameters: Parameters) -> Given:
         budgets=lists.get("pod_disruption_budgets", []),
         rmd_node_states=lists.get("rmd_node_states", []),
         device_objects=lists.get("device_objects", []),
+        volume_objects=lists.get("volume_objects"),
         previous=_previous_placements(parameters),
     )
 
@@ -281,6 +324,7 @@ def given_of(
         budgets=snapshot.get("pod_disruption_budgets", []),
         rmd_node_states=snapshot.get("rmd_node_states", []),
         device_objects=snapshot.get("device_objects", []),
+        volume_objects=snapshot.get("volume_objects"),
         previous=previous,
         scope=scope,
     )

@@ -46,12 +46,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake im
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CLAIM_FIELDS,
+    VOLUME_FIELDS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     identity,
     read_pod,
     refused_pod,
     without_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    ClusterVolumes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
+    Unready,
 )
 
 _NO_RELATIONS = PodRelations()
@@ -115,6 +122,21 @@ class WaitingPods:
                     constraints=replace(shape.constraints, device_nodes=asked.nodes),
                 )
                 draft.pod, draft.former = replace(draft.pod, shape=shape), None
+
+    def read_volumes(self, volumes: ClusterVolumes | None) -> None:
+        """Read what the pods' volumes demand; None: the objects of storage are not known."""
+        if volumes is None:
+            return
+        for draft in self._drafts:
+            shape = draft.pod.shape
+            if shape.invalid or not VOLUME_FIELDS.intersection(shape.unsupported):
+                continue
+            subject = Subject("Pod", draft.pod.name, draft.pod.namespace)
+            read = guarded(subject, functools.partial(_with_volumes, draft, volumes))
+            if isinstance(read, Finding):
+                self._refuse(draft, read)
+            else:
+                draft.pod, draft.former = replace(draft.pod, shape=read), None
 
     def pods(self) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
         """The pods in their order, and how many pods of each set run on each node."""
@@ -192,6 +214,24 @@ class WaitingPods:
         if not isinstance(relations, Finding) and relations.gang:
             shape = replace(draft.pod.shape, relations=relations)
             draft.pod = replace(draft.pod, shape=shape)
+
+
+def _with_volumes(draft: _Draft, volumes: ClusterVolumes) -> Shape:
+    """The shape with all that depends on volumes. Raises InvalidField."""
+    shape = draft.pod.shape
+    shape = replace(
+        shape, unsupported=tuple(f for f in shape.unsupported if f not in VOLUME_FIELDS)
+    )
+    try:
+        needs = volumes.needs(draft.given)
+    except Unready as problem:
+        return replace(shape, unready=str(problem))
+    return replace(
+        shape,
+        requests=tuple(sorted({**dict(shape.requests), **needs.requests}.items())),
+        constraints=replace(shape.constraints, volumes=needs.demands),
+        shared_volumes=needs.shared,
+    )
 
 
 def _related(

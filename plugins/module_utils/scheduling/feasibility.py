@@ -30,6 +30,17 @@ NOT_ELIGIBLE = "node(s) didn't belong to the pod's fleet"
 NO_CURVE = "node(s) had no power curve"
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 CLAIM_ELSEWHERE = "resourceclaim not available on the node"
+CLAIM_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+TOO_MANY_VOLUMES = "node(s) exceed max volume count"
+VOLUME_ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_STORAGE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+VOLUME_ZONE = "node(s) had no available volume zone"
+ATTACHABLE_VOLUMES = "attachable volumes of "
 EVERY_ADDRESS = "0.0.0.0"
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -60,13 +71,35 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
         return CLAIM_ELSEWHERE
     if node.name in constraints.anti_affinity_nodes:
         return "node(s) didn't satisfy existing pods anti-affinity rules"
-    return None
+    return next(iter(volume_obstacles(constraints, node)), None)
+
+
+def volume_obstacles(constraints: Constraints, node: Node) -> list[str]:
+    """Why the pod's volumes keep it from the node: the reasons of the first filter that rejects."""
+    missed = [
+        demand.reason
+        for demand in constraints.volumes
+        if not any(meets(node, term) for term in demand.terms)
+    ]
+    first = min(map(_filter_of, missed), default=0)
+    return list(dict.fromkeys(reason for reason in missed if _filter_of(reason) == first))
+
+
+def _filter_of(reason: str) -> int:
+    """The position of a reason's filter in kube-scheduler's order."""
+    return {CLAIM_IN_USE: 0, VOLUME_ZONE: 2}.get(reason, 1)
 
 
 def shortages(requests: t.Iterable[tuple[str, int]], free: Quantities) -> list[str]:
     """What the node has too little of; a request of nothing always fits."""
     missing = [name for name, amount in requests if amount > 0 and amount > free.get(name, 0)]
-    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in missing]
+    return list(dict.fromkeys(_shortage(name) for name in missing))
+
+
+def _shortage(resource: str) -> str:
+    if resource.startswith(ATTACHABLE_VOLUMES):
+        return TOO_MANY_VOLUMES
+    return "Too many pods" if resource == "pods" else f"Insufficient {resource}"
 
 
 def in_each_others_way(first: HostPort, second: HostPort) -> bool:

@@ -95,13 +95,65 @@ class CachePools:
     empty: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
+class VolumeDemand(t.NamedTuple):
+    """One of ``terms`` must be met by a node for the volumes of a pod; without any, none is."""
+
+    reason: str
+    terms: tuple[NodeTerm, ...] = ()
+
+
+class Disk(t.NamedTuple):
+    """A volume that a driver attaches, however many pods use it."""
+
+    driver: str
+    handle: str
+
+
+@dataclass(frozen=True)
+class SharedVolumes:
+    """Volumes of a pod that matter to other pods too.
+
+    ``exclusive`` are claims for one pod of the cluster, ``together`` claims whose volume will be
+    made for one node: both are named by other waiting pods as well. ``disks`` are attached once for
+    all pods on a node; ``own_disks`` are the pod's own, by driver. ``static`` are indices of
+    Instance.static_claims.
+    """
+
+    exclusive: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    own_disks: tuple[tuple[str, int], ...] = ()
+    static: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class StaticClaim:
+    """A claim that one of these volumes can serve, each on nodes that meet one of its terms (None:
+    all nodes); on nodes that meet a term of ``made_on`` a volume is made otherwise (None: all).
+
+    ``claim`` is the name of one that several pods name.
+    """
+
+    volumes: tuple[tuple[str, tuple[NodeTerm, ...] | None], ...]
+    made_on: tuple[NodeTerm, ...] | None = ()
+    claim: str = ""
+
+
+@dataclass(frozen=True)
+class Attachable:
+    """How many more volumes of drivers a node can attach, and shared ones that it has already."""
+
+    left: tuple[tuple[str, int], ...] = ()
+    present: frozenset[Disk] = frozenset()
+
+
 @dataclass(frozen=True)
 class Constraints:
     """Which nodes a pod may run on, resources aside.
 
     One of ``node_terms`` must be met; None demands nothing. ``anti_affinity_nodes`` names
     nodes that the anti-affinity of a running pod closes to this one, ``device_nodes`` those with
-    the devices that its claims have already, if they have any.
+    the devices that its claims have already, if they have any. All of ``volumes`` must be met.
     """
 
     node_name: str = ""
@@ -111,6 +163,7 @@ class Constraints:
     ports: tuple[HostPort, ...] = ()
     anti_affinity_nodes: frozenset[str] = frozenset()
     device_nodes: frozenset[str] | None = None
+    volumes: tuple[VolumeDemand, ...] = ()
 
 
 class PodAntiAffinity(t.NamedTuple):
@@ -193,7 +246,7 @@ class Shape:
     """All that matters of a pod for placing it; pods of equal shape are interchangeable.
 
     ``unsupported`` names fields that the placer does not understand, ``invalid`` one that cannot be
-    read: such a pod stays unplaced.
+    read, and ``unready`` says which claim of a volume is not ready: such a pod stays unplaced.
     ``device_claims`` are keys of Instance.claims, one for each API, "" where it asks for nothing.
     """
 
@@ -208,12 +261,16 @@ class Shape:
     cache_runs: tuple[CacheRun, ...] = ()
     device_claims: tuple[str, ...] = ()
     invalid: str = ""
+    unready: str = ""
+    shared_volumes: SharedVolumes | None = None
 
     @property
     def refusals(self) -> tuple[str, ...]:
         """Why the pod is not placed at all; empty for those that are."""
         if self.invalid:
             return (f"invalid: {self.invalid}",)
+        if self.unready and not self.unsupported:
+            return (self.unready,)
         return tuple(f"unsupported: {field}" for field in self.unsupported)
 
 
@@ -252,6 +309,7 @@ class Node:
     allocatable: Quantities = field(default_factory=dict)
     cache_pools: CachePools | None = None
     eligible: bool = True
+    attachable: Attachable | None = None
 
 
 @dataclass(frozen=True)
@@ -271,7 +329,8 @@ class Instance:
 
     ``peers`` are the sets of pods that rules speak of: how many running ones each node has.
     ``previous`` is the node that the last plan gave a pod, by namespace and name. ``findings`` are
-    what cannot be read of the pods.
+    what cannot be read of the pods. ``static_claims`` are what pods can have of volumes that are
+    there.
     """
 
     nodes: tuple[Node, ...]
@@ -281,3 +340,4 @@ class Instance:
     claims: ClaimBook | None = None
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    static_claims: tuple[StaticClaim, ...] = ()

@@ -58,9 +58,9 @@ CONTAINER = Fields(
     harmless=_names(
         "args command env envFrom image imagePullPolicy lifecycle livenessProbe name"
         " readinessProbe resizePolicy securityContext startupProbe stdin stdinOnce"
-        " terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir"
+        " terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts"
+        " workingDir"
     ),
-    refused=_names("volumeDevices"),
 )
 RESTART_RULE = Fields(read=_names("action"), harmless=_names("exitCodes"))
 # RestartAllContainers takes a node that says in its status that it can do so.
@@ -70,15 +70,17 @@ PORT = Fields(
     harmless=_names("name"),
 )
 RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
-# Of the volumes only those that any node can mount, without a limit of how many.
+# kube-scheduler does not look at the harmless ones. Refused are disks without a claim that pods of
+# a node must not share, or that count against the limit of a driver.
 VOLUME = Fields(
     harmless=_names(
-        "configMap downwardAPI emptyDir gitRepo hostPath image name nfs projected secret"
+        "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo"
+        " glusterfs hostPath image name nfs photonPersistentDisk projected quobyte scaleIO secret"
+        " storageos vsphereVolume"
     ),
     refused=_names(
-        "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume"
-        " flocker gcePersistentDisk glusterfs iscsi persistentVolumeClaim photonPersistentDisk"
-        " portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
+        "awsElasticBlockStore azureDisk cinder ephemeral gcePersistentDisk iscsi"
+        " persistentVolumeClaim portworxVolume rbd"
     ),
 )
 AFFINITY = Fields(read=_names("nodeAffinity podAffinity podAntiAffinity"))
@@ -121,6 +123,9 @@ CLAIM_FIELDS = frozenset(
         "spec.initContainers.resources.claims",
     }
 )
+
+# Refused only where the objects of the cluster's storage are not known too.
+VOLUME_FIELDS = frozenset({"spec.volumes.ephemeral", "spec.volumes.persistentVolumeClaim"})
 
 # Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"

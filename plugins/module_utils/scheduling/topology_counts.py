@@ -22,6 +22,8 @@ if t.TYPE_CHECKING:
     )
 
 
+# The key of the topology that has one domain, with every node in it; no label has this name.
+ALL_NODES = "*"
 # One array for each topology count.
 Counts = list["Integers"]
 
@@ -57,10 +59,13 @@ class TopologyCountBook:
         self.topology_counts: list[TopologyCount] = []
 
     def topology(self, key: str) -> Topology:
-        """The domains of a label; with an empty key each node is one."""
+        """The domains of a label; with an empty key each node is one, with ALL_NODES all are."""
         if key not in self._topologies:
             nodes = self._instance.nodes
-            values = [node.labels.get(key) if key else node.name for node in nodes]
+            values = [
+                key if key == ALL_NODES else node.labels.get(key) if key else node.name
+                for node in nodes
+            ]
             present = sorted({value for value in values if value is not None})
             known = {value: index for index, value in enumerate(present)}
             domain_of = numpy.array(

@@ -47,6 +47,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     VOLUME,
     is_set,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import volumes
 
 Trim = t.Callable[[Object], Object]
 
@@ -119,10 +120,10 @@ def trim_pod(pod: Object) -> Object:
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
         kept = {**_kept(status, "phase", "conditions"), **_resizing(pod)}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
-        volumes = [_trim_volume(volume) for volume in spec.get("volumes") or []]
+        mounted = [_trim_volume(volume) for volume in spec.get("volumes") or []]
         return _identified(
             pod,
-            spec={**others, **containers, "volumes": volumes},
+            spec={**others, **containers, "volumes": mounted},
             status={**kept, **claims},
         )
     return _identified(
@@ -131,6 +132,7 @@ def trim_pod(pod: Object) -> Object:
             **_kept(spec, "nodeName", "overhead", "resources", "priority", "schedulerName"),
             **_kept(spec, "affinity", "topologySpreadConstraints", "tolerations", "hostNetwork"),
             **containers,
+            **_claiming_volumes(spec),
         },
         status={**_kept(status, "phase"), **_resizing(pod)},
     )
@@ -174,6 +176,16 @@ def _trim_container(container: Object) -> Object:
     kept = _kept(container, "name", *sorted(CONTAINER.read))
     unknown = container.keys() - CONTAINER.read - CONTAINER.harmless
     return {**kept, **{name: True for name in sorted(unknown) if is_set(container[name])}}
+
+
+def _claiming_volumes(spec: Object) -> Object:
+    """Volumes with a claim: they count for the room of the node, and for other pods' claims."""
+    claiming = [
+        _trim_volume(volume)
+        for volume in spec.get("volumes") or []
+        if volume.get("persistentVolumeClaim") or volume.get("ephemeral") is not None
+    ]
+    return {"volumes": claiming} if claiming else {}
 
 
 def _trim_volume(volume: Object) -> Object:
@@ -298,6 +310,7 @@ SOURCES: t.Mapping[str, Source] = {
         {},
         optional=True,
     ),
+    "volume_objects": Source(volumes.PATHS, volumes.trim_volume_object, {}, optional=True),
     # Label of kubebuilder's scaffolding, which finds wao-core and rmd-operator.
     "controllers": Source(
         ("/apis/apps/v1/deployments",),
@@ -321,8 +334,10 @@ SOURCES: t.Mapping[str, Source] = {
 _BY_DEFAULT = [
     *("nodes", "pods", "node_configs", "node_config_templates", "node_metrics"),
     *("namespaces", "replica_sets", "pod_disruption_budgets", "rmd_node_states"),
-    "device_objects",
+    *("device_objects", "volume_objects"),
 ]
+# Read after pods, and only if a waiting pod needs them.
+_LATER = "volume_objects"
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
@@ -394,7 +409,11 @@ def read_cluster(
             context.progress(done=len(done), total=len(names), failed=0)
         return items
 
-    body: Object = dict(zip(names, kube.in_parallel(read, names, len(names))))
+    first = [name for name in names if name != _LATER or "pods" not in names]
+    body: Object = dict(zip(first, kube.in_parallel(read, first, len(first))))
+    if _LATER in names and _LATER not in first:
+        needed = volumes.are_needed(body["pods"])
+        body[_LATER] = read(_LATER) if needed else []
     if rendered:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
     if "node_configs" in body:

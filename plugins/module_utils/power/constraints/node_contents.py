@@ -263,6 +263,7 @@ class OneNodeRule:
     topology_counts: t.Sequence[TopologyCount]
     groups: frozenset[int]
     topology_count: int
+    words: str = CLAIM_ELSEWHERE
 
     def _there(self, counts: Counts) -> Integers:
         return counts[self.topology_count][self.topology_counts[self.topology_count].domain_of]
@@ -284,4 +285,4 @@ class OneNodeRule:
         return bool((self._there(counts) > 0).sum() <= 1)
 
     def reason(self, group: int, node: int) -> str:
-        return CLAIM_ELSEWHERE
+        return self.words

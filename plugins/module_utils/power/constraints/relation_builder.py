@@ -9,6 +9,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.attached_volumes import (
+    attached_volumes_check,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import (
     cache_check,
 )
@@ -44,8 +47,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
     SoftCap,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.static_volumes import (
+    FleetVolumesCheck,
+    NodeVolumesCheck,
+    static_volumes_check,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    CLAIM_ELSEWHERE,
+    CLAIM_IN_USE,
     EVERY_ADDRESS,
+    NO_VOLUME,
     PORTS_TAKEN,
     is_selected,
     is_tolerated,
@@ -62,6 +73,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     Spreading,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+    ALL_NODES,
     TopologyCountBook,
 )
 
@@ -89,16 +101,25 @@ def build_relations(
     caches = cache_check(shapes, instance.nodes)
     devices = device_checks(instance.claims, shapes, instance.nodes)
     fleets = device_fleets(instance.claims, shapes, instance.nodes)
-    checks: list[NodeFeasibilityCheck] = [*([caches] if caches else []), *devices]
-    if not (checks or fleets) and all(
-        shape.relations == _NO_RELATIONS and not shape.constraints.ports for shape in shapes
-    ):
+    attached = attached_volumes_check(shapes, instance.nodes)
+    static = static_volumes_check(instance, shapes)
+    checks: list[NodeFeasibilityCheck] = [
+        *([caches] if caches else []),
+        *devices,
+        *([attached] if attached else []),
+        *([static] if isinstance(static, NodeVolumesCheck) else []),
+    ]
+    of_fleet: list[FleetFeasibilityCheck] = [
+        *fleets,
+        *([static] if isinstance(static, FleetVolumesCheck) else []),
+    ]
+    if not (checks or of_fleet) and not any(map(_has_rules, shapes)):
         return None
     builder = _Builder(instance, shapes, count, allowed)
     builder.add_rules()
     for check in checks:
         builder.add_contents(check)
-    for fleet in fleets:
+    for fleet in of_fleet:
         builder.add_fleet(fleet)
     together = [check.shared for check in devices] + [fleet.shared for fleet in fleets]
     for groups in (groups for units in together for groups in units):
@@ -114,12 +135,26 @@ def build_relations(
     return relations if relations.rules or relations.caps or relations.gangs else None
 
 
+def _has_rules(shape: Shape) -> bool:
+    """Whether the shape has rules about other pods."""
+    return (
+        shape.relations != _NO_RELATIONS
+        or bool(shape.constraints.ports)
+        or shape.shared_volumes is not None
+    )
+
+
 @dataclass(frozen=True)
 class _Spread:
     """A spreading with what decides which nodes count for it."""
 
     spreading: Spreading
     counted: bytes
+
+
+def _volumes_of(part: str) -> t.Callable[[Shape], t.Sequence[str]]:
+    """The claims of a shape that are shared in one way."""
+    return lambda shape: getattr(shape.shared_volumes, part) if shape.shared_volumes else ()
 
 
 class _Builder:
@@ -161,6 +196,7 @@ class _Builder:
 
     def add_rules(self) -> None:
         self._add_ports()
+        self._add_shared_claims()
         for anti_affinity, groups in self._with(
             lambda shape: shape.relations.anti_affinity
         ).items():
@@ -187,6 +223,14 @@ class _Builder:
                 holders = self._mask(users[port])
                 known = everyone if port.address == EVERY_ADDRESS else holders
                 self._exclude(holders, known, "", None, PORTS_TAKEN)
+
+    def _add_shared_claims(self) -> None:
+        """At most one pod with an exclusive claim, and one node for a volume yet to be made."""
+        for groups in self._with(_volumes_of("exclusive")).values():
+            holders = self._mask(groups)
+            self._exclude(holders, holders, ALL_NODES, None, CLAIM_IN_USE)
+        for groups in self._with(_volumes_of("together")).values():
+            self.add_one_node(groups, NO_VOLUME)
 
     def _add_anti_affinity(self, anti_affinity: PodAntiAffinity, holders: Booleans) -> None:
         members = self._members(anti_affinity.peers)
@@ -293,9 +337,11 @@ class _Builder:
         numbers = [self.book.topology_count(self._mask([group]), nodes) for group in groups]
         return numbers, [int(self._count[group]) for group in groups]
 
-    def add_one_node(self, groups: t.Sequence[int]) -> None:
+    def add_one_node(self, groups: t.Sequence[int], words: str = CLAIM_ELSEWHERE) -> None:
         topology_count = self.book.topology_count(self._mask(groups), self.book.topology(""))
-        self.rules.append(OneNodeRule(self.book.topology_counts, frozenset(groups), topology_count))
+        self.rules.append(
+            OneNodeRule(self.book.topology_counts, frozenset(groups), topology_count, words)
+        )
 
     def _add_even_start(self, start: EvenStart, dependants: Booleans) -> None:
         topology = self.book.topology(start.topology_key)

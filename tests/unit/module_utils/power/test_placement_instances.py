@@ -47,6 +47,8 @@ KINDS: dict[str, frozenset[Feature]] = {
     "affinity": frozenset({"affinity", "running"}),
     "spread": frozenset({"spread", "running"}),
     "gangs": frozenset({"gangs"}),
+    "volumes": frozenset({"volumes"}),
+    "volumes beside others": frozenset({"anti-affinity", "running", "volumes"}),
     "everything": frozenset(t.get_args(Feature)),
 }
 

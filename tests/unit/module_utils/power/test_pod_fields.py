@@ -99,15 +99,15 @@ def node_affinity(**term: t.Any) -> Json:
             {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
             "spec.volumes.persistentVolumeClaim",
         ),
-        ({"volumes": [{"name": "x", "csi": {"driver": "d"}}]}, "spec.volumes.csi"),
+        ({"volumes": [{"name": "x", "rbd": {"image": "d"}}]}, "spec.volumes.rbd"),
         ({"volumes": ["data"]}, "spec.volumes"),
         (
             {"containers": [{"resources": {"claims": [{"name": "gpu"}]}}]},
             "spec.containers.resources.claims",
         ),
         (
-            {"initContainers": [{"volumeDevices": [{"devicePath": "/dev/x"}]}]},
-            "spec.initContainers.volumeDevices",
+            {"initContainers": [{"volumeFilters": [{"devicePath": "/dev/x"}]}]},
+            "spec.initContainers.volumeFilters",
         ),
         (
             {"containers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},

@@ -1,0 +1,122 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Nodes from which the volume of a claim can be reached, or on which it can be made.
+
+Source: volumebinding/binder.go and volumezone/volume_zone.go of Kubernetes v1.34.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    NO_STORAGE,
+    NO_VOLUME,
+    VOLUME_ELSEWHERE,
+    VOLUME_GONE,
+    VOLUME_ZONE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Expression,
+    NodeTerm,
+    VolumeDemand,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
+    BETA_ZONE_KEYS,
+    ZONE_KEYS,
+    Claim,
+    StorageClass,
+    Terms,
+    Volume,
+    VolumeObjects,
+)
+
+_NO_ZONES = NodeTerm(
+    tuple(Expression(key, "DoesNotExist") for key in (*ZONE_KEYS, *BETA_ZONE_KEYS))
+)
+
+
+def demands_of_volume(volume: Volume | None, *, is_ephemeral: bool) -> t.Iterator[VolumeDemand]:
+    """What a bound volume demands of a node; None is one that does not exist."""
+    if volume is None:
+        yield VolumeDemand(VOLUME_GONE)
+        return
+    if volume.terms is not None:
+        yield VolumeDemand(VOLUME_ELSEWHERE, volume.terms)
+    if volume.zones and not is_ephemeral:
+        yield VolumeDemand(VOLUME_ZONE, _zone_terms(volume))
+
+
+def _zone_terms(volume: Volume) -> Terms:
+    """A node without any zone passes; else it has each zone of the volume.
+
+    A beta label of the volume may match the stable label of a node.
+    """
+    choices: list[list[tuple[Expression, ...]]] = []
+    for key, zones in volume.zones:
+        choices.append([(Expression(key, "In", zones),)])
+        if key in BETA_ZONE_KEYS:
+            stable = Expression(BETA_ZONE_KEYS[key], "In", zones)
+            choices[-1].append((Expression(key, "DoesNotExist"), stable))
+    met = (
+        NodeTerm(tuple(itertools.chain.from_iterable(choice)))
+        for choice in itertools.product(*choices)
+    )
+    return (_NO_ZONES, *met)
+
+
+def selected(claim: Claim) -> VolumeDemand | None:
+    """The node that the volume of a claim is being made for, if there is one already."""
+    if not claim.selected_node:
+        return None
+    name = Expression("metadata.name", "In", (claim.selected_node,))
+    return VolumeDemand(NO_VOLUME, (NodeTerm(fields=(name,)),))
+
+
+def made_on(claim: Claim, of_class: StorageClass, objects: VolumeObjects) -> list[VolumeDemand]:
+    """What a new volume of the class demands of a node: its topology, and free storage."""
+    if not of_class.provisions:
+        return [VolumeDemand(NO_VOLUME)]
+    found = []
+    if of_class.topologies is not None:
+        found.append(VolumeDemand(NO_VOLUME, of_class.topologies))
+    terms = _with_storage(claim, of_class, objects)
+    return found if terms is None else [*found, VolumeDemand(NO_STORAGE, terms)]
+
+
+def _with_storage(claim: Claim, of_class: StorageClass, objects: VolumeObjects) -> Terms | None:
+    """Nodes with storage for one volume of the claim's size; None: not told, or everywhere."""
+    if not claim.has_size or of_class.provisioner not in objects.counting_drivers:
+        return None
+    enough = [
+        capacity.nodes
+        for capacity in objects.capacities
+        if capacity.storage_class == of_class.name and capacity.size >= claim.wanted.size
+    ]
+    if any(not nodes.requirements for nodes in enough):
+        return None
+    return tuple(dict.fromkeys(map(_term, enough)))
+
+
+def _term(selector: LabelSelector) -> NodeTerm:
+    return NodeTerm(
+        tuple(
+            Expression(each.key, each.operator, tuple(sorted(each.values)))
+            for each in selector.requirements
+        )
+    )
+
+
+def both(first: Terms | None, second: Terms | None) -> Terms | None:
+    """Terms that a node meets if it meets one of each; None are all nodes."""
+    if first is None or second is None:
+        return second if first is None else first
+    return tuple(
+        NodeTerm((*one.labels, *other.labels), (*one.fields, *other.fields))
+        for one in first
+        for other in second
+        if (one.labels or one.fields) and (other.labels or other.fields)
+    )

@@ -1,0 +1,111 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects of storage in a snapshot: claims, volumes, classes and drivers, reduced to fields in use.
+
+They are read only if a waiting pod has a claim.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    has_claims,
+)
+
+PATHS = (
+    "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
+    *(
+        f"/apis/storage.k8s.io/v1/{plural}"
+        for plural in (
+            *("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
+            "volumeattachments",
+        )
+    ),
+)
+_METADATA = (
+    *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
+    "deletionTimestamp",
+)
+# Other annotations are of other programs, and may be long.
+_ANNOTATIONS = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/")
+_CLAIM_PARTS = (
+    *("accessModes", "resources", "selector", "storageClassName", "volumeMode", "volumeName"),
+    "volumeAttributesClassName",
+)
+_VOLUME_PARTS = (
+    *("accessModes", "capacity", "claimRef", "nodeAffinity", "storageClassName", "volumeMode"),
+    "volumeAttributesClassName",
+)
+# The fields of a source that name the disk; options of drivers may contain secrets.
+_SOURCE_PARTS = {
+    "csi": ("driver", "volumeHandle"),
+    "awsElasticBlockStore": ("volumeID",),
+    "azureDisk": ("diskURI",),
+    "cinder": ("volumeID",),
+    "gcePersistentDisk": ("pdName",),
+}
+_CLASS_PARTS = ("provisioner", "volumeBindingMode", "allowedTopologies")
+_CAPACITY_PARTS = ("storageClassName", "nodeTopology", "capacity", "maximumVolumeSize")
+
+
+def trim_volume_object(obj: Object) -> Object:
+    """An object of storage without options of its driver."""
+    kind, spec = obj["kind"], obj.get("spec") or {}
+    if kind == "PersistentVolumeClaim":
+        status = _kept(obj.get("status") or {}, "phase")
+        return _identified(obj, spec=_kept(spec, *_CLAIM_PARTS), status=status)
+    if kind == "PersistentVolume":
+        sources = {
+            source: _kept(spec[source], *parts)
+            for source, parts in _SOURCE_PARTS.items()
+            if spec.get(source)
+        }
+        status = _kept(obj.get("status") or {}, "phase")
+        return _identified(obj, spec={**_kept(spec, *_VOLUME_PARTS), **sources}, status=status)
+    if kind == "StorageClass":
+        return _identified(obj, **_kept(obj, *_CLASS_PARTS))
+    if kind == "CSINode":
+        drivers = [_kept(driver, "name", "allocatable") for driver in spec.get("drivers") or []]
+        return _identified(obj, spec={"drivers": drivers})
+    if kind == "CSIDriver":
+        return _identified(obj, spec=_kept(spec, "storageCapacity"))
+    if kind == "CSIStorageCapacity":
+        return _identified(obj, **_kept(obj, *_CAPACITY_PARTS))
+    source = _kept(spec.get("source") or {}, "persistentVolumeName")
+    return _identified(obj, spec={**_kept(spec, "attacher", "nodeName"), "source": source})
+
+
+def _identified(obj: Object, **parts: t.Any) -> Object:
+    metadata = _kept(obj["metadata"], *_METADATA)
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if str(key).startswith(_ANNOTATIONS)
+        }
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **parts}
+
+
+def _kept(source: t.Mapping[str, t.Any], *names: str) -> dict[str, t.Any]:
+    return {name: source[name] for name in names if source.get(name) is not None}
+
+
+def are_needed(pods: t.Iterable[Object]) -> bool:
+    """Whether a pod without a node has a claim."""
+    return any(
+        guarded(subject_of(pod, "Pod"), functools.partial(_waits_with_claims, pod)) is True
+        for pod in pods
+    )
+
+
+def _waits_with_claims(pod: Object) -> bool:
+    return not pod["spec"].get("nodeName") and not is_finished(pod) and has_claims(pod)
