@@ -10,6 +10,7 @@ several pods are served together by whatever choice of volumes does it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from support.placement_rules import Json, Node, Placed, Pod, demanded, get, number, selects
 
@@ -201,7 +202,7 @@ def is_exclusive(claim: Json) -> bool:
     return "ReadWriteOncePod" in claim["spec"]["accessModes"]
 
 
-def size(claim: Json) -> object:
+def size(claim: Json) -> Fraction:
     return number(claim["spec"]["resources"]["requests"]["storage"])
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
@@ -40,6 +40,7 @@ class OpenNode:
 
     node: Node
     anti_affinity: RunningAntiAffinity
+    pods: list[t.Mapping[str, t.Any]] = field(default_factory=list)
     # The last checked pod, so that check and binding parse it only once.
     _last: tuple[Object, Shape] | None = None
 
@@ -64,7 +65,7 @@ class OpenNode:
         running = Intake().running(pods, {name: allocatable}, Namespaces())
         occupancy = occupancies(running).get(name, Occupancy())
         node = read_node(given, occupancy, CURRENT_LOADS, None)
-        return cls(node, RunningAntiAffinity(running, {name: node.labels}))
+        return cls(node, RunningAntiAffinity(running, {name: node.labels}), running)
 
     def refusal(self, pod: Object) -> str | None:
         """Reason why the node does not accept the pod now; None if it does."""
@@ -86,6 +87,7 @@ class OpenNode:
             free[name] = free.get(name, 0) - amount
         ports = self.node.ports | set(shape.constraints.ports)
         self.node = replace(self.node, free=free, ports=ports)
+        self.pods.append({**pod, "spec": {**pod["spec"], "nodeName": self.node.name}})
 
     def _shape_of(self, pod: Object) -> Shape:
         """The pod as a waiting one, even if it runs on another node."""

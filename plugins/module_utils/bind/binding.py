@@ -39,6 +39,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
+    Asked,
+    VolumeBinding,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
@@ -46,6 +50,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     DEVICE_CLAIMS_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    has_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
+    Unready,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
 
 T = t.TypeVar("T")
@@ -114,20 +124,26 @@ class PlannedBindings:
     placements: t.Sequence[Placement]
     unplaced: t.Sequence[Unplaced]
     time: str | None = None
+    mark_unplaced: bool = True
 
 
 # Records the bindings of a result; raises InvalidInput.
 Record = t.Callable[[Result], None]
-Fate = t.Literal["bound", "unchanged", "skipped", "failed"]
+Fate = t.Literal["bound", "unchanged", "skipped", "failed", "waiting"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one placement; ``reason`` is set if it was skipped or failed."""
+    """Outcome of one placement; ``reason`` is set if it was skipped or failed.
+
+    ``is_told`` says that the pod's condition gets the reason. A waiting one is bound once its
+    volumes are there.
+    """
 
     placement: Placement
     fate: Fate
     reason: str = ""
+    is_told: bool = False
 
 
 def bind(parameters: Parameters, context: Context = Context()) -> Result:
@@ -155,7 +171,10 @@ def bind_planned(
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
         outcomes = bind_all(guarded, context, planned.placements)
-        result = _result(outcomes, *_mark_all(guarded, context, planned.unplaced))
+        unplaced = [*planned.unplaced]
+        if planned.mark_unplaced:
+            unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
+        result = _result(outcomes, *_mark_all(guarded, context, unplaced))
         if not context.check_mode:
             try:
                 record(result)
@@ -176,15 +195,12 @@ def bind_all(
     """Bind, with nodes in parallel and the pods of a node in this order; outcomes in this order.
 
     Pods with device claims are skipped, unless the caller declares that they have their devices.
+    Pods whose volumes have to be made come last, after one wait for all of these volumes.
     """
-    by_node: dict[str, list[Placement]] = {}
-    for placement in placements:
-        by_node.setdefault(placement.node, []).append(placement)
     listed = _waiting(kube, placements)
-    binder = _Binder(kube, context, len(placements), have_devices, listed)
-    outcomes: dict[Placement, Outcome] = {}
-    for of_one_node in kube.in_parallel(binder.bind_all, list(by_node.items())):
-        outcomes.update({outcome.placement: outcome for outcome in of_one_node})
+    binder = _Binder(kube, context, placements, have_devices, listed)
+    outcomes = binder.bind_by_node(placements)
+    outcomes.update(binder.bind_waiting())
     return [outcomes[placement] for placement in placements]
 
 
@@ -237,7 +253,8 @@ def planned_bindings(
             raise InvalidInput(f"placements: the pod {'/'.join(key)} is listed twice")
         seen.add(key)
     unplaced = plan.get("unplaced") or [] if mark_unplaced else []
-    return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced], time)
+    read = [_read_unplaced(item) for item in unplaced]
+    return PlannedBindings(placements, read, time, mark_unplaced)
 
 
 def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
@@ -247,6 +264,11 @@ def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
     return Unplaced(
         item.get("namespace") or "default", item["pod"], item["message"], item.get("uid")
     )
+
+
+def _without_volumes(outcome: Outcome) -> Unplaced:
+    placement = outcome.placement
+    return Unplaced(placement.namespace, placement.pod, outcome.reason, placement.uid)
 
 
 def judge(placement: Placement, pod: Object | None) -> Outcome | None:
@@ -282,12 +304,54 @@ class _Binder:
 
     kube: Kube
     context: Context
-    total: int
+    placements: t.Sequence[Placement]
     have_devices: bool
     listed: t.Mapping[str, Object]
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _asked: dict[Placement, t.Sequence[Asked]] = field(default_factory=dict)
+    _volumes: VolumeBinding = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._volumes = VolumeBinding(self.kube, self._waiting_pods)
+
+    def _waiting_pods(self) -> list[tuple[Object, str]]:
+        """The pods that still wait, with their nodes."""
+
+        def read(placement: Placement) -> Object | None:
+            return self.listed.get(placement.path) or self.kube.find(placement.path)
+
+        pods = self.kube.in_parallel(read, self.placements)
+        return [
+            (pod, placement.node)
+            for placement, pod in zip(self.placements, pods)
+            if pod is not None and judge(placement, pod) is None
+        ]
+
+    def bind_by_node(self, placements: t.Sequence[Placement]) -> dict[Placement, Outcome]:
+        by_node: dict[str, list[Placement]] = {}
+        for placement in placements:
+            by_node.setdefault(placement.node, []).append(placement)
+        outcomes: dict[Placement, Outcome] = {}
+        for of_one_node in self.kube.in_parallel(self.bind_all, list(by_node.items())):
+            outcomes.update({outcome.placement: outcome for outcome in of_one_node})
+        return outcomes
+
+    def bind_waiting(self) -> dict[Placement, Outcome]:
+        """Bind the pods whose volumes were asked for, once they are there."""
+        waiting = [placement for placement in self.placements if placement in self._asked]
+        if not waiting:
+            return {}
+        try:
+            failed = self._volumes.wait({each: self._asked[each] for each in waiting})
+        except WattwiseError as error:
+            return {each: self._count(Outcome(each, "failed", str(error))) for each in waiting}
+        outcomes = {
+            placement: self._count(Outcome(placement, "skipped", reason, is_told=True))
+            for placement, reason in failed.items()
+        }
+        return {**outcomes, **self.bind_by_node([each for each in waiting if each not in failed])}
 
     def bind_all(self, of_one_node: tuple[str, list[Placement]]) -> list[Outcome]:
         """Bind the pods of one node, in the order of the plan."""
@@ -313,10 +377,12 @@ class _Binder:
         return outcome
 
     def _count(self, outcome: Outcome) -> Outcome:
+        if outcome.fate == "waiting":
+            return outcome
         with self._lock:
             self._done += 1
             self._failed += outcome.fate == "failed"
-            self.context.progress(done=self._done, total=self.total, failed=self._failed)
+            self.context.progress(done=self._done, total=len(self.placements), failed=self._failed)
         return outcome
 
     def _bind(self, placement: Placement, node: OpenNode | None) -> Outcome:
@@ -338,7 +404,10 @@ class _Binder:
                 if not problem and node is not None:
                     node.take(t.cast(Object, pod))
                     return Outcome(placement, "bound")
-        except _Refused as refused:
+        except _NeedsVolumes:
+            t.cast(OpenNode, node).take(t.cast(Object, pod))
+            return Outcome(placement, "waiting")
+        except (_Refused, Unready) as refused:
             return Outcome(placement, "skipped", str(refused))
         except InvalidInput:
             raise
@@ -355,6 +424,8 @@ class _Binder:
         reason = node.refusal(pod)
         if reason is not None:
             raise _Refused(reason)
+        if has_claims(pod):
+            self._prepare_volumes(placement, pod, node)
         if not self.context.check_mode:
             try:
                 self.kube.request("POST", f"{placement.path}/binding", _binding(placement, pod))
@@ -363,6 +434,24 @@ class _Binder:
                     raise
                 return str(error)
         return ""
+
+    def _prepare_volumes(self, placement: Placement, pod: Object, node: OpenNode) -> None:
+        """Raises _Refused where the volumes keep the pod away, and _NeedsVolumes where it waits."""
+        if placement in self._asked:
+            return
+        reason = self._volumes.refusal(pod, node.node, node.pods)
+        if reason is not None:
+            raise _Refused(reason.replace("node(s)", f"node {placement.node}"))
+        if self.context.check_mode:
+            return
+        asked = self._volumes.ask(pod, placement.node)
+        if asked:
+            self._asked[placement] = asked
+            raise _NeedsVolumes
+
+
+class _NeedsVolumes(Exception):
+    """Volumes of the pod have been asked for."""
 
 
 def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Finding | WattwiseError:

@@ -70,6 +70,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
     ClusterVolumes,
+    with_attachable,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
     VolumeObjects,
@@ -141,27 +142,10 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
     """The task in neutral terms."""
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     loads = Loads(parameters["usage_source"], assumption, source.measured)
-    occupied = occupancies(source.running)
-    pools = pools_by_node(source.caches, source.running)
     volumes = None
     if source.volume_objects is not None:
         volumes = ClusterVolumes(source.volume_objects, source.running, source.pods)
-    nodes = tuple(
-        replace(
-            _with_attachable(
-                read_node(
-                    source.nodes[name].given,
-                    occupied.get(name) or Occupancy(),
-                    loads,
-                    source.curves.get(name),
-                ),
-                volumes,
-            ),
-            cache_pools=pools.get(name),
-            eligible=source.scope is None or name in source.scope.nodes,
-        )
-        for name in sorted(source.nodes)
-    )
+    nodes = _nodes(source, loads, volumes)
     labels_of = {name: node.labels for name, node in source.nodes.items()}
     waiting = WaitingPods(
         source.pods,
@@ -179,7 +163,6 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         parameters["seed"],
     )
     pods, peers = waiting.pods()
-    findings = tuple(waiting.findings)
     return Instance(
         nodes,
         pods,
@@ -187,22 +170,25 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         peers,
         waiting.claims,
         source.previous,
-        findings,
+        tuple(waiting.findings),
         volumes.static_claims if volumes is not None else (),
     )
 
 
-def _with_attachable(node: Node, volumes: ClusterVolumes | None) -> Node:
-    """The node with how many volumes of each driver it can attach yet."""
-    more, attachable = volumes.room(node.name) if volumes is not None else ({}, None)
-    if not more and attachable is None:
-        return node
-    return replace(
-        node,
-        free={**node.free, **more},
-        allocatable={**node.allocatable, **more},
-        attachable=attachable,
-    )
+def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tuple[Node, ...]:
+    """The nodes by name, with what runs on them."""
+    occupied = occupancies(source.running)
+    pools = pools_by_node(source.caches, source.running)
+    found = []
+    for name in sorted(source.nodes):
+        given, occupancy = source.nodes[name].given, occupied.get(name) or Occupancy()
+        node = replace(
+            read_node(given, occupancy, loads, source.curves.get(name)),
+            cache_pools=pools.get(name),
+            eligible=source.scope is None or name in source.scope.nodes,
+        )
+        found.append(node if volumes is None else with_attachable(node, volumes))
+    return tuple(found)
 
 
 def _rules(parameters: Parameters) -> Rules:
@@ -304,7 +290,6 @@ def given_of(
             "rebalance: the snapshot has no pod_disruption_budgets, which say what may be moved; "
             "include them in fleet_snapshot_info"
         )
-    running = [pod for pod in pods if has_node(pod)]
     pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
     return Given(
         nodes=snapshot["nodes"],
@@ -316,7 +301,7 @@ def given_of(
             and (scope is None or scope.has_pod(pod))
             and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
         ],
-        running=running,
+        running=[pod for pod in pods if has_node(pod)],
         curves=curves,
         node_metrics=snapshot.get("node_metrics", []),
         namespaces=snapshot.get("namespaces"),

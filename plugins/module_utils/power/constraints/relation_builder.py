@@ -48,7 +48,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.so
     SoftCap,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.static_volumes import (
-    FleetVolumesCheck,
     NodeVolumesCheck,
     static_volumes_check,
 )
@@ -98,31 +97,16 @@ def build_relations(
 
     ``allowed[g, n]`` says which nodes are open to each, other pods and resources aside.
     """
-    caches = cache_check(shapes, instance.nodes)
-    devices = device_checks(instance.claims, shapes, instance.nodes)
-    fleets = device_fleets(instance.claims, shapes, instance.nodes)
-    attached = attached_volumes_check(shapes, instance.nodes)
-    static = static_volumes_check(instance, shapes)
-    checks: list[NodeFeasibilityCheck] = [
-        *([caches] if caches else []),
-        *devices,
-        *([attached] if attached else []),
-        *([static] if isinstance(static, NodeVolumesCheck) else []),
-    ]
-    of_fleet: list[FleetFeasibilityCheck] = [
-        *fleets,
-        *([static] if isinstance(static, FleetVolumesCheck) else []),
-    ]
-    if not (checks or of_fleet) and not any(map(_has_rules, shapes)):
+    checks, fleets, together = _checks(instance, shapes)
+    if not (checks or fleets) and not any(map(_has_rules, shapes)):
         return None
     builder = _Builder(instance, shapes, count, allowed)
     builder.add_rules()
     for check in checks:
         builder.add_contents(check)
-    for fleet in of_fleet:
+    for fleet in fleets:
         builder.add_fleet(fleet)
-    together = [check.shared for check in devices] + [fleet.shared for fleet in fleets]
-    for groups in (groups for units in together for groups in units):
+    for groups in together:
         builder.add_one_node(groups)
     builder.add_caps(preferred)
     relations = Relations(
@@ -133,6 +117,25 @@ def build_relations(
     )
     # Groups can be members of peers that no other pod's rule speaks of.
     return relations if relations.rules or relations.caps or relations.gangs else None
+
+
+def _checks(
+    instance: Instance, shapes: t.Sequence[Shape]
+) -> tuple[list[NodeFeasibilityCheck], list[FleetFeasibilityCheck], list[t.Sequence[int]]]:
+    """What nodes and the fleet have to hold, and groups that share a claim of devices."""
+    found = [cache_check(shapes, instance.nodes), attached_volumes_check(shapes, instance.nodes)]
+    checks: list[NodeFeasibilityCheck] = [check for check in found if check is not None]
+    devices = device_checks(instance.claims, shapes, instance.nodes)
+    device_rules = device_fleets(instance.claims, shapes, instance.nodes)
+    checks += devices
+    fleets: list[FleetFeasibilityCheck] = [*device_rules]
+    static = static_volumes_check(instance, shapes)
+    if isinstance(static, NodeVolumesCheck):
+        checks.append(static)
+    elif static is not None:
+        fleets.append(static)
+    shared = [check.shared for check in devices] + [fleet.shared for fleet in device_rules]
+    return checks, fleets, [groups for units in shared for groups in units]
 
 
 def _has_rules(shape: Shape) -> bool:

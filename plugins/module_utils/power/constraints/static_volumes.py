@@ -150,24 +150,57 @@ def static_volumes_check(
 
 def _offers(instance: Instance) -> tuple[list[_Offer], Counter[str]]:
     """What each node has for each claim, and from how many nodes each volume is reached."""
-    known: dict[tuple[int, tuple[NodeTerm, ...] | None], bool] = {}
-
-    def is_met(index: int, node: Node, terms: tuple[NodeTerm, ...] | None) -> bool:
-        if terms is None:
-            return True
-        if (index, terms) not in known:
-            known[index, terms] = any(meets(node, term) for term in terms)
-        return known[index, terms]
-
+    nodes = _NodesByLabel(instance.nodes)
+    offers: list[list[list[str] | None]] = [[] for _node in instance.nodes]
     users: Counter[str] = Counter()
-    offers = []
-    for index, node in enumerate(instance.nodes):
-        offer = tuple(
-            None
-            if is_met(index, node, claim.made_on)
-            else tuple(name for name, terms in claim.volumes if is_met(index, node, terms))
-            for claim in instance.static_claims
-        )
-        users.update({volume for volumes in offer for volume in volumes or ()})
-        offers.append(offer)
-    return offers, users
+    known: set[str] = set()
+    for claim in instance.static_claims:
+        made = nodes.meeting(claim.made_on)
+        for index, offer in enumerate(offers):
+            offer.append(None if index in made else [])
+        for name, terms in claim.volumes:
+            reached = nodes.meeting(terms)
+            users.update({name: 0 if name in known else len(reached)})
+            known.add(name)
+            for index in reached:
+                offer_of_claim = offers[index][-1]
+                if offer_of_claim is not None:
+                    offer_of_claim.append(name)
+    return [
+        tuple(None if each is None else tuple(each) for each in offer) for offer in offers
+    ], users
+
+
+class _NodesByLabel:
+    """Finds the nodes that meet terms; a term with a label's value looks at few of them."""
+
+    def __init__(self, nodes: t.Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._with: dict[tuple[str, str], list[int]] = {}
+        self._known: dict[tuple[NodeTerm, ...], frozenset[int]] = {}
+        for index, node in enumerate(nodes):
+            for label in node.labels.items():
+                self._with.setdefault(label, []).append(index)
+
+    def meeting(self, terms: tuple[NodeTerm, ...] | None) -> frozenset[int]:
+        """Indices of the nodes that meet one of the terms; None: all nodes."""
+        if terms is None:
+            return frozenset(range(len(self._nodes)))
+        if terms not in self._known:
+            self._known[terms] = frozenset(
+                index
+                for term in terms
+                for index in self._possible(term)
+                if meets(self._nodes[index], term)
+            )
+        return self._known[terms]
+
+    def _possible(self, term: NodeTerm) -> t.Iterable[int]:
+        for expression in term.labels:
+            if expression.operator == "In":
+                return [
+                    index
+                    for value in expression.values
+                    for index in self._with.get((expression.key, value), ())
+                ]
+        return range(len(self._nodes))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     UNLIMITED,
     Attachable,
     Disk,
+    Node,
     SharedVolumes,
     StaticClaim,
     VolumeDemand,
@@ -96,10 +97,7 @@ class ClusterVolumes:
         self._objects = objects
         self._use = _Use()
         self._static: dict[StaticClaim, int] = {}
-        self._by_class: dict[str, list[Volume]] = {}
         self._candidates: dict[t.Hashable, tuple[tuple[str, Terms | None], ...]] = {}
-        for volume in objects.volumes.values():
-            self._by_class.setdefault(volume.offered.storage_class, []).append(volume)
         for pod in running:
             if not is_finished(pod):
                 self._count_running(pod)
@@ -248,12 +246,32 @@ class ClusterVolumes:
         return limits[driver] - len(used)
 
     @functools.cached_property
+    def _by_class(self) -> dict[str, list[Volume]]:
+        found: dict[str, list[Volume]] = {}
+        for volume in self._objects.volumes.values():
+            found.setdefault(volume.offered.storage_class, []).append(volume)
+        return found
+
+    @functools.cached_property
     def _attachments(self) -> dict[tuple[str, str], list[str]]:
         found: dict[tuple[str, str], list[str]] = {}
         for each in self._objects.attachments:
             if each.driver:
                 found.setdefault((each.node, each.driver), []).append(each.volume)
         return found
+
+
+def with_attachable(node: Node, volumes: ClusterVolumes) -> Node:
+    """The node with how many volumes of each driver it can attach yet."""
+    more, attachable = volumes.room(node.name)
+    if not more and attachable is None:
+        return node
+    return replace(
+        node,
+        free={**node.free, **more},
+        allocatable={**node.allocatable, **more},
+        attachable=attachable,
+    )
 
 
 def has_claims(pod: Object) -> bool:

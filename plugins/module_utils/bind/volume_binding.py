@@ -1,0 +1,335 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Claims of pods that are about to be bound, as in kube-scheduler's PreBind phase.
+
+A Binding skips that phase, so nobody would ask for the volume of a claim, and the pod would wait on
+its node for ever. Here a claim gets a volume that is there, or its provisioner is told the node,
+and a pod is bound once its claims are. A claim that gets no volume in time is given back.
+
+Source: volumebinding/binder.go of Kubernetes v1.34.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_choice import chosen_volumes
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+    Object,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    CLAIM_IN_USE,
+    NO_VOLUME,
+    TOO_MANY_VOLUMES,
+    shortages,
+    volume_obstacles,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Constraints,
+    Node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    ClusterVolumes,
+    VolumeNeeds,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
+    SELECTED_NODE,
+    Claim,
+    Key,
+    VolumeObjects,
+    read_claim,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
+    Unready,
+    claim_names,
+    ready_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    SOURCES,
+    read_part,
+)
+
+WAIT_SECONDS = 60.0
+_POLL_SECONDS = 1.0
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_GONE_OR_CHANGED = (404, 409)
+
+T = t.TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A claim that was given a volume, or whose provisioner was told the node."""
+
+    claim: Claim
+    node: str
+    volume: str = ""
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.claim.key)
+
+
+@dataclass
+class _State:
+    """Objects of storage, read once for a run of bindings, and what the run did with them."""
+
+    objects: VolumeObjects
+    versions: t.Mapping[tuple[str, str, str], str]
+    chosen: t.Mapping[Key, str]
+    asked: dict[Key, Asked] = field(default_factory=dict)
+    users: dict[str, dict[Key, str]] = field(default_factory=dict)
+
+
+class VolumeBinding:
+    """The volumes of one run of bindings. Thread-safe.
+
+    ``planned`` gives all pods of the run with the names of their nodes: of volumes that are there
+    each claim gets one of its own, so they are shared out at once.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        planned: t.Callable[[], t.Sequence[tuple[Object, str]]],
+        wait_seconds: float = WAIT_SECONDS,
+        sleep: t.Callable[[float], None] = time.sleep,
+        clock: t.Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._planned = planned
+        self._wait_seconds = wait_seconds
+        self._sleep, self._clock = sleep, clock
+        self._lock = threading.Lock()
+        self._known: _State | None = None
+
+    def _state(self) -> _State:
+        with self._lock:
+            if self._known is None:
+                items, _findings = read_part(self._kube, SOURCES["volume_objects"], None)
+                objects = VolumeObjects.read(items)
+                self._known = _State(
+                    objects,
+                    {
+                        _identity(item): item["metadata"].get("resourceVersion", "")
+                        for item in items
+                    },
+                    chosen_volumes(self._kube, objects, self._planned()),
+                )
+            return self._known
+
+    def refusal(self, pod: Object, node: Node, on_node: t.Iterable[Object]) -> str | None:
+        """Why the pod's volumes keep it from the node now, beside these pods; None if nothing does.
+
+        Raises ApiError, and InvalidField for an object that cannot be read.
+        """
+        state = self._state()
+        cluster = ClusterVolumes(state.objects, on_node, [pod])
+        try:
+            needs = cluster.needs(pod)
+            claims = [claim for _name, claim in ready_claims(pod, state.objects)]
+        except Unready as problem:
+            return str(problem)
+        obstacles = volume_obstacles(Constraints(volumes=needs.demands), node)
+        if self._is_in_use(state, pod, claims):
+            return CLAIM_IN_USE
+        if not _can_attach(cluster, needs, node.name):
+            return TOO_MANY_VOLUMES
+        for claim in claims if not obstacles else ():
+            asked = state.asked.get(claim.key)
+            if not claim.is_bound and (
+                claim.key not in state.chosen or (asked is not None and asked.node != node.name)
+            ):
+                return NO_VOLUME
+        return obstacles[0] if obstacles else None
+
+    def _is_in_use(self, state: _State, pod: Object, claims: t.Iterable[Claim]) -> bool:
+        """Whether another pod has an exclusive claim of the pod; if not, the pod has it now."""
+        exclusive = [claim for claim in claims if claim.is_exclusive]
+        if not exclusive:
+            return False
+        namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
+        with self._lock:
+            if namespace not in state.users:
+                state.users[namespace] = self._users_in(namespace)
+            users = state.users[namespace]
+            if any(users.get(claim.key, uid) != uid for claim in exclusive):
+                return True
+            users.update({claim.key: uid for claim in exclusive})
+            return False
+
+    def _users_in(self, namespace: str) -> dict[Key, str]:
+        """Claims that pods on nodes have, with the uid of such a pod."""
+        selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+        found = {}
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        for pod in self._kube.list(path, {"fieldSelector": selector}):
+            for name in claim_names(pod):
+                found[name.key] = pod["metadata"]["uid"]
+        return found
+
+    def ask(self, pod: Object, node: str) -> list[Asked]:
+        """Give volumes to the pod's claims, or tell the provisioner; the claims to wait for.
+
+        Raises ApiError, and Unready where a claim or volume changed since it was read.
+        """
+        state = self._state()
+        found = []
+        for _name, claim in ready_claims(pod, state.objects):
+            if claim.is_bound:
+                continue
+            asked = Asked(claim, node, state.chosen[claim.key])
+            with self._lock:
+                is_new = claim.key not in state.asked
+                state.asked[claim.key] = asked
+            found.append(asked)
+            if is_new and claim.selected_node != node:
+                try:
+                    self._write(state, asked)
+                except ApiError as error:
+                    if error.status not in _GONE_OR_CHANGED:
+                        raise
+                    raise Unready(
+                        f"the claim {asked.name} or its volume changed meanwhile; the next run "
+                        "reads them again"
+                    ) from error
+        return found
+
+    def _write(self, state: _State, asked: Asked) -> None:
+        claim = asked.claim
+        if not asked.volume:
+            version = state.versions["PersistentVolumeClaim", claim.namespace, claim.name]
+            self._patch(_path(claim), version, {SELECTED_NODE: asked.node})
+            return
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+        }
+        volume = state.objects.volumes[asked.volume]
+        annotations = {} if volume.is_for(claim) else {_BOUND_BY_CONTROLLER: "yes"}
+        version = state.versions["PersistentVolume", "", asked.volume]
+        spec = {"claimRef": reference}
+        self._patch(_path_of_volume(asked.volume), version, annotations, spec)
+
+    def _patch(
+        self,
+        path: str,
+        version: str,
+        annotations: t.Mapping[str, str | None],
+        spec: Object | None = None,
+    ) -> None:
+        """Change exactly the version that was read."""
+        body: Object = {"metadata": {"resourceVersion": version, "annotations": annotations}}
+        if spec is not None:
+            body = {**body, "spec": spec}
+        self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+
+    def wait(self, pending: t.Mapping[T, t.Sequence[Asked]]) -> dict[T, str]:
+        """Wait until the claims of all pods are bound; why those of some are not. Raises ApiError.
+
+        Claims that are not bound by then are given back.
+        """
+        asked = {each.claim.key: each for all_of in pending.values() for each in all_of}
+        failed: dict[Key, str] = {}
+        until = self._clock() + self._wait_seconds
+        while True:
+            found = self._read_claims({key[0] for key in asked})
+            for key, each in list(asked.items()):
+                problem = _problem(each, found.get(key))
+                if problem is not None:
+                    del asked[key]
+                    failed.update({key: problem} if problem else {})
+            if not asked or self._clock() >= until:
+                break
+            self._sleep(_POLL_SECONDS)
+        failed.update({key: self._too_late(each) for key, each in asked.items()})
+        for key, each in asked.items():
+            self._give_back(each, found[key])
+        return {
+            pod: "; ".join(failed[each.claim.key] for each in all_of if each.claim.key in failed)
+            for pod, all_of in pending.items()
+            if any(each.claim.key in failed for each in all_of)
+        }
+
+    def _read_claims(self, namespaces: t.Iterable[str]) -> dict[Key, Object]:
+        return {
+            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim
+            for namespace in sorted(namespaces)
+            for claim in self._kube.list(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        }
+
+    def _too_late(self, asked: Asked) -> str:
+        seconds = f"{self._wait_seconds:.0f} s"
+        if asked.volume:
+            return (
+                f"binding volumes: claim {asked.name} was not bound to {asked.volume} in {seconds}"
+            )
+        of_class = asked.claim.wanted.storage_class
+        provisioner = self._state().objects.classes[of_class].provisioner
+        return (
+            f"binding volumes: provisioner {provisioner} made no volume for claim {asked.name} on "
+            f"node {asked.node} in {seconds}"
+        )
+
+    def _give_back(self, asked: Asked, given: Object) -> None:
+        """Undo what was written for a claim, unless somebody changed it meanwhile."""
+        with contextlib.suppress(ApiError):
+            if not asked.volume:
+                version = given["metadata"]["resourceVersion"]
+                self._patch(_path(asked.claim), version, {SELECTED_NODE: None})
+                return
+            path = _path_of_volume(asked.volume)
+            volume = self._kube.get(path)
+            reference = volume["spec"].get("claimRef") or {}
+            if reference.get("uid") == asked.claim.uid:
+                version = volume["metadata"]["resourceVersion"]
+                self._patch(path, version, {_BOUND_BY_CONTROLLER: None}, {"claimRef": None})
+
+
+def _problem(asked: Asked, given: Object | None) -> str | None:
+    """Why a claim will not be bound; empty if it is, None if it may be yet."""
+    if given is None or given["metadata"].get("uid") != asked.claim.uid:
+        return f"binding volumes: claim {asked.name} is gone"
+    claim = read_claim(given)
+    if claim.is_bound:
+        return ""
+    if not asked.volume and claim.selected_node != asked.node:
+        return f"binding volumes: claim {asked.name} cannot have its volume on node {asked.node}"
+    return None
+
+
+def _can_attach(cluster: ClusterVolumes, needs: VolumeNeeds, node: str) -> bool:
+    apart, attachable = cluster.room(node)
+    if shortages(needs.requests.items(), apart):
+        return False
+    if attachable is None or needs.shared is None:
+        return True
+    new = Counter(dict(needs.shared.own_disks))
+    new.update(disk.driver for disk in needs.shared.disks if disk not in attachable.present)
+    left = dict(attachable.left)
+    return all(number <= left[driver] for driver, number in new.items())
+
+
+def _identity(item: Object) -> tuple[str, str, str]:
+    metadata = item["metadata"]
+    return item["kind"], metadata.get("namespace") or "", metadata["name"]
+
+
+def _path(claim: Claim) -> str:
+    return f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+
+
+def _path_of_volume(name: str) -> str:
+    return f"/api/v1/persistentvolumes/{name}"

@@ -1,0 +1,139 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which volumes that are there serve the claims of pods whose nodes are settled.
+
+Claims for which no volume can be made on their node come first, the others take smaller volumes
+that are left, as kube-scheduler prefers them to new ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections import Counter
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import text_mapping
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    meets,
+    volume_obstacles,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Constraints,
+    Node,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
+    ClusterVolumes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.matching import (
+    matched,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
+    Claim,
+    Key,
+    VolumeObjects,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
+    Unready,
+    class_of,
+    ready_claims,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.reachable_nodes import (
+    made_on,
+)
+
+_Volumes = tuple[str, ...]
+
+
+class _Wanted(t.NamedTuple):
+    """A claim on a node, the volumes there that can serve it, and whether one can be made there."""
+
+    claim: Claim
+    volumes: _Volumes
+    can_be_made: bool
+
+
+def chosen_volumes(
+    kube: Kube, objects: VolumeObjects, planned: t.Sequence[tuple[Object, str]]
+) -> dict[Key, str]:
+    """The volume of each unbound claim; empty for one to be made, none for one without any."""
+    claims: dict[Key, tuple[Claim, str]] = {}
+    for pod, node in planned:
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_unbound, pod, objects))
+        for claim in () if isinstance(read, Finding) else read:
+            claims.setdefault(claim.key, (claim, node))
+    nodes = _nodes(kube, sorted({node for _claim, node in claims.values()}))
+    cluster = ClusterVolumes(objects, (), ())
+    return shared_out(
+        [
+            _wanted(claim, nodes[node], cluster, objects)
+            for claim, node in claims.values()
+            if node in nodes
+        ]
+    )
+
+
+def _unbound(pod: Object, objects: VolumeObjects) -> list[Claim]:
+    try:
+        return [claim for _name, claim in ready_claims(pod, objects) if not claim.is_bound]
+    except Unready:
+        return []
+
+
+def _nodes(kube: Kube, names: t.Sequence[str]) -> dict[str, Node]:
+    """The nodes with their labels; one that is gone or cannot be read is left out."""
+    given = kube.in_parallel(lambda name: kube.find(f"/api/v1/nodes/{name}"), names)
+    found = {}
+    for name, item in zip(names, given):
+        read = guarded(
+            subject_of(item, "Node"),
+            lambda: text_mapping((item or {})["metadata"].get("labels"), "metadata.labels"),  # noqa: B023 - called at once
+        )
+        if not isinstance(read, Finding):
+            found[name] = Node(name, {}, labels=read)
+    return found
+
+
+def _wanted(claim: Claim, node: Node, cluster: ClusterVolumes, objects: VolumeObjects) -> _Wanted:
+    of_class = class_of(claim, objects)
+    demands = made_on(claim, of_class, objects) if of_class is not None else []
+    can_be_made = not volume_obstacles(Constraints(volumes=tuple(demands)), node)
+    if claim.selected_node:
+        return _Wanted(claim, (), can_be_made)
+    volumes = tuple(
+        name
+        for name, terms in cluster.volumes_for(claim)
+        if terms is None or any(meets(node, term) for term in terms)
+    )
+    return _Wanted(claim, volumes, can_be_made)
+
+
+def shared_out(wanted: t.Sequence[_Wanted]) -> dict[Key, str]:
+    """A volume for each claim by bipartite matching, or as many as one after another can have."""
+    in_order = sorted(wanted, key=lambda each: (each.claim.wanted.size, each.claim.key))
+    needing = [each for each in in_order if not each.can_be_made]
+    found = _matched(needing)
+    taken = set(found.values())
+    for each in in_order:
+        if each.claim.key not in found:
+            free = next((volume for volume in each.volumes if volume not in taken), "")
+            if free or each.can_be_made:
+                found[each.claim.key] = free
+                taken.add(free)
+    return found
+
+
+def _matched(needing: t.Sequence[_Wanted]) -> dict[Key, str]:
+    pairs = matched(Counter(each.volumes for each in needing))
+    by_volumes: dict[_Volumes, list[str]] = {}
+    for volumes, volume in pairs or ():
+        by_volumes.setdefault(volumes, []).append(volume)
+    if pairs is None:
+        return {}
+    return {each.claim.key: by_volumes[each.volumes].pop(0) for each in needing}
