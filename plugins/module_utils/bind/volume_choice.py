@@ -62,21 +62,40 @@ class _Wanted(t.NamedTuple):
 def chosen_volumes(
     kube: Kube, objects: VolumeObjects, planned: t.Sequence[tuple[Object, str]]
 ) -> dict[Key, str]:
-    """The volume of each unbound claim; empty for one to be made, none for one without any."""
-    claims: dict[Key, tuple[Claim, str]] = {}
-    for pod, node in planned:
-        read = guarded(subject_of(pod, "Pod"), functools.partial(_unbound, pod, objects))
-        for claim in () if isinstance(read, Finding) else read:
-            claims.setdefault(claim.key, (claim, node))
-    nodes = _nodes(kube, sorted({node for _claim, node in claims.values()}))
+    """As ``choose``, with nodes of the cluster. Raises ApiError."""
+    claims = _claims_of(objects, planned)
+    return choose(objects, planned, _nodes(kube, sorted({node for _claim, node in claims})))
+
+
+def choose(
+    objects: VolumeObjects,
+    planned: t.Sequence[tuple[Object, str]],
+    nodes: t.Mapping[str, Node],
+) -> dict[Key, str]:
+    """The volume of each unbound claim; empty for one to be made, none for one without any.
+
+    ``planned`` are pods with the names of their nodes.
+    """
     cluster = ClusterVolumes(objects, (), ())
     return shared_out(
         [
             _wanted(claim, nodes[node], cluster, objects)
-            for claim, node in claims.values()
+            for claim, node in _claims_of(objects, planned)
             if node in nodes
         ]
     )
+
+
+def _claims_of(
+    objects: VolumeObjects, planned: t.Sequence[tuple[Object, str]]
+) -> list[tuple[Claim, str]]:
+    """The unbound claims of pods, each once, with a node."""
+    found: dict[Key, tuple[Claim, str]] = {}
+    for pod, node in planned:
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_unbound, pod, objects))
+        for claim in () if isinstance(read, Finding) else read:
+            found.setdefault(claim.key, (claim, node))
+    return list(found.values())
 
 
 def _unbound(pod: Object, objects: VolumeObjects) -> list[Claim]:
@@ -91,13 +110,14 @@ def _nodes(kube: Kube, names: t.Sequence[str]) -> dict[str, Node]:
     given = kube.in_parallel(lambda name: kube.find(f"/api/v1/nodes/{name}"), names)
     found = {}
     for name, item in zip(names, given):
-        read = guarded(
-            subject_of(item, "Node"),
-            lambda: text_mapping((item or {})["metadata"].get("labels"), "metadata.labels"),  # noqa: B023 - called at once
-        )
+        read = guarded(subject_of(item, "Node"), functools.partial(_labels, item or {}))
         if not isinstance(read, Finding):
             found[name] = Node(name, {}, labels=read)
     return found
+
+
+def _labels(node: Object) -> t.Mapping[str, str]:
+    return text_mapping(node["metadata"].get("labels"), "metadata.labels")
 
 
 def _wanted(claim: Claim, node: Node, cluster: ClusterVolumes, objects: VolumeObjects) -> _Wanted:

@@ -81,6 +81,9 @@ def volume_obstacles(constraints: Constraints, node: Node) -> list[str]:
         for demand in constraints.volumes
         if not any(meets(node, term) for term in demand.terms)
     ]
+    if NO_VOLUME in missed:
+        # The first one ends the filter.
+        missed = [reason for reason in missed if reason != NO_STORAGE]
     first = min(map(_filter_of, missed), default=0)
     return list(dict.fromkeys(reason for reason in missed if _filter_of(reason) == first))
 
