@@ -22,12 +22,14 @@ from lab.api import Api, ApiError
 from lab.inventory import CLUSTER
 from lab.machines import build_machines
 from lab.process import wait_until
+from lab.workload import NAMESPACE, create_pods, demo_pods
 from support.admission_policies import agent_policies
 from support.asking_pods import MERGE, Pods
 from support.lab import RunningLab
 from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import PlaybookRun, run_playbook
 from support.recording_proxy import Proxy, Right, recording_proxy
+from support.volume_objects import claim, mounted, storage_class, volume
 from support.work_to_do import LEASE, RMD_SAMPLE, rmd_workload, waiting_pods
 
 Json = dict[str, t.Any]
@@ -44,6 +46,7 @@ UNUSED = {
     Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many objects are listed, a few are got",
     Right("", "nodes", "list"): "of role placement: many nodes are listed, a few are got",
     Right("intel.com", "rmdworkloads", "list"): "many are listed, a few are got",
+    Right("", "persistentvolumeclaims", "patch"): "no provisioner has to be told a node",
 }
 
 
@@ -159,7 +162,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
     assert run.returncode == 0, run.output
     assert_exactly(account, granted, used | account.proxy.used)
 
-    with waiting_pods(whole_lab):
+    with waiting_pods(whole_lab), a_claiming_pod(whole_lab):
         granted = account.may("observe")
         run = account.play("wattwise.kube.observe")
         assert run.returncode == 0, run.output
@@ -169,7 +172,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         account.may("placement", "stored_plans", without=Right("", "pods/binding", "create"))
         run = account.play(placement())
         assert run.returncode != 0
-        assert "Not one of 2 bindings succeeded" in run.output
+        assert "Not one of 3 bindings succeeded" in run.output
         assert 'cannot create resource "pods/binding"' in run.output
         used = set(account.proxy.used)
         granted = account.may("placement", "stored_plans")
@@ -239,6 +242,27 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         assert {each["metadata"]["name"] for each in kube.list(pods.workloads)} <= {
             "rmd-workload-refused"
         }
+
+
+@contextlib.contextmanager
+def a_claiming_pod(lab: RunningLab) -> Iterator[None]:
+    """A waiting pod of the demo whose claim a volume that is there can serve."""
+    local = storage_class("rights", "kubernetes.io/no-provisioner")
+    objects = [local, volume("rights", "rights"), claim("rights", "rights", namespace=NAMESPACE)]
+    [pod] = demo_pods(1, seed=2)
+    pod["metadata"] = {**pod["metadata"], "name": "claiming"}
+    pod["spec"]["volumes"] = mounted("rights")
+    with Api(lab.state.kubeconfig) as api:
+        for item in objects:
+            item["metadata"].pop("uid", None)
+        apply({"kubeconfig": lab.kubeconfig, "manifests": objects})
+        path = "/api/v1/persistentvolumes/rights"
+        wait_until(
+            lambda: api.request("GET", path)["status"].get("phase") == "Available", 30.0, "a volume"
+        )
+        create_pods(api, [pod], "wattwise")
+        yield
+    apply({"kubeconfig": lab.kubeconfig, "manifests": objects, "state": "absent"})
 
 
 def forget_former_runs(lab: RunningLab) -> None:

@@ -290,12 +290,14 @@ class VolumeBinding:
                 version = given["metadata"]["resourceVersion"]
                 self._patch(_path(asked.claim), version, {SELECTED_NODE: None})
                 return
-            path = _path_of_volume(asked.volume)
-            volume = self._kube.get(path)
-            reference = volume["spec"].get("claimRef") or {}
-            if reference.get("uid") == asked.claim.uid:
-                version = volume["metadata"]["resourceVersion"]
-                self._patch(path, version, {_BOUND_BY_CONTROLLER: None}, {"claimRef": None})
+            named = {"fieldSelector": f"metadata.name={asked.volume}"}
+            for volume in self._kube.list("/api/v1/persistentvolumes", named):
+                reference = volume["spec"].get("claimRef") or {}
+                if reference.get("uid") == asked.claim.uid:
+                    version = volume["metadata"]["resourceVersion"]
+                    without: Object = {"claimRef": None}
+                    path = _path_of_volume(asked.volume)
+                    self._patch(path, version, {_BOUND_BY_CONTROLLER: None}, without)
 
 
 def _problem(asked: Asked, given: Object | None) -> str | None:

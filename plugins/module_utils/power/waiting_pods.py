@@ -129,7 +129,9 @@ class WaitingPods:
             return
         for draft in self._drafts:
             shape = draft.pod.shape
-            if shape.invalid or not VOLUME_FIELDS.intersection(shape.unsupported):
+            unsupported = frozenset(shape.unsupported)
+            # Nobody binds a pod that has both claims of devices and of volumes.
+            if shape.invalid or not unsupported & VOLUME_FIELDS or unsupported & CLAIM_FIELDS:
                 continue
             subject = Subject("Pod", draft.pod.name, draft.pod.namespace)
             read = guarded(subject, functools.partial(_with_volumes, draft, volumes))
