@@ -47,9 +47,13 @@ def never(storage: Storage, claim: Json) -> None:
 
 @dataclass
 class Storage:
-    """A hook of ``Cluster``: serves objects of storage, and merges patches into them."""
+    """A hook of ``Cluster``: serves objects of storage, and merges patches into them.
+
+    Without ``binds`` the PV controller is away.
+    """
 
     provisioner: Provisioner = provision
+    binds: bool = True
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     versions: t.Iterator[int] = field(default_factory=lambda: itertools.count(1))
     patched: list[Asked] = field(default_factory=list)
@@ -73,6 +77,8 @@ class Storage:
         return self.objects["persistentvolumes", "", name]
 
     def bind(self, claim: Json, name: str) -> None:
+        if not self.binds:
+            return
         claim["spec"]["volumeName"] = name
         claim["metadata"].setdefault("annotations", {})[BIND_COMPLETED] = "yes"
         self.touch(claim)

@@ -127,7 +127,9 @@ class VolumeBinding:
                 )
             return self._known
 
-    def refusal(self, pod: Object, node: Node, on_node: t.Iterable[Object]) -> str | None:
+    def refusal(
+        self, pod: Object, node: Node, on_node: t.Iterable[t.Mapping[str, t.Any]]
+    ) -> str | None:
         """Why the pod's volumes keep it from the node now, beside these pods; None if nothing does.
 
         Raises ApiError, and InvalidField for an object that cannot be read.

@@ -136,8 +136,7 @@ def test_a_provisioner_may_refuse_the_node() -> None:
 
 
 def test_a_volume_that_was_reserved_in_vain_is_given_back() -> None:
-    storage = Storage().put(LOCAL, unbound("data", "local"), volume("v", "local"))
-    storage.bind = lambda _claim, _name: None  # type: ignore[method-assign]
+    storage = Storage(binds=False).put(LOCAL, unbound("data", "local"), volume("v", "local"))
     cluster = cluster_of(storage, node("n1"), with_claims("a", "data"))
     assert reasons(run(cluster, {"a": "n1"})) == {
         "a": "binding volumes: claim shop/data was not bound to v in 0 s"
