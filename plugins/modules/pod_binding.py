@@ -20,6 +20,11 @@ description:
     is gone, replaced, being deleted or already bound. Each binding carries uid and resource version
     of the pod, so that a pod that changed meanwhile is read again. A Lease lets one run at a time
     bind pods in a cluster, so that two runs never overcommit a node.
+  - A pod with volume claims is bound once its claims are. A claim with C(WaitForFirstConsumer) gets
+    a PersistentVolume that fits, or the annotation C(volume.kubernetes.io/selected-node), on which
+    its provisioner makes the volume. The wait for the volumes of all pods together lasts up to 60
+    s. A claim without a volume by then is given back, and its pod is skipped and gets the
+    condition with the reason.
   - Unplaced pods of the plan get an event and the condition C(PodScheduled=False) with the reason
     C(Unschedulable), on which cluster autoscalers act.
   - A pod on its planned node is left unchanged, so a second run changes nothing.

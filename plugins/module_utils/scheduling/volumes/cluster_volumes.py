@@ -99,7 +99,7 @@ class ClusterVolumes:
         self._static: dict[StaticClaim, int] = {}
         self._candidates: dict[t.Hashable, tuple[tuple[str, Terms | None], ...]] = {}
         for pod in running:
-            if not is_finished(pod):
+            if pod["spec"].get("volumes") and not is_finished(pod):
                 self._count_running(pod)
         for pod in waiting:
             self._count_waiting(pod)
