@@ -13,12 +13,18 @@ Source: volumebinding/binder.go of Kubernetes v1.34.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_choice import chosen_volumes
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
@@ -142,17 +148,17 @@ class VolumeBinding:
         except Unready as problem:
             return str(problem)
         obstacles = volume_obstacles(Constraints(volumes=needs.demands), node)
-        if self._is_in_use(state, pod, claims):
-            return CLAIM_IN_USE
+        if obstacles:
+            return obstacles[0]
         if not _can_attach(cluster, needs, node.name):
             return TOO_MANY_VOLUMES
-        for claim in claims if not obstacles else ():
+        for claim in claims:
             asked = state.asked.get(claim.key)
             if not claim.is_bound and (
                 claim.key not in state.chosen or (asked is not None and asked.node != node.name)
             ):
                 return NO_VOLUME
-        return obstacles[0] if obstacles else None
+        return CLAIM_IN_USE if self._is_in_use(state, pod, claims) else None
 
     def _is_in_use(self, state: _State, pod: Object, claims: t.Iterable[Claim]) -> bool:
         """Whether another pod has an exclusive claim of the pod; if not, the pod has it now."""
@@ -175,7 +181,8 @@ class VolumeBinding:
         found = {}
         path = f"/api/v1/namespaces/{namespace}/pods"
         for pod in self._kube.list(path, {"fieldSelector": selector}):
-            for name in claim_names(pod):
+            names = guarded(subject_of(pod, "Pod"), functools.partial(claim_names, pod))
+            for name in () if isinstance(names, Finding) else names:
                 found[name.key] = pod["metadata"]["uid"]
         return found
 
@@ -306,7 +313,11 @@ def _problem(asked: Asked, given: Object | None) -> str | None:
     """Why a claim will not be bound; empty if it is, None if it may be yet."""
     if given is None or given["metadata"].get("uid") != asked.claim.uid:
         return f"binding volumes: claim {asked.name} is gone"
-    claim = read_claim(given)
+    claim = guarded(subject_of(given, "claim"), functools.partial(read_claim, given))
+    if isinstance(claim, Finding):
+        return f"binding volumes: {claim}"
+    if claim.is_bound and asked.volume not in ("", claim.volume):
+        return f"binding volumes: claim {asked.name} was bound to another volume meanwhile"
     if claim.is_bound:
         return ""
     if not asked.volume and claim.selected_node != asked.node:

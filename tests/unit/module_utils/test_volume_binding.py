@@ -182,6 +182,27 @@ def test_a_claim_that_changed_since_it_was_read_is_left_alone() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            unbound("data", volume="other"),
+            "claim shop/data was bound to another volume meanwhile",
+        ),
+        (
+            unbound("data", accessModes=5),
+            "claim shop/data: spec.accessModes: 5 is not a list",
+        ),
+    ],
+)
+def test_a_claim_that_is_not_what_it_was_ends_the_wait_for_it(given: Json, text: str) -> None:
+    storage = Storage().put(given)
+    asked = Asked(read_claim(unbound("data")), "n1", "v")
+    with cluster_of(storage).serve() as api:
+        found = VolumeBinding(Kube.connect({"host": api.url}), list).wait({"a": [asked]})
+    assert found == {"a": f"binding volumes: {text}"}
+
+
 def test_a_claim_that_is_gone_ends_the_wait_for_it() -> None:
     storage = Storage()
     asked = Asked(read_claim(unbound("data")), "n1")

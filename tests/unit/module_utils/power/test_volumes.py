@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import random
 import typing as t
 
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
-from support.examples import each_seed
-from support.odd_values import bounded, spoilt
 from support.placement_checker import violations
 from support.placement_rules import HOSTNAME
 from support.volume_objects import (
@@ -168,22 +165,3 @@ def test_volumes_of_a_zone_are_shared_by_its_nodes() -> None:
     objects = [LOCAL, volume("v", "local", zone="a"), *(claim(f"c{i}", "local") for i in range(2))]
     result = solved(objects, pod("p", "c0"), pod("q", "c1"), nodes=nodes)
     assert list(where(result).values()) == ["cheap"]
-
-
-@each_seed(40)
-def test_objects_that_cannot_be_read_change_nothing_for_other_pods(seed: int) -> None:
-    """A pod of a spoilt claim may wait; the others get what they get without it."""
-    source = random.Random(seed)
-    good = [WAIT, claim("data", volume="v"), volume("v", zone="b"), csi_node("dear", 3)]
-    spoiled = source.choice(
-        [claim("odd", volume="w"), volume("w"), storage_class("odd"), csi_node("absent", 1)]
-    )
-    odd = spoilt(source, {**spoiled, "metadata": {**spoiled["metadata"], "name": "odd"}})
-    pods = [pod("p", "data"), pod("plain")]
-    with bounded():
-        result = place(
-            {"nodes": NODES, "pods": [*pods, pod("z", "odd")], "volume_objects": [*good, odd]}
-        )
-    expected = place({"nodes": NODES, "pods": pods, "volume_objects": good})
-    kept = {name: node_name for name, node_name in where(result).items() if name != "z"}
-    assert kept == where(expected)
