@@ -18,7 +18,10 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import VOLUME
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+    VOLUME,
+    VOLUME_FIELDS,
+)
 from support import ansible_yaml, pages
 from support.report_documents import Case, write
 from support.wao import node
@@ -372,7 +375,9 @@ def test_the_first_screen_of_the_readme_has_the_picture_and_two_commands_each_on
 
 def test_the_readme_says_which_volumes_keep_a_pod_waiting() -> None:
     section_text = section("README.md", "### Which pods are placed")
-    assert VOLUME.harmless - {"name", "gitRepo"} <= set(re.findall(r"`(\w+)`", section_text))
-    for volume in ("persistentVolumeClaim", "ephemeral", "csi"):
-        assert volume in VOLUME.refused
-        assert f"`{volume}`" in section_text
+    refused, others = section_text[section_text.index("disks without a claim") :].split(". Pods", 1)
+    claiming = {field.rpartition(".")[2] for field in VOLUME_FIELDS}
+    assert set(re.findall(r"`(\w+)`", refused)) == VOLUME.refused - claiming
+    harmless = VOLUME.harmless - {"name", "gitRepo"}
+    named = set(re.findall(r"`(\w+)`", others.split("\n- ", 1)[0]))
+    assert named == harmless | claiming
