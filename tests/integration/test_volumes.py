@@ -50,7 +50,7 @@ def make(kube: Kube, namespace: str) -> Iterator[Make]:
 
     def create(*objects: Json) -> None:
         for item in objects:
-            metadata = {key: value for key, value in item["metadata"].items() if key != "uid"}
+            metadata = {"name": item["metadata"]["name"]}
             body = {**item, "metadata": metadata}
             collection = {
                 "PersistentVolumeClaim": f"/api/v1/namespaces/{namespace}/persistentvolumeclaims",
