@@ -85,7 +85,7 @@ def _claim(draw: Draw, name: str, node_names: list[str]) -> list[Json]:
 
 def _volume(draw: Draw, name: str, in_class: str, node_names: list[str]) -> Json:
     """A volume of one node, of a zone, or of all nodes; some have a zone in a label alone."""
-    found = volume(name, in_class, size=draw(SIZES))
+    found = volume(name, in_class, size=draw(SIZES), modes=draw(MODES))
     where = draw(st.sampled_from(["node", "node", "zone", "label", "anywhere"]))
     if where == "node":
         found["spec"]["nodeAffinity"] = reachable(HOSTNAME, draw(st.sampled_from(node_names)))

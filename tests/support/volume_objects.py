@@ -57,7 +57,7 @@ def volume(
     *,
     zone: str | None = None,
     size: str = "1Gi",
-    modes: tuple[str, ...] = ("ReadWriteOnce", "ReadWriteOncePod"),
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
     labels: Json | None = None,
     driver: str = "disks.example.com",
     **spec: t.Any,

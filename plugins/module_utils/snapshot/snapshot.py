@@ -402,7 +402,10 @@ def read_cluster(
     counting = threading.Lock()
 
     def read(name: str) -> list[Object]:
-        items, left_out = read_part(kube, SOURCES[name], options["selectors"].get(name))
+        items: list[Object] = []
+        left_out: list[Finding] = []
+        if name in first or volumes.are_needed(body["pods"]):
+            items, left_out = read_part(kube, SOURCES[name], options["selectors"].get(name))
         with counting:
             findings.extend(left_out)
             done.append(name)
@@ -411,9 +414,7 @@ def read_cluster(
 
     first = [name for name in names if name != _LATER or "pods" not in names]
     body: Object = dict(zip(first, kube.in_parallel(read, first, len(first))))
-    if _LATER in names and _LATER not in first:
-        needed = volumes.are_needed(body["pods"])
-        body[_LATER] = read(_LATER) if needed else []
+    body.update({name: read(name) for name in names if name not in first})
     if rendered:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
     if "node_configs" in body:

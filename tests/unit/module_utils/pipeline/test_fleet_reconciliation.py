@@ -273,7 +273,7 @@ def test_progress_is_told_by_step() -> None:
 
     run(Fleet(), Context(progress_of=progress_of))
     assert {step for step, _done, _total in told} <= {*STEPS}
-    assert ("snapshot", 10, 10) in told
+    assert ("snapshot", 11, 11) in told
 
 
 def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> None:
