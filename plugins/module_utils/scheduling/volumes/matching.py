@@ -8,6 +8,7 @@ Source: storage/volume/pv_helpers.go of k8s.io/component-helpers v0.34.
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
@@ -67,8 +68,9 @@ def matched(asked: t.Mapping[tuple[str, ...], int]) -> list[tuple[tuple[str, ...
 def _augment(first: int, claims: t.Sequence[tuple[str, ...]], holder: dict[str, int]) -> bool:
     """Give a claim a volume, and others another one for it: breadth first."""
     came_from: dict[str, int] = {}
-    queue = [first]
-    for index in queue:
+    queue = collections.deque([first])
+    while queue:
+        index = queue.popleft()
         for volume in claims[index]:
             if volume in came_from:
                 continue
