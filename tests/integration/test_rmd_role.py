@@ -18,6 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates im
     keep_certificates,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.rmd import (
+    FIELD_MANAGER,
+    namespace_manifests,
+)
 from lab.process import wait_until
 from lab.rmd.daemon import Daemon
 from lab.rmd.host import Configuration, Host
@@ -253,6 +257,17 @@ def test_without_tls_it_is_plain_http_and_no_certificate_is_made(rmd: Rmd) -> No
     assert container["ports"][0]["containerPort"] == 8081
     assert rmd.file("rmd.toml")["debug"]["enabled"] is True
     assert rmd.kube.list(f"/api/v1/namespaces/{rmd.namespace}/secrets") == []
+
+
+def test_role_rmd_workloads_leaves_the_labels_of_the_namespace(rmd: Rmd) -> None:
+    rmd.install(rmd_tls=False)
+    path = f"/api/v1/namespaces/{rmd.namespace}"
+    before = rmd.kube.get(path)["metadata"]["labels"]
+    assert before["pod-security.kubernetes.io/enforce"] == "privileged"
+    manifests = namespace_manifests({"namespace": rmd.namespace})
+    given = {"manifests": manifests, "field_manager": FIELD_MANAGER}
+    apply({"kubeconfig": rmd.kubeconfig, **given})
+    assert rmd.kube.get(path)["metadata"]["labels"] == before
 
 
 def test_every_layout_is_a_daemon_set_and_one_that_goes_takes_its_own_along(rmd: Rmd) -> None:

@@ -36,8 +36,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
 
 # The ApplySet of the RmdNodeStates; rmd.statuses labels them with it.
 NODE_STATES = "wattwise-rmd-node-states"
-# Not the manager of role rmd, which also labels the namespace.
-_FIELD_MANAGER = "wattwise-rmd-workloads"
+# Role rmd labels the namespace as wattwise-rmd, and would lose its labels to an equal name.
+FIELD_MANAGER = "wattwise-rmd-workloads"
 _PARTS = ("rmd_workloads", "rmd_node_states", "rmd_configs", "rmd_pods")
 # The Deployment of rmd-operator has no label that every version keeps.
 _ALL_CONTROLLERS = "!wattwise.github.io/none"
@@ -90,9 +90,9 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         nothing = {"daemons": 0, "workloads": 0, "results": [], "objects": [], "pruned": []}
         nothing["statuses"] = []
         return {"changed": False, "diff": [], **nothing}
-    namespace = _namespace(options)
+    namespace = namespace_manifests(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
-    applying.apply({"manifests": namespace, "field_manager": _FIELD_MANAGER})
+    applying.apply({"manifests": namespace, "field_manager": FIELD_MANAGER})
     found, failure = _reconciled(_of_daemons(options, snapshot, document), context)
     applying.add({"changed": found.get("changed"), "diff": found.get("diff")})
     statuses = _write(applying, options, document, context)
@@ -115,7 +115,7 @@ def _reconciled(parameters: Parameters, context: Context) -> tuple[Result, Wattw
         return error.fields, error
 
 
-def _namespace(options: Parameters) -> list[Manifest]:
+def namespace_manifests(options: Parameters) -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": options["namespace"]}}]
 
 
@@ -158,7 +158,7 @@ def _write(
             {
                 "manifests": manifests["statuses"],
                 "status": True,
-                "field_manager": _FIELD_MANAGER,
+                "field_manager": FIELD_MANAGER,
             }
         )
     statuses: list[Manifest] = manifests["statuses"]

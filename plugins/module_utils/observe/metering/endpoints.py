@@ -72,12 +72,14 @@ class Answers:
 def ask(
     options: Parameters, context: Context, kube: Kube, nodes: t.Collection[str] | None = None
 ) -> Answers:
-    """Ask the source of the options, each Kepler only where it is that of one of ``nodes``.
+    """Ask the source of the options about all nodes, or about ``nodes``.
+
+    Only Keplers of these are asked, and defects of the series of other nodes are nobody's errors.
 
     Raises WattwiseError where no question can be put.
     """
     if options["source"] == "prometheus":
-        return _AskedPrometheus(options, context, kube).answers()
+        return _AskedPrometheus(options, context, kube, nodes).answers()
     return _AskedKepler(options, context, kube, nodes).answers()
 
 
@@ -182,6 +184,7 @@ class _AskedPrometheus:
     options: Parameters
     context: Context
     kube: Kube
+    nodes: t.Collection[str] | None
 
     def answers(self) -> Answers:
         target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
@@ -190,7 +193,7 @@ class _AskedPrometheus:
         [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
         if isinstance(result, TargetError):
             return Answers(errors=[result])
-        return _Reader(redacted(self.options["url"])).read(result)
+        return _Reader(redacted(self.options["url"]), self.nodes).read(result)
 
 
 class _Vectors(t.NamedTuple):
@@ -237,6 +240,7 @@ class _Reader:
     """The series of one Prometheus; a defective one is an error of the node in its labels."""
 
     url: str
+    nodes: t.Collection[str] | None = None
     found: Answers = field(default_factory=Answers)
     twice: set[tuple[str, PodName | str]] = field(default_factory=set)
     cores_twice: set[tuple[str, PodName]] = field(default_factory=set)
@@ -307,6 +311,8 @@ class _Reader:
             self._fail(node, failure)
 
     def _fail(self, node: str, failure: TargetFailure) -> None:
+        if self.nodes is not None and node and node not in self.nodes:
+            return
         if len(self.found.errors) < _MOST_ERRORS_OF_SERIES:
             name = text(node, 253) or "prometheus"
             self.found.errors.append(TargetError(name, self.url, failure.reason, failure.detail))

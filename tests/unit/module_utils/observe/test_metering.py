@@ -123,8 +123,9 @@ def test_watts_of_pods_have_the_names_of_the_cluster_and_the_node_s_difference()
 
 
 def test_a_run_of_some_nodes_asks_and_tells_of_these_alone() -> None:
+    """Series of n1 are there twice, which is no concern of theirs."""
     snapshot, some = cluster(N1, N2), {"n2"}
-    with exporter(N1) as other, exporter(N2) as own, prometheus(N1, N2) as server:
+    with exporter(N1) as other, exporter(N2) as own, prometheus(N1, N1, N2) as server:
         targets = [{"name": "n1", "endpoint": other.url}, {"name": "n2", "endpoint": own.url}]
         asked: list[Json] = [
             {"source": "kepler", "targets": targets},
