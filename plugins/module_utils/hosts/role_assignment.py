@@ -141,7 +141,7 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
             hosts,
             wanted.owner,
             wanted.former,
-            _curves(options["curves"]),
+            curves_of(options["curves"]),
             options["require_ip"],
         ),
         limits,
@@ -243,7 +243,8 @@ def _host_key(entry: t.Any) -> HostKey | None:
     return (namespace, name) if isinstance(name, str) and isinstance(namespace, str) else None
 
 
-def _curves(path: str | None) -> dict[str, Curve]:
+def curves_of(path: str | None) -> dict[str, Curve]:
+    """Power curves by the name of the host, of a document."""
     if path is None:
         return {}
     given = documents.load(path, "curves")["curves"]

@@ -56,7 +56,11 @@ class NotAlone(WattwiseError):
 
 
 def alone(
-    kube: Kube, options: Parameters, context: Context, work: t.Callable[[Guard | None], Result]
+    kube: Kube,
+    options: Parameters,
+    context: Context,
+    work: t.Callable[[Guard | None], Result],
+    name: str = NAME,
 ) -> Result:
     """Run ``work`` so that no other run changes the state between its reads and writes.
 
@@ -68,7 +72,7 @@ def alone(
     if context.check_mode:
         return work(None)
     namespace, timeout = options["lease_namespace"], options["lease_timeout"]
-    with Lease(kube, namespace, NAME, timeout) as lease:
+    with Lease(kube, namespace, name, timeout) as lease:
         result: Result | None = None
         try:
             result = work(lease.guard)

@@ -154,6 +154,8 @@ def _installer(request: Request, cluster: str, image: str) -> Object:
             {"name": "files", "mountPath": f"{folder}/{_HOSTS_FILE}", "subPath": _HOSTS_FILE},
             {"name": "ssh", "mountPath": _SSH, "readOnly": True},
         ],
+        # The end of the log is what the status tells of a failure.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

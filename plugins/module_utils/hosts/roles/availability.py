@@ -27,6 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
 # The label by which Cluster API's hostSelector finds the hosts of a cluster.
 CLUSTER_LABEL = "bpa.akraino.org/cluster"
 ROLE_LABEL = "bpa.akraino.org/role"
+# Namespace and name of the Provisioning that set these labels.
+PROVISIONING_ANNOTATION = "bpa.akraino.org/provisioning"
 
 PROVISIONED = frozenset(("provisioned", "externally provisioned"))
 # Metal3 does not know the hardware yet, or is about to wipe or forget the host.
@@ -68,6 +70,11 @@ class Owner:
         """How a host names this Provisioning as its consumer."""
         return f"{KIND}/{self.namespace}/{self.name}"
 
+    @property
+    def title(self) -> str:
+        """How a host's annotation names this Provisioning."""
+        return f"{self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -80,6 +87,9 @@ class Refusal:
 def refusal_of(host: Host, owner: Owner) -> Refusal | None:
     """Why nobody, or somebody else, may use the host; None where it is free or the owner's."""
     label = host.labels.get(CLUSTER_LABEL)
+    marked = host.annotations.get(PROVISIONING_ANNOTATION)
+    # Cluster API consumes the hosts that the owner labelled for it.
+    is_own = host.consumer == owner.consumer or (marked == owner.title and bool(owner.name))
     reserved = owner.reserved.get(key_of(host))
     if host.operational_status == "error" or "error" in host.state:
         told = shown_text(host.error_message, 200) or "no message"
@@ -88,8 +98,10 @@ def refusal_of(host: Host, owner: Owner) -> Refusal | None:
         return Refusal("detached", "is detached")
     if host.state in _STATES_IN_BETWEEN:
         return Refusal("state", f"is in state {host.state}")
-    if host.consumer is not None and host.consumer != owner.consumer:
+    if host.consumer is not None and not is_own:
         return Refusal("consumed", f"is consumed by {shown_text(host.consumer, 200)}")
+    if marked is not None and marked != owner.title:
+        return Refusal("reserved", f"is reserved by {KIND} {shown_text(marked, 200)}")
     if reserved is not None:
         return Refusal("reserved", f"is reserved by {reserved}")
     if label is not None and label != owner.cluster:

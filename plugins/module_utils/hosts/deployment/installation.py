@@ -1,0 +1,117 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The installer Job of a cluster: what it depends on, and how far it came.
+
+The Job runs once for equal inputs. The status keeps the outcome, so a Job that somebody or its time
+to live removed is not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    member,
+    objects,
+    text,
+    whole,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
+
+Outcome = t.Literal["Running", "Succeeded", "Failed"]
+OUTCOMES: tuple[Outcome, ...] = t.get_args(Outcome)
+INPUTS_ANNOTATION = "bpa.akraino.org/inputs"
+# A new value in this annotation of a Provisioning makes a failed installer run again.
+RETRY_ANNOTATION = "bpa.akraino.org/retry"
+_LONGEST_MESSAGE = 1000
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One run of the installer."""
+
+    inputs: str
+    outcome: Outcome
+    message: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """The field of the status."""
+        fields = {"inputs": self.inputs, "outcome": self.outcome, "message": self.message}
+        return {name: value for name, value in fields.items() if value}
+
+    @property
+    def is_over(self) -> bool:
+        return self.outcome != "Running"
+
+
+def inputs_of(
+    request: Request, files: t.Mapping[str, str], image: str, annotations: t.Mapping[str, t.Any]
+) -> str:
+    """The digest of all that the installer gets."""
+    given = {
+        "files": dict(files),
+        "image": image,
+        "plugins": request.plugins,
+        "secret": request.ssh.secret_name,
+        "subnets": [str(request.pod_subnet), str(request.service_subnet)],
+        "retry": str(annotations.get(RETRY_ANNOTATION) or ""),
+    }
+    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
+    """The run that a status tells; None where it tells none that can be read."""
+    found = status.get("installation")
+    inputs, outcome = text(member(found, "inputs")), member(found, "outcome")
+    if not inputs or outcome not in OUTCOMES:
+        return None
+    return Installation(inputs, outcome, text(member(found, "message"), _LONGEST_MESSAGE))
+
+
+def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Installation:
+    """How far the Job came. A failed one has the last words of its pod."""
+    inputs = text(member(job, "metadata", "annotations", INPUTS_ANNOTATION))
+    status = member(job, "status")
+    over = {
+        each.get("type"): text(each.get("message"), _LONGEST_MESSAGE)
+        for each in objects(member(status, "conditions"))
+        if each.get("status") == "True"
+    }
+    if "Complete" in over or whole(member(status, "succeeded")):
+        return Installation(inputs, "Succeeded")
+    if "Failed" in over or whole(member(status, "failed")):
+        return Installation(inputs, "Failed", _last_words(pods) or over.get("Failed", ""))
+    return Installation(inputs, "Running", _waiting(pods))
+
+
+def _last_words(pods: t.Sequence[t.Any]) -> str:
+    """The last line that a container left; FallbackToLogsOnError makes that the end of its log."""
+    for status in _containers(pods):
+        ended = member(status, "state", "terminated")
+        given = member(ended, "message")
+        lines = given.strip().splitlines() if isinstance(given, str) else []
+        if lines:
+            return told_text(lines[-1][:_LONGEST_MESSAGE])
+        if member(ended, "reason"):
+            return told_text(f"{text(member(ended, 'reason'))} {whole(member(ended, 'exitCode'))}")
+    return ""
+
+
+def _waiting(pods: t.Sequence[t.Any]) -> str:
+    """Why the pod does not run, such as an image that cannot be pulled."""
+    for status in _containers(pods):
+        waiting = member(status, "state", "waiting")
+        if member(waiting, "message"):
+            return text(member(waiting, "message"), _LONGEST_MESSAGE)
+    return ""
+
+
+def _containers(pods: t.Sequence[t.Any]) -> list[t.Mapping[str, t.Any]]:
+    return [
+        status for pod in pods for status in objects(member(pod, "status", "containerStatuses"))
+    ]

@@ -1,0 +1,165 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The status of a Provisioning: its hosts, its installation, its agents, and conditions."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.installation import (
+    Installation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Answer
+
+Object = t.Mapping[str, t.Any]
+Status = dict[str, t.Any]
+Condition = dict[str, t.Any]
+
+MOST_UNASSIGNED = 100
+_KEPT = ("masters", "workers", "assignments", "unassigned", "installation", "podAgents")
+_SAME = ("role", "label", "host", "namespace", "ip", "mac")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run ended early, as reason and sentence of a condition."""
+
+    reason: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Agent pods: how many are wanted, whether there is an image, and which live."""
+
+    replicas: int
+    has_image: bool
+    pods: t.Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run has found. ``answer`` is None where the run did not get as far as hosts.
+
+    ``installation`` is None without an installer; ``obstacle`` says why it does not start.
+    """
+
+    answer: Answer | None = None
+    installation: Installation | None = None
+    obstacle: Failure | None = None
+    agents: Agents | None = None
+    failure: Failure | None = None
+
+
+def status_of(seen: Seen, generation: int, stored: Object) -> Status:
+    """The status after a run. Hosts and pods that it did not reach are as they were."""
+    status: Status = {name: stored[name] for name in _KEPT if stored.get(name)}
+    status["observedGeneration"] = generation
+    if seen.answer is not None:
+        is_same = stored.get("observedGeneration") == generation
+        status.update(_hosts(seen.answer, stored if is_same else {}))
+        status.pop("installation", None)
+    if seen.installation is not None:
+        status["installation"] = seen.installation.as_dict()
+    if seen.agents is not None:
+        status["podAgents"] = list(seen.agents.pods)
+    conditions = [_assigned(seen, status)]
+    if seen.answer is None:
+        conditions += [
+            each
+            for each in (_kept(stored, name) for name in ("Installed", "Agents"))
+            if each is not None
+        ]
+    else:
+        conditions += [each for each in (_installed(seen), _agents(seen)) if each is not None]
+    conditions.append(_ready(conditions))
+    status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
+    return {name: value for name, value in status.items() if value not in ([], None)}
+
+
+def _hosts(answer: Answer, stored: Object) -> Status:
+    before = {_identity(each): each.get("why") for each in objects(stored.get("assignments"))}
+    entries = []
+    for each in answer.assignments:
+        entry = {name: value for name, value in each.as_dict().items() if value}
+        # The first reason stays: later ones add that the host had its role before.
+        kept = before.get(_identity(entry))
+        entry["why"] = kept if isinstance(kept, str) else told_text(entry.get("why", ""))
+        entries.append(entry)
+    roles = [each.role for each in answer.assignments]
+    return {
+        "assignments": entries,
+        "masters": roles.count("master"),
+        "workers": roles.count("worker"),
+        "unassigned": [
+            {"host": each.host.name, "namespace": each.host.namespace, "reason": told_text(reason)}
+            for each in answer.unassigned[:MOST_UNASSIGNED]
+            for reason in [each.reason]
+        ],
+    }
+
+
+def _identity(entry: Object) -> tuple[t.Any, ...]:
+    return tuple(str(entry.get(name) or "") for name in _SAME)
+
+
+def _assigned(seen: Seen, status: Status) -> Condition:
+    if seen.failure is not None:
+        return _condition("Assigned", "False", seen.failure.reason, seen.failure.sentence)
+    told = f"Hosts are reserved for {status['masters']} masters and {status['workers']} workers."
+    return _condition("Assigned", "True", "HostsReserved", told)
+
+
+def _installed(seen: Seen) -> Condition | None:
+    if seen.obstacle is not None:
+        return _condition("Installed", "False", seen.obstacle.reason, seen.obstacle.sentence)
+    if seen.installation is None:
+        return None
+    outcome, message = seen.installation.outcome, seen.installation.message
+    if outcome == "Succeeded":
+        return _condition("Installed", "True", outcome, "The installer has ended well.")
+    if outcome == "Failed":
+        told = f"The installer has failed: {message or 'it left no message'}"
+        return _condition("Installed", "False", outcome, told)
+    return _condition("Installed", "Unknown", outcome, message or "The installer is at work.")
+
+
+def _agents(seen: Seen) -> Condition | None:
+    agents = seen.agents
+    if agents is None:
+        return None
+    if agents.replicas and not agents.has_image:
+        told = f"{agents.replicas} agents are wanted, and no image is given for them."
+        return _condition("Agents", "False", "NoImage", told)
+    if not agents.replicas:
+        return _condition("Agents", "True", "NoneWanted", "No agents are wanted.")
+    living, wanted = len(agents.pods), agents.replicas
+    state = ("True", "AsWanted") if living == wanted else ("False", "OtherNumber")
+    return _condition("Agents", *state, f"{living} of {wanted} agents live.")
+
+
+def _ready(conditions: t.Sequence[Condition]) -> Condition:
+    """The cluster is ready when its hosts are reserved and, with an installer, installed."""
+    for each in conditions:
+        if each["type"] in ("Assigned", "Installed") and each["status"] != "True":
+            return _condition("Ready", "False", f"Not{each['type']}", each["message"])
+    installed = any(each["type"] == "Installed" for each in conditions)
+    told = "The cluster is installed." if installed else "Hosts are reserved; nothing is installed."
+    return _condition("Ready", "True", "Installed" if installed else "Reserved", told)
+
+
+def _kept(stored: Object, name: str) -> Condition | None:
+    """A condition as it was; a run that ended before it says nothing about it."""
+    for each in objects(stored.get("conditions")):
+        parts = [each.get(part) for part in ("status", "reason", "message")]
+        if each.get("type") == name and all(isinstance(part, str) for part in parts):
+            return _condition(name, *t.cast("list[str]", parts))
+    return None
+
+
+def _condition(name: str, status: str, reason: str, message: str) -> Condition:
+    return {"type": name, "status": status, "reason": reason, "message": told_text(message)}

@@ -1,0 +1,524 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Provisionings in a cluster: hosts reserved, the installer followed, agents kept, all told."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    LEASE,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding, warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+    difference,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
+    bare_metal_host,
+    role_assignment,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import (
+    agents,
+    reservation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.installation import (
+    INPUTS_ANNOTATION,
+    Installation,
+    inputs_of,
+    installation_of,
+    stored_installation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.status import (
+    Agents,
+    Failure,
+    Seen,
+    status_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import cluster_objects
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
+    API_VERSION,
+    KIND,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import Wanted
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
+    Answer,
+    Question,
+    assign,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    HostKey,
+    Owner,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    Guard,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+
+Object = t.Mapping[str, t.Any]
+
+FIELD_MANAGER = "wattwise-provisioning"
+LEASE_NAME = "wattwise-provisioning"
+NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
+# How often hosts may be lost to others in one run; the next run then goes on.
+_ATTEMPTS = 8
+_OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
+
+SPEC = KUBERNETES.merge(
+    LEASE,
+    ArgumentSpec(
+        {
+            "namespace": {"type": "str", "required": True},
+            "name": {"type": "str", "required": True},
+            "spec": {"type": "dict"},
+            "cluster": {"type": "str"},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+            "reserve": {
+                "type": "str",
+                "default": "consumer",
+                "choices": list(reservation.MARKS),
+            },
+            "host_namespaces": {"type": "list", "elements": "str", "default": []},
+            "hardware": {"type": "list", "elements": "dict", "default": []},
+            "read_user_data": {"type": "bool", "default": False},
+            "installer_image": {"type": "str", "default": ""},
+            "agent_image": {"type": "str", "default": ""},
+            "agent_command": {"type": "list", "elements": "str", "default": ["host-agent"]},
+            "agent_service_account": {"type": "str", "default": ""},
+            **{name: role_assignment.SPEC.options[name] for name in _OF_ASSIGNMENT},
+            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
+        }
+    ),
+).merge(LIMITS)
+
+
+class _Failed(WattwiseError):
+    """A run that ended early, with the reason of a condition."""
+
+    def __init__(self, reason: str, message: str, **fields: t.Any) -> None:
+        super().__init__(message, **fields)
+        self.reason = reason
+
+
+class _Gone(WattwiseError):
+    """The Provisioning was deleted during the run."""
+
+
+def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
+    """Reserve hosts for a Provisioning, follow its installer, keep its agents, and tell of it.
+
+    Raises WattwiseError, with what was done so far. The status tells the error first; with
+    ``on_error: report`` the error is in the status and in the result alone.
+    """
+    given = SPEC.complete(parameters)
+    kube = Kube.connect(given)
+    if given["state"] == "absent":
+        return _removed(kube, given, context)
+    applying = Applying(kube, context, ())
+    resource = (
+        _written(applying, given, context.check_mode)
+        if given["spec"] is not None
+        else _found(kube, given)
+    )
+    if resource is None:
+        return dict(NOT_FOUND)
+
+    def work(guard: Guard | None) -> Result:
+        run = _Run(kube.guarded(guard), given, context, resource)
+        run.applying.add(applying.result)
+        return run.told()
+
+    if not given["hardware"]:
+        # Versions of BareMetalHosts decide who gets a host; no other run need wait.
+        return work(None)
+    return alone(kube, given, context, work, LEASE_NAME)
+
+
+def _found(kube: Kube, given: Parameters) -> Object | None:
+    """The Provisioning; None where there is none, or where it is being deleted."""
+    found = kube.find(kube.resource(API_VERSION, KIND).path(given["name"], given["namespace"]))
+    return None if member(found, "metadata", "deletionTimestamp") else found
+
+
+def _written(applying: Applying, given: Parameters, is_check_mode: bool) -> Object | None:
+    """The Provisioning with the spec of the options, created or changed."""
+    metadata: dict[str, t.Any] = {"name": given["name"], "namespace": given["namespace"]}
+    if given["cluster"]:
+        metadata["labels"] = {"cluster": given["cluster"]}
+    head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
+    manifest = {**head, "spec": given["spec"]}
+    applying.apply({"manifests": [manifest], "field_manager": FIELD_MANAGER})
+    found = _found(applying.kube, given)
+    if found is None:
+        # In check mode it may not exist yet; otherwise somebody is deleting it.
+        return manifest if is_check_mode else None
+    return {**found, "spec": given["spec"]}
+
+
+@dataclass
+class _Run:
+    """One run, and what is known so far."""
+
+    kube: Kube
+    given: Parameters
+    context: Context
+    resource: Object
+    wanted: Wanted | None = None
+    answer: Answer | None = None
+    hosts: list[Host] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    outputs: Result = field(default_factory=dict)
+    installation: Installation | None = None
+    obstacle: Failure | None = None
+    agents: Agents | None = None
+    is_reserving: bool = False
+    applying: Applying = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.applying = Applying(self.kube, self.context, ())
+
+    def told(self) -> Result:
+        """All steps, and then the status, whatever came of them. Raises WattwiseError."""
+        failed: WattwiseError | None = None
+        try:
+            self._steps()
+        except _Gone:
+            return {**self.applying.result, "found": False}
+        except WattwiseError as error:
+            failed = error
+        status = self._status(failed)
+        metadata = same_object(t.cast("Object", self.resource["metadata"]))
+        head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
+        self._apply([{**head, "status": status}], status=True)
+        found = {**self._result(), "status": status, **self.applying.result}
+        if failed is None:
+            return found
+        if self.given["on_error"] == "fail":
+            failed.fields.update(found)
+            raise failed
+        return {**found, "failure": str(failed)}
+
+    def _steps(self) -> None:
+        self._read()
+        wanted = t.cast("Wanted", self.wanted)
+        self._reserve(wanted)
+        self._render(wanted)
+        self._install(wanted)
+        self._keep_agents(wanted)
+
+    def _read(self) -> None:
+        resource = self.kube.resource(API_VERSION, KIND)
+        others = self.kube.list(resource.collection(), trim=_provisioning)
+        options = {
+            "request": dict(self.resource),
+            "cluster": self.given["cluster"],
+            "former": None,
+            "provisionings": others,
+        }
+        try:
+            self.wanted = role_assignment.read_wanted(options)
+        except InvalidInput as error:
+            raise _Failed("InvalidProvisioning", str(error)) from error
+        rival = _older_with_cluster(self.resource, self.wanted.cluster, others)
+        if rival:
+            raise _Failed(
+                "ClusterNameTaken",
+                f"The cluster {self.wanted.cluster} is that of {KIND} {rival} in the same "
+                "namespace; give this one another label cluster, or delete one of the two",
+            )
+
+    def _reserve(self, wanted: Wanted) -> None:
+        """Assign, and mark the hosts; a host that somebody else changed leads to a new choice."""
+        for _attempt in range(_ATTEMPTS):
+            self._read_hosts()
+            answer = self._assigned(wanted)
+            labels = _labels_of(answer, wanted.cluster)
+            mark = self.given["reserve"]
+            if self._marked(reservation.reserving(self.hosts, labels, wanted.owner, mark)):
+                self._refuse_a_deleted_one(wanted.owner)
+                self._release(labels, wanted.owner)
+                self.answer = answer
+                return
+        raise _Failed(
+            "HostsLost",
+            f"Other writers changed the chosen hosts {_ATTEMPTS} times in a row; the next run "
+            "chooses again",
+        )
+
+    def _read_hosts(self) -> None:
+        namespaces, hardware = self.given["host_namespaces"], self.given["hardware"]
+        objects: t.Sequence[t.Any] = ()
+        version, kind = bare_metal_host.API_VERSION, bare_metal_host.KIND
+        # Hosts that Redfish alone tells need no Metal3.
+        if not hardware or self.kube.serves(version, kind):
+            objects = bare_metal_host.list_objects(self.kube, namespaces)
+        self.hosts, self.findings = role_assignment.read_all_hosts(objects, hardware)
+
+    def _assigned(self, wanted: Wanted) -> Answer:
+        """The answer. Raises _Failed, after the hosts of earlier attempts were released."""
+        given = self.given
+        curves = role_assignment.curves_of(given["curves"])
+        former, needs_ip = wanted.former, given["require_ip"]
+        question = Question(
+            wanted.request, self.hosts, wanted.owner, former, curves, needs_address=needs_ip
+        )
+        try:
+            answer = assign(question, Limits.of(given))
+            role_assignment.check_networks(wanted.request, answer)
+        except InvalidInput as error:
+            self._release(wanted.former, wanted.owner)
+            raise _Failed("HostsNotUsable", str(error)) from error
+        if answer.outcome == "assigned":
+            return answer
+        # Hosts of the last assignment stay reserved: a cluster may run on them.
+        self._release(wanted.former, wanted.owner)
+        told = role_assignment.describe(answer)
+        changes = told["changes"][:1]
+        hint = f"; {changes[0]} to make it work" if changes else ""
+        reason = "NotEnoughHosts" if answer.outcome == "infeasible" else "TimeOver"
+        raise _Failed(reason, f"Not every role gets a host: {told['message']}{hint}", **told)
+
+    def _marked(self, changes: t.Sequence[reservation.Change]) -> bool:
+        self.is_reserving = self.is_reserving or bool(changes)
+        return not self._write_marks(changes)
+
+    def _release(self, kept: t.Container[HostKey], owner: Owner) -> None:
+        # A host that changed meanwhile is released by the next run.
+        self._write_marks(reservation.releasing(self.hosts, kept, owner))
+
+    def _write_marks(self, changes: t.Sequence[reservation.Change]) -> list[reservation.Change]:
+        refused = reservation.write(self.kube, changes, self.context.check_mode) if changes else []
+        self.applying.add(_marks_result([each for each in changes if each not in refused]))
+        return refused
+
+    def _refuse_a_deleted_one(self, owner: Owner) -> None:
+        """Release all hosts of a Provisioning that was deleted while they were reserved."""
+        uid = member(self.resource, "metadata", "uid")
+        if not self.is_reserving or uid is None:
+            return
+        found = _found(self.kube, self.given)
+        if member(found, "metadata", "uid") != uid:
+            self._read_hosts()
+            self._release((), owner)
+            raise _Gone("The Provisioning was deleted during the run")
+
+    def _render(self, wanted: Wanted) -> None:
+        answer = t.cast("Answer", self.answer)
+        warn_of(self.findings, self.context)
+        for sentence in answer.warnings:
+            self.context.warn(sentence)
+        options = {
+            **self.given,
+            "ssh_secret": self._ssh_secret(wanted),
+            "user_data": self._user_data(answer),
+        }
+        self.outputs = role_assignment.outputs(wanted, answer.assignments, options, self.context)
+        self._apply([self.outputs["config_map"]], owner=self._owner(), foreign="refuse")
+
+    def _ssh_secret(self, wanted: Wanted) -> Object | None:
+        name = wanted.request.ssh.secret_name
+        if not name:
+            return None
+        path = f"/api/v1/namespaces/{self.given['namespace']}/secrets/{name}"
+        found = self.kube.find(path)
+        if found is None:
+            self.context.warn(f"spec.ssh.secretName: there is no Secret {name} in the namespace")
+        return found
+
+    def _user_data(self, answer: Answer) -> dict[str, str]:
+        """User data of the chosen hosts by namespace and name of their Secrets."""
+        found: dict[str, str] = {}
+        for host in [each.host for each in answer.assignments]:
+            if not self.given["read_user_data"] or not host.user_data_secret:
+                continue
+            data = self.kube.read_secret(host.namespace, host.user_data_secret)
+            key = f"{host.namespace}/{host.user_data_secret}"
+            if data is not None:
+                found[key] = data[0].get("userData") or data[0].get("value") or ""
+        return found
+
+    def _owner(self) -> dict[str, str] | None:
+        if member(self.resource, "metadata", "uid") is None:
+            return None
+        place = {"namespace": self.given["namespace"], "name": self.given["name"]}
+        return {"api_version": API_VERSION, "kind": KIND, **place}
+
+    def _apply(self, given: t.Sequence[Object], **how: t.Any) -> None:
+        how = {name: value for name, value in how.items() if value is not None}
+        self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
+
+    def _install(self, wanted: Wanted) -> None:
+        """Start the installer once for equal inputs, and follow it."""
+        image, unknown = self.given["installer_image"], self.outputs["hosts_without_key"]
+        if not image:
+            return
+        if unknown:
+            told = f"No host key is known of {', '.join(unknown[:10])}; the installer cannot go on"
+            self.obstacle = Failure("NoHostKeys", told)
+            return
+        files = {name: self.outputs[name] for name in ("hosts_ini", "known_hosts")}
+        annotations = member(self.resource, "metadata", "annotations") or {}
+        inputs = inputs_of(wanted.request, files, image, annotations)
+        stored = stored_installation(member(self.resource, "status") or {})
+        if stored and stored.inputs == inputs and stored.is_over:
+            self.installation = stored
+            return
+        namespace = self.given["namespace"]
+        name = f"kud-{wanted.cluster}"
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        job = self.kube.find(path)
+        pods = self._pods({"batch.kubernetes.io/job-name": name}) if job else []
+        found = installation_of(job, pods) if job else None
+        if found is None or (found.inputs != inputs and found.is_over):
+            self._start(wanted, files, inputs)
+            found = Installation(inputs, "Running")
+        self.installation = found
+
+    def _start(self, wanted: Wanted, files: Parameters, inputs: str) -> None:
+        place = (wanted.cluster, self.given["namespace"])
+        job = cluster_objects.installer_job(wanted.request, *place, self.given["installer_image"])
+        job["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
+        # Pods of a Job cannot be changed: one that has ended is replaced.
+        job["spec"]["template"]["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
+        data = cluster_objects.installer_files(*place, files["hosts_ini"], files["known_hosts"])
+        self._apply([data, job], owner=self._owner(), foreign="refuse", recreate=True)
+
+    def _pods(self, labels: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        path = f"/api/v1/namespaces/{self.given['namespace']}/pods"
+        return self.kube.list(path, {"labelSelector": selector}, _pod)
+
+    def _keep_agents(self, wanted: Wanted) -> None:
+        given, replicas = self.given, wanted.request.replicas
+        name, namespace, image = given["name"], given["namespace"], given["agent_image"]
+        command, account = given["agent_command"], given["agent_service_account"]
+        made = agents.deployment(name, namespace, replicas, image, command, account)
+        if replicas and image:
+            self._apply([made], owner=self._owner(), foreign="refuse")
+        elif self.kube.find(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}-agents"):
+            self._apply([made], state="absent")
+        pods = agents.agent_names(self._pods(agents.selector(name)))
+        self.agents = Agents(replicas, bool(image), pods)
+
+    def _status(self, failed: WattwiseError | None) -> dict[str, t.Any]:
+        failure = None
+        if failed is not None:
+            reason = failed.reason if isinstance(failed, _Failed) else "ReconcileError"
+            failure = Failure(reason, str(failed))
+        answer = self.answer if failed is None else None
+        seen = Seen(answer, self.installation, self.obstacle, self.agents, failure)
+        generation = member(self.resource, "metadata", "generation")
+        stored = member(self.resource, "status")
+        return status_of(seen, generation if isinstance(generation, int) else 0, stored or {})
+
+    def _result(self) -> Result:
+        found = role_assignment.describe(self.answer) if self.answer is not None else {}
+        findings = [finding.as_dict() for finding in self.findings]
+        return {"found": True, **found, **self.outputs, "findings": findings}
+
+
+def _labels_of(answer: Answer, cluster: str) -> dict[HostKey, Object]:
+    entries = cluster_objects.host_labels(answer.assignments, cluster)
+    return {(each["namespace"], each["host"]): each["labels"] for each in entries}
+
+
+def _marks_result(changes: t.Sequence[reservation.Change]) -> Result:
+    """Changed marks in the form of the other results."""
+    return {
+        "changed": bool(changes),
+        "diff": difference("Reserved hosts", [each.before_and_after for each in changes]),
+        "results": [
+            {
+                "action": each.action,
+                "api_version": bare_metal_host.API_VERSION,
+                "kind": bare_metal_host.KIND,
+                "name": each.host.name,
+                "namespace": each.host.namespace,
+            }
+            for each in changes
+        ],
+    }
+
+
+def _older_with_cluster(own: Object, cluster: str, others: t.Sequence[Object]) -> str:
+    """The name of the oldest Provisioning of this namespace and cluster, if not the own one."""
+    mine = own["metadata"]
+    alike = [
+        each["metadata"]
+        for each in others
+        if each["metadata"]["namespace"] == mine["namespace"] and _cluster_of(each) == cluster
+    ]
+    order = sorted(alike, key=lambda one: (one.get("creationTimestamp") or "", one["name"]))
+    return order[0]["name"] if order and order[0]["name"] != mine["name"] else ""
+
+
+def _cluster_of(resource: Object) -> str:
+    metadata = resource["metadata"]
+    return (metadata.get("labels") or {}).get("cluster") or str(metadata["name"])
+
+
+def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
+    """Delete the Provisioning, and release its hosts; its objects go with it.
+
+    The operator calls this for one that is being deleted. A host whose release is refused is read
+    again, and an error keeps the operator's finalizer.
+    """
+    applying = Applying(kube, context, ())
+    place = kube.resource(API_VERSION, KIND).path(given["name"], given["namespace"])
+    before = kube.find(place)
+    if before is not None and not member(before, "metadata", "deletionTimestamp"):
+        metadata = {"name": given["name"], "namespace": given["namespace"]}
+        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
+        applying.apply({"manifests": [manifest], "state": "absent"})
+    owner = Owner(given["name"], given["namespace"])
+    if not kube.serves(bare_metal_host.API_VERSION, bare_metal_host.KIND):
+        return {**applying.result, "found": False}
+    for _attempt in range(_ATTEMPTS):
+        hosts = bare_metal_host.read_hosts(
+            bare_metal_host.list_objects(kube, given["host_namespaces"])
+        ).hosts
+        changes = reservation.releasing(hosts, (), owner)
+        refused = reservation.write(kube, changes, context.check_mode) if changes else []
+        applying.add(_marks_result([each for each in changes if each not in refused]))
+        if not refused:
+            return {**applying.result, "found": False}
+    raise WattwiseError(
+        f"Hosts of {KIND} {owner.title} changed {_ATTEMPTS} times while they were released; run "
+        "again",
+        **applying.result,
+    )
+
+
+def _provisioning(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Of a Provisioning its identity and its hosts."""
+    metadata = item.get("metadata") or {}
+    names = ("name", "namespace", "labels", "creationTimestamp")
+    return {
+        "metadata": {name: metadata.get(name) for name in names},
+        "status": {"assignments": member(item, "status", "assignments")},
+    }
+
+
+def _pod(item: dict[str, t.Any]) -> dict[str, t.Any]:
+    metadata = item.get("metadata") or {}
+    status = {key: member(item, "status", key) for key in ("phase", "containerStatuses")}
+    return {
+        "metadata": {key: metadata.get(key) for key in ("name", "deletionTimestamp")},
+        "status": status,
+    }
