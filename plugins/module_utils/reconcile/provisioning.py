@@ -99,7 +99,7 @@ SPEC = KUBERNETES.merge(
             "read_user_data": {"type": "bool", "default": False},
             "installer_image": {"type": "str", "default": ""},
             "agent_image": {"type": "str", "default": ""},
-            "agent_command": {"type": "list", "elements": "str", "default": ["host-agent"]},
+            "agent_command": {"type": "list", "elements": "str", "default": []},
             "agent_service_account": {"type": "str", "default": ""},
             **{name: role_assignment.SPEC.options[name] for name in _OF_ASSIGNMENT},
             "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
@@ -130,7 +130,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(given)
     if given["state"] == "absent":
         return _removed(kube, given, context)
-    applying = Applying(kube, context, ())
+    applying = Applying(kube, context, [_namespace(given)])
     resource = (
         _written(applying, given, context.check_mode)
         if given["spec"] is not None
@@ -148,6 +148,11 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         # Versions of BareMetalHosts decide who gets a host; no other run need wait.
         return work(None)
     return alone(kube, given, context, work, LEASE_NAME)
+
+
+def _namespace(given: Parameters) -> Object:
+    """The namespace, which in check mode a task before this one may not have made."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": given["namespace"]}}
 
 
 def _found(kube: Kube, given: Parameters) -> Object | None:
@@ -191,7 +196,7 @@ class _Run:
     applying: Applying = field(init=False)
 
     def __post_init__(self) -> None:
-        self.applying = Applying(self.kube, self.context, ())
+        self.applying = Applying(self.kube, self.context, [_namespace(self.given)])
 
     def told(self) -> Result:
         """All steps, and then the status, whatever came of them. Raises WattwiseError."""

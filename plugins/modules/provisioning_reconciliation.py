@@ -1,0 +1,406 @@
+#!/usr/bin/python
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation and entry of the module provisioning_reconciliation."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provisioning_reconciliation
+short_description: Reserve bare-metal hosts for a Provisioning and follow its installation
+version_added: 0.1.0
+author:
+  - Contributors to the wattwise.kube project (@wattwise)
+description:
+  - Gives hosts their roles as M(wattwise.kube.host_role_assignment) does, reserves them, and writes
+    the status of the Provisioning (C(bpa.akraino.org/v1alpha1)).
+  - Each BareMetalHost is changed on condition of the version that was read. A host that somebody
+    else took meanwhile leads to a new assignment, so no host is ever shared.
+  - Hosts in O(hardware) have no BareMetalHost. C(status.assignments) reserves them, and the Lease
+    C(wattwise-provisioning) keeps runs apart.
+  - Hosts without a role are released. If roles stay without a host, the hosts of the last
+    assignment stay reserved, because a cluster may run on them.
+  - ConfigMap C(<cluster>-configmap), the installer Job C(kud-<cluster>) and the Deployment
+    C(<name>-agents) belong to the Provisioning and go with it.
+  - The module does not wait for the installer. Each run writes into the status how far it came.
+options:
+  namespace:
+    description:
+      - Namespace of the Provisioning.
+    type: str
+    required: true
+  name:
+    description:
+      - Name of the Provisioning.
+    type: str
+    required: true
+  spec:
+    description:
+      - Spec of the Provisioning, which is created or changed first. Without it the Provisioning has
+        to exist.
+    type: dict
+  cluster:
+    description:
+      - Name of the cluster. By default the label C(cluster) of the Provisioning, or its name.
+    type: str
+  state:
+    description:
+      - V(absent) deletes the Provisioning and releases its hosts.
+    type: str
+    default: present
+    choices:
+      - present
+      - absent
+  reserve:
+    description:
+      - Mark of a reserved BareMetalHost. V(consumer) sets C(spec.consumerRef). V(labels) sets the
+        labels C(bpa.akraino.org/cluster) and C(bpa.akraino.org/role), by which the hostSelector of
+        Cluster API finds the hosts that it then consumes.
+    type: str
+    default: consumer
+    choices:
+      - consumer
+      - labels
+  host_namespaces:
+    description:
+      - Namespaces of the BareMetalHosts; all if empty.
+    type: list
+    elements: str
+    default: []
+  hardware:
+    description:
+      - Hosts without a BareMetalHost, as RV(wattwise.kube.redfish_hardware_info#module:hardware).
+    type: list
+    elements: dict
+    default: []
+  read_user_data:
+    description:
+      - Whether to read the Secrets with user data of the chosen hosts, for their user and host keys.
+    type: bool
+    default: false
+  installer_image:
+    description:
+      - Image of the installer with its registry. No Job if empty.
+      - The installer runs once for equal inputs. A new value in the annotation
+        C(bpa.akraino.org/retry) of the Provisioning makes it run again.
+    type: str
+    default: ""
+  agent_image:
+    description:
+      - Image of the agent pods, of which C(spec.replicas) run. No pods if empty.
+    type: str
+    default: ""
+  agent_command:
+    description:
+      - Command of the agent pods; that of the image if empty.
+    type: list
+    elements: str
+    default: []
+  agent_service_account:
+    description:
+      - ServiceAccount of the agent pods in the namespace of the Provisioning. No token if empty.
+    type: str
+    default: ""
+  curves:
+    description:
+      - Path of a curves document with power curves by the name of the host. Other hosts draw the
+        idle watts that are published for their processor.
+    type: path
+  require_ip:
+    description:
+      - Whether a host needs an IP address. V(false) suits Cluster API, which installs hosts itself.
+    type: bool
+    default: true
+  group_names:
+    description:
+      - Names of the groups in RV(inventory). V(current) are those of kubespray since 2.16,
+        V(legacy) those before, such as C(kube-master).
+    type: str
+    default: current
+    choices:
+      - current
+      - legacy
+  ssh:
+    description:
+      - Ways to reach the hosts. Host keys are always checked, and there are no passwords.
+    type: dict
+    default: {}
+    suboptions:
+      private_key_file:
+        description:
+          - Path of the private key, on the host that runs the installer.
+        type: str
+      known_hosts_file:
+        description:
+          - Path at which the installer finds RV(known_hosts).
+        type: str
+      known_hosts:
+        description:
+          - Text of a known_hosts file, also with hashed names. Keys of the chosen hosts are taken.
+        type: str
+        default: ""
+      hosts:
+        description:
+          - By label or name of a host a dictionary with C(user), C(port), C(private_key_file) and
+            C(host_keys), which go before all other sources.
+        type: dict
+        default: {}
+  time_limit:
+    description:
+      - Seconds that the search may take, above 0.
+    type: float
+    default: 10.0
+  seed:
+    description:
+      - Seed of the random numbers in the search, V(0) or more.
+    type: int
+    default: 0
+  on_error:
+    description:
+      - What an error does once it is in the status of the Provisioning. V(fail) fails the task,
+        V(report) returns RV(failure).
+    type: str
+    choices:
+      - report
+      - fail
+    default: fail
+extends_documentation_fragment:
+  - wattwise.kube.kubernetes
+  - wattwise.kube.lease
+  - wattwise.kube.attributes
+  - wattwise.kube.attributes.changing_module
+requirements:
+  - python >= 3.11
+  - cel-expr-python >= 0.1.3 (for expressions)
+  - ortools >= 9.15 (for hosts that no MAC address names)
+  - fastjsonschema >= 2.20 (for O(curves))
+  - PyYAML (for O(read_user_data))
+seealso:
+  - module: wattwise.kube.host_role_assignment
+  - module: wattwise.kube.redfish_hardware_info
+"""
+
+EXAMPLES = r"""
+- name: Reserve hosts for a cluster, and get its inventory
+  wattwise.kube.provisioning_reconciliation:
+    namespace: bpa-system
+    name: edge-1
+    spec:
+      master:
+        count: 3
+        cpu: 10
+        memory: 4Gi
+      worker:
+        cpu: 20
+        memory: 8Gi
+        sriov: true
+  register: edge
+
+- name: Write the inventory for kubespray
+  ansible.builtin.copy:
+    content: "{{ edge.inventory | ansible.builtin.to_nice_yaml }}"
+    dest: inventory/hosts.yml
+    mode: "0600"
+  delegate_to: localhost
+
+- name: Reconcile a Provisioning, as the operator does
+  wattwise.kube.provisioning_reconciliation:
+    namespace: bpa-system
+    name: edge-1
+    installer_image: registry.example/kud:1.0
+    on_error: report
+
+- name: Label hosts for Cluster API, which consumes them
+  wattwise.kube.provisioning_reconciliation:
+    namespace: bpa-system
+    name: edge-2
+    reserve: labels
+    require_ip: false
+
+- name: Delete a Provisioning and release its hosts
+  wattwise.kube.provisioning_reconciliation:
+    namespace: bpa-system
+    name: edge-1
+    state: absent
+"""
+
+RETURN = r"""
+found:
+  description: Whether the Provisioning is there and is not being deleted.
+  returned: success
+  type: bool
+  sample: true
+status:
+  description:
+    - The status of the Provisioning, written or not. Conditions are C(Assigned), C(Installed) with an
+      installer, C(Agents) and C(Ready).
+  returned: when RV(found) is true
+  type: dict
+  sample:
+    assignments:
+      - role: master
+        label: node-1
+        host: node-1
+        namespace: metal3
+        ip: 10.1.0.1
+        mac: 02:00:00:00:00:01
+        why: "fits spec.master: cpu 32 >= 10"
+    conditions:
+      - type: Assigned
+        status: "True"
+        reason: HostsReserved
+        message: Hosts are reserved for 1 masters and 0 workers.
+        observedGeneration: 1
+    masters: 1
+    observedGeneration: 1
+    workers: 0
+failure:
+  description: The error, with O(on_error=report).
+  returned: when a run ended early
+  type: str
+  sample: "Not every role gets a host: spec.master wants 1 host, and none has cpu >= 4000"
+assignments:
+  description:
+    - Hosts with their roles. A host that is master and worker has two entries. C(label) is its name
+      in the inventory.
+  returned: when hosts are reserved
+  type: list
+  elements: dict
+  sample:
+    - role: master
+      label: test-master
+      host: fake-test-bmh
+      namespace: metal3
+      ip: 192.168.50.63
+      mac: 08:00:27:00:ab:2c
+      why: named by MAC address 08:00:27:00:ab:2c
+unassigned:
+  description: Hosts without a role, with the reason.
+  returned: when hosts are reserved
+  type: list
+  elements: dict
+  sample:
+    - host: node-7
+      namespace: metal3
+      reason: "is in error: no power"
+objective:
+  description:
+    - Levels of the objective; each counts before the next. C(bound) is the best possible value.
+    - C(spread) counts pairs of masters in one rack. C(workers) counts hosts of items without a
+      count. C(waste) is what hosts have beyond the requirements, in thousandths of the largest
+      host. C(idle_watts) are drawn by idle hosts. C(unprovisioned) counts hosts without an image.
+      C(kept) counts former roles. C(workers) and C(kept) are maximised, the others minimised.
+  returned: when hosts are reserved
+  type: list
+  elements: dict
+  sample:
+    - level: spread
+      value: 0
+      bound: 0
+proven:
+  description: Whether RV(objective) is certainly the best.
+  returned: when hosts are reserved
+  type: bool
+  sample: true
+inventory:
+  description: Inventory for kubespray in the form of YAML inventories.
+  returned: when hosts are reserved
+  type: dict
+  sample:
+    all:
+      hosts:
+        test-master:
+          ansible_host: 192.168.50.63
+          ansible_port: 22
+          ansible_user: root
+          etcd_member_name: etcd1
+          ip: 192.168.50.63
+hosts_ini:
+  description: The file hosts.ini as the BPA operator writes it.
+  returned: when hosts are reserved
+  type: str
+  sample: |
+    [all]
+    test-master  ansible_ssh_host=192.168.50.63 ansible_ssh_port=22
+known_hosts:
+  description: Host keys of the chosen hosts as the text of a known_hosts file.
+  returned: when hosts are reserved
+  type: str
+  sample: ""
+hosts_without_key:
+  description: Labels of hosts whose host key no source told. The installer cannot reach them.
+  returned: when hosts are reserved
+  type: list
+  elements: str
+  sample:
+    - test-master
+config_map:
+  description: The ConfigMap with addresses by role and label, as the BPA operator writes it.
+  returned: when hosts are reserved
+  type: dict
+  sample:
+    apiVersion: v1
+    kind: ConfigMap
+    metadata:
+      name: test-cluster-configmap
+      labels:
+        cluster: test-cluster
+    data:
+      MASTER_test-master: 192.168.50.63
+      WORKER_test-master: 192.168.50.63
+host_labels:
+  description: Labels of the hosts for the host selectors in RV(cluster_api).
+  returned: when hosts are reserved
+  type: list
+  elements: dict
+  sample:
+    - host: fake-test-bmh
+      namespace: metal3
+      labels:
+        bpa.akraino.org/cluster: test-cluster
+        bpa.akraino.org/role: control-plane
+cluster_api:
+  description: Values for a chart that creates the cluster through Cluster API and Metal3.
+  returned: when hosts are reserved
+  type: dict
+  sample:
+    clusterName: test-cluster
+    numControlPlaneMachines: 1
+    numWorkerMachines: 0
+findings:
+  description: Defects of the hosts, each with C(kind), C(namespace), C(name), C(field), C(problem).
+  returned: when RV(found) is true
+  type: list
+  elements: dict
+  sample:
+    - kind: BareMetalHost
+      namespace: metal3
+      name: node-9
+      field: ""
+      problem: "status.hardware.ramMebibytes: 'much' is not a whole number"
+results:
+  description:
+    - What was done with each object, as in M(wattwise.kube.kube_apply). Hosts are C(reserved) or
+      C(released).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - action: reserved
+      api_version: metal3.io/v1alpha1
+      kind: BareMetalHost
+      name: node-1
+      namespace: metal3
+"""
+
+from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import provisioning
+
+
+def main() -> None:
+    run_module(provisioning.SPEC, provisioning.reconcile)
+
+
+if __name__ == "__main__":
+    main()
