@@ -36,7 +36,7 @@ SYSTEMS = {
     "default": {"wao.bitmedia.co.jp"},
     "full": {
         *("wao.bitmedia.co.jp", "intel.com", "devmgmtproto.k8s.io"),
-        "kepler.system.sustainable.computing.io",
+        *("kepler.system.sustainable.computing.io", "bpa.akraino.org"),
     },
 }
 

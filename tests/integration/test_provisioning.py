@@ -101,9 +101,7 @@ class Site:
 
 
 @pytest.fixture
-def site(
-    kube: Kube, kubeconfig: str, namespace: str, machines: list[Machine]
-) -> Iterator[Site]:
+def site(kube: Kube, kubeconfig: str, namespace: str, machines: list[Machine]) -> Iterator[Site]:
     found = Site(kube, kubeconfig, namespace)
     yield found
     for item in kube.list(f"{GROUP}/namespaces/{namespace}/provisionings"):
@@ -184,7 +182,7 @@ def test_two_that_compete_at_once_never_share_a_host(site: Site) -> None:
     found = [named(result) for result in results]
     assert not found[0] & found[1]
     assert [len(each) for each in found] == [28, 28]
-    for name, hosts in zip(names, found):
+    for name, hosts in zip(names, found, strict=True):
         assert site.consumed(name) == hosts
         assert not site.run(name)["changed"]
 

@@ -29,7 +29,9 @@ ROLES = {
     "rmd": "rmd_workloads",
     "kepler": "kepler",
     "kepler-addons": "kepler_addons",
+    "provisioning": "provisioning",
 }
+BPA = "bpa.akraino.org"
 KEPLER = "kepler.system.sustainable.computing.io"
 # For the watcher, which lists and watches.
 MORE: dict[str, set[Right]] = {
@@ -48,6 +50,8 @@ MORE: dict[str, set[Right]] = {
         *((KEPLER, "kepleraddons", verb) for verb in ("get", "list", "watch")),
         (KEPLER, "kepleraddons/status", "patch"),
     },
+    # ansible-operator adds and removes its finalizer.
+    "provisioning": {(BPA, "provisionings", verb) for verb in ("watch", "update")},
 }
 # Templates, Secrets and the namespace are the inventory's; the operator renders templates alone.
 LESS: dict[str, set[Right]] = {
@@ -63,6 +67,9 @@ LESS: dict[str, set[Right]] = {
         ("metal3.io", "baremetalhosts", "list"),
         *((group, "nodeconfigs", "list") for group in GROUPS),
     },
+    # The operator writes no Provisioning, and makes no namespace.
+    "provisioning": {(BPA, "provisionings", verb) for verb in ("create", "patch", "delete")}
+    | {("", "namespaces", verb) for verb in ("get", "create", "patch")},
 }
 
 
@@ -103,11 +110,14 @@ def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capabi
     assert less <= used and not more & used
     given = manifests(capability)
     assert rights(given, "ClusterRole") == used - less | more
-    for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority"):
+    for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
         # The operator's documents are those of several fleets, and in its own namespace. Those of
         # Kepler are the configuration of collectors.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
-        documents = set() if capability.startswith("kepler") else documents
+        documents = set() if capability.startswith(("kepler", "provisioning")) else documents
+        # The operator takes BareMetalHosts alone, whose versions need no Lease.
+        if capability == "provisioning":
+            documents |= {each for each in named(role["items"], namespace) if "leases" in each[0]}
         assert named(given, namespace) == named(role["items"], namespace) - documents
 
 
@@ -159,7 +169,7 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
         *("node-configs", "placement", "records")
     }
     assert capabilities("full") == capabilities("default") | {
-        *("devices", "kepler", "kepler-addons", "rmd")
+        *("devices", "kepler", "kepler-addons", "provisioning", "rmd")
     }
     # Moving running pods is for those who ask for it.
     assert set(CAPABILITIES) - capabilities("full") == {"eviction"}

@@ -78,6 +78,7 @@ REASONS: dict[str, dict[str, str]] = {
     "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
     "kepler_reconciliation": {"on_error": "an error of a role fails its task"},
     "kepler_addons_reconciliation": {"on_error": "an error of a role fails its task"},
+    "provisioning_reconciliation": {"on_error": "an error of a role fails its task"},
     "kepler_node_labels": {
         "node_names": "the role labels all nodes",
         "concurrency": "the default suits every cluster",

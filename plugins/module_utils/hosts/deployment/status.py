@@ -62,7 +62,6 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     if seen.answer is not None:
         is_same = stored.get("observedGeneration") == generation
         status.update(_hosts(seen.answer, stored if is_same else {}))
-        status.pop("installation", None)
     if seen.installation is not None:
         status["installation"] = seen.installation.as_dict()
     if seen.agents is not None:
