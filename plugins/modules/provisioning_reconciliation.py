@@ -156,6 +156,10 @@ options:
       - Seed of the random numbers in the search, V(0) or more.
     type: int
     default: 0
+  document:
+    description:
+      - File for the hosts with their roles and capabilities, for the report. No file by default.
+    type: path
   on_error:
     description:
       - What an error does once it is in the status of the Provisioning. V(fail) fails the task,

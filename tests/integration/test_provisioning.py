@@ -1,18 +1,21 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Provisionings on an API server with 200 machines, half of which have a BareMetalHost."""
+"""Module provisioning_reconciliation on an API server with 200 machines, half of which have a BareMetalHost."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import threading
 import typing as t
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
@@ -27,7 +30,10 @@ from lab.api import Api, ApiError
 from lab.machines import Machine, build_machines
 from lab.process import wait_until
 from lab.state import LabSettings
+from support.dockerfile import ROOT
 from support.lab import RunningLab
+from support.playbook import run_playbook
+from support.recording_proxy import Right, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -285,7 +291,7 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
     by_metal3 = site.hosts().keys()
     hardware = [hardware_of(each) for each in machines if each.name not in by_metal3]
     spec = {"master": {"count": 1}, "worker": {"count": 20, "cpu": 8}}
-    given = {"spec": spec, "hardware": hardware, "host_namespaces": [site.namespace]}
+    given: Json = {"spec": spec, "hardware": hardware, "host_namespaces": [site.namespace]}
     names = ("north", "south")
     start = threading.Barrier(len(names))
 
@@ -363,3 +369,122 @@ def test_a_second_cluster_of_the_same_name_is_refused(site: Site) -> None:
     assert "edge" in result["failure"]
     assert site.conditions("later")["Assigned"] == ("False", "ClusterNameTaken")
     assert not site.consumed("later")
+
+
+RIGHTS = {
+    "docs/rbac/provisioning.yaml": ("wao-system", "wattwise"),
+    "operator/config/rbac/provisioning/rights.yaml": ("wattwise-system", "wattwise-operator"),
+}
+# Of the task that makes the namespace, and of ansible-operator itself.
+OF_OTHERS = {
+    *(Right("", "namespaces", verb) for verb in ("get", "create", "patch")),
+    *(Right("bpa.akraino.org", "provisionings", verb) for verb in ("watch", "update")),
+}
+
+
+def granted(site: Site, file: str) -> tuple[list[Json], str]:
+    """The manifests of the rights, for an account of the test's namespace, and its token."""
+    given_to, account = RIGHTS[file]
+    text = (ROOT / file).read_text()
+    for before, after in (
+        ("bpa-system", site.namespace),
+        (f"namespace: {given_to}", f"namespace: {site.namespace}"),
+        ("name: wattwise", f"name: {site.namespace}"),
+        # Its Lease is that of all tests.
+        (
+            f"resourceNames: [{site.namespace}-provisioning]",
+            "resourceNames: [wattwise-provisioning]",
+        ),
+    ):
+        text = text.replace(before, after)
+    documents = [each for each in yaml.safe_load_all(text) if each]
+    items = documents[0]["items"] if documents[0]["kind"] == "List" else documents
+    name = account.replace("wattwise", site.namespace)
+    owned = {"name": name, "namespace": site.namespace}
+    made = [*items, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned}]
+    apply({"kubeconfig": site.kubeconfig, "manifests": made})
+    asked = {"spec": {"expirationSeconds": 3600}}
+    token = site.kube.request("POST", site.path(f"serviceaccounts/{name}/token"), asked)
+    return made, token["status"]["token"]
+
+
+@pytest.mark.parametrize("file", RIGHTS)
+def test_runs_use_exactly_the_rights_that_are_granted(
+    site: Site, machines: list[Machine], lab: RunningLab, file: str
+) -> None:
+    is_operator = file.startswith("operator")
+    made, token = granted(site, file)
+    secret = {"metadata": {"name": "keys"}, "stringData": {"ssh-privatekey": "x"}}
+    site.kube.request("POST", site.path("secrets"), secret)
+    spec = {"master": {"count": 1}, "replicas": 1, "ssh": {"secretName": "keys"}}
+    images: Json = {"installer_image": "registry.example/kud:1", "agent_image": "r.example/a:1"}
+    if is_operator:
+        site.run(spec=spec)
+    with recording_proxy(site.kube.host, str(lab.state.ca_certificate)) as proxy:
+        account: Json = {"kubeconfig": None, "host": proxy.server, "api_key": token}
+        wanted: Json = {} if is_operator else {"spec": spec}
+        [first] = site.run(**wanted, **account)["assignments"][:1]
+        images["ssh"] = {"hosts": {first["label"]: {"host_keys": [HOST_KEY]}}}
+        site.run(**account, **images)
+        end = {"status": {"startTime": "2026-01-01T00:00:00Z", "failed": 1}}
+        jobs = site.path("jobs/kud-edge/status", "/apis/batch/v1")
+        site.kube.request("PATCH", jobs, end, MERGE_CONTENT_TYPE)
+        # Other inputs replace the Job, and no agents are left.
+        site.run(**account, **{**images, "installer_image": "registry.example/kud:2"})
+        site.run(**account, **{**images, "agent_image": ""})
+        if is_operator:
+            own = site.path("provisionings/edge", GROUP)
+            keep = {"metadata": {"finalizers": ["bpa.akraino.org/release"]}}
+            site.kube.request("PATCH", own, keep, MERGE_CONTENT_TYPE)
+            site.kube.request("DELETE", own)
+        else:
+            alone = [hardware_of(machines[0])]
+            elsewhere: Json = {"host_namespaces": [site.namespace], "require_ip": False}
+            forget_lease(site)
+            site.run("alone", spec={"master": {}}, hardware=alone, **elsewhere, **account)
+            site.run("alone", spec={"master": {}}, hardware=alone, **elsewhere, **account)
+        site.run(state="absent", **account)
+        assert not site.consumed()
+        if is_operator:
+            none: Json = {"metadata": {"finalizers": None}}
+            site.kube.request("PATCH", own, none, MERGE_CONTENT_TYPE)
+        assert proxy.refused == []
+        allowed = {
+            Right(group, resource, verb)
+            for item in made
+            for rule in item.get("rules", [])
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        assert proxy.used <= allowed
+        assert allowed - proxy.used <= OF_OTHERS
+    apply({"kubeconfig": site.kubeconfig, "manifests": made, "state": "absent"})
+
+
+def forget_lease(site: Site) -> None:
+    """The right to create the Lease is needed once in a cluster."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-provisioning"
+    if site.kube.find(path):
+        site.kube.request("DELETE", path)
+
+
+def test_the_playbook_reserves_once_and_writes_inventories(
+    site: Site, lab: RunningLab, tmp_path: Path
+) -> None:
+    variables = {
+        "provisioning_namespace": site.namespace,
+        "provisioning_name": "edge",
+        "provisioning_spec": {"master": {"count": 1}, "worker": {"count": 2}},
+        "provisioning_folder": str(tmp_path / "edge"),
+        "wattwise_kubeconfig": site.kubeconfig,
+    }
+    inventory = str(lab.state.inventory)
+    arguments = ("-i", inventory, "-e", json.dumps(variables))
+    first = run_playbook("wattwise.kube.provision", tmp_path, *arguments)
+    assert first.returncode == 0, first.output
+    made = yaml.safe_load((tmp_path / "edge" / "hosts.yml").read_text())["all"]
+    assert len(made["hosts"]) == len(site.consumed()) == 3
+    assert (tmp_path / "edge" / "hosts.ini").read_text().startswith("[all]\n")
+    again = run_playbook("wattwise.kube.provision", tmp_path, *arguments)
+    assert again.returncode == 0 and "changed=0" in again.output, again.output

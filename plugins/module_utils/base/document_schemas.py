@@ -225,6 +225,16 @@ _LEARNED: Schema = {
 }
 
 
+_COUNT_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
+_CAN: dict[str, Schema] = {
+    "processors": _COUNT_OR_NULL,
+    "memory_mib": _COUNT_OR_NULL,
+    "sriov": {"type": ["boolean", "null"]},
+    "qat": {"type": ["boolean", "null"]},
+    "gpus": _COUNT_OR_NULL,
+}
+
+
 SCHEMAS: dict[str, Schema] = {
     "snapshot": _schema(
         "snapshot",
@@ -268,6 +278,30 @@ SCHEMAS: dict[str, Schema] = {
             )
         },
         {"errors": _ERRORS},
+    ),
+    # Bare-metal hosts of one cluster; null stands for facts that nobody told.
+    "hosts": _schema(
+        "hosts",
+        {
+            "cluster": _TEXT,
+            "hosts": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "namespace", "rack", "roles", "label", "why", *_CAN],
+                    "properties": {
+                        "name": _TEXT,
+                        "namespace": _TEXT,
+                        "rack": {"type": ["string", "null"]},
+                        "roles": {"type": "array", "items": {"enum": ["master", "worker"]}},
+                        "label": {"type": ["string", "null"]},
+                        "why": _TEXT,
+                        **_CAN,
+                    },
+                },
+            },
+        },
+        {},
     ),
     # Watts that Kepler gives to pods, and RAPL's of nodes beside those of their BMCs; see
     # observe/metering. ``counters`` are joules of a Kepler that counts energy alone.

@@ -34,6 +34,7 @@ DocumentKind = t.Literal[
     "report",
     "summary",
     "rmd",
+    "hosts",
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
     LEASE,
@@ -26,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
     bare_metal_host,
     role_assignment,
@@ -33,6 +35,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import (
     agents,
     reservation,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.host_document import (
+    hosts_document,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.installation import (
     INPUTS_ANNOTATION,
@@ -102,6 +107,7 @@ SPEC = KUBERNETES.merge(
             "agent_command": {"type": "list", "elements": "str", "default": []},
             "agent_service_account": {"type": "str", "default": ""},
             **{name: role_assignment.SPEC.options[name] for name in _OF_ASSIGNMENT},
+            "document": {"type": "path"},
             "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
         }
     ),
@@ -224,6 +230,7 @@ class _Run:
         wanted = t.cast("Wanted", self.wanted)
         self._reserve(wanted)
         self._render(wanted)
+        self._document(wanted)
         self._install(wanted)
         self._keep_agents(wanted)
 
@@ -335,6 +342,13 @@ class _Run:
         }
         self.outputs = role_assignment.outputs(wanted, answer.assignments, options, self.context)
         self._apply([self.outputs["config_map"]], owner=self._owner(), foreign="refuse")
+
+    def _document(self, wanted: Wanted) -> None:
+        """Write the hosts document, which like all documents is no change of the cluster."""
+        path, answer = self.given["document"], t.cast("Answer", self.answer)
+        if path is not None and not self.context.check_mode:
+            body = {"time": format_time(self.context.now())}
+            documents.write(path, "hosts", {**hosts_document(answer, wanted.cluster), **body})
 
     def _ssh_secret(self, wanted: Wanted) -> Object | None:
         name = wanted.request.ssh.secret_name

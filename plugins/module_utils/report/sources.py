@@ -37,6 +37,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "rmd": ("rmd.json", "rmd"),
     "devices": ("devices.json", "snapshot"),
     "metering": ("metering.json", "metering"),
+    "hosts": ("hosts.json", "hosts"),
 }
 
 
@@ -65,7 +66,7 @@ class Sources:
     ``snapshot`` to ``plan`` are from the last run. ``bindings`` and ``bound_…`` are from the last
     run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
     readings under another scheduler, ``rmd`` the state of the RMD daemons, ``devices`` a snapshot
-    with device objects, ``metering`` the watts of pods.
+    with device objects, ``metering`` the watts of pods, ``hosts`` the bare-metal hosts of a cluster.
     """
 
     snapshot: Document
@@ -81,6 +82,7 @@ class Sources:
     rmd: Document | None = None
     devices: Document | None = None
     metering: Document | None = None
+    hosts: Document | None = None
     options: Options = field(default_factory=Options)
     findings: tuple[Finding, ...] = ()
 

@@ -12,6 +12,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sections impo
     failing_endpoints,
     freshness,
     headline,
+    hosts,
     metering,
     moves,
     placements,
@@ -36,6 +37,7 @@ SECTIONS: tuple[Section, ...] = (
     metering.SECTION,
     cache_ways.SECTION,
     devices.SECTION,
+    hosts.SECTION,
     prediction_error.SECTION,
     freshness.SECTION,
 )
