@@ -200,7 +200,8 @@ def test_a_host_that_is_lost_while_it_is_reserved_is_replaced(
     spec = {"master": {"count": 1, "cpu": 8}}
     chosen = next(iter(named(site.run(spec=spec, check=True))))
     machine = {"kind": "Metal3Machine", "namespace": "metal3", "name": "faster"}
-    ours, taken = Kube.request, []
+    ours = Kube.request
+    taken: list[str] = []
 
     def faster(kube: Kube, method: str, path: str, *rest: t.Any, **given: t.Any) -> Json:
         if method == "PATCH" and path.endswith(f"/{chosen}") and not taken:

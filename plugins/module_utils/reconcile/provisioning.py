@@ -304,7 +304,8 @@ class _Run:
         changes = told["changes"][:1]
         hint = f"; {changes[0]} to make it work" if changes else ""
         reason = "NotEnoughHosts" if answer.outcome == "infeasible" else "TimeOver"
-        raise _Failed(reason, f"Not every role gets a host: {told['message']}{hint}", **told)
+        message = told.pop("message")
+        raise _Failed(reason, f"Not every role gets a host: {message}{hint}", **told)
 
     def _marked(self, changes: t.Sequence[reservation.Change]) -> bool:
         self.is_reserving = self.is_reserving or bool(changes)
