@@ -309,6 +309,20 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
     assert versions(site) == stored
 
 
+def fail_job(site: Site) -> None:
+    """End the installer as the Job controller tells a failure."""
+    failed = [
+        {"type": kind, "status": "True", "message": "no more attempts", "reason": "Backoff"}
+        for kind in ("FailureTarget", "Failed")
+    ]
+    ended = {"failed": 1, "active": None, "ready": None, "conditions": failed}
+    path = site.path("jobs/kud-edge/status", "/apis/batch/v1")
+    # The controller writes the beginning first.
+    job = path.rpartition("/")[0]
+    wait_until(lambda: site.kube.get(job)["status"].get("startTime"), 20.0, "the Job to begin")
+    site.kube.request("PATCH", path, {"status": ended}, MERGE_CONTENT_TYPE)
+
+
 def test_the_installer_runs_once_for_equal_inputs_and_is_followed(site: Site) -> None:
     spec = {"master": {"count": 1}, "KUDPlugins": ["emco"]}
     given: Json = {"installer_image": "registry.example/kud:1"}
@@ -321,13 +335,7 @@ def test_the_installer_runs_once_for_equal_inputs_and_is_followed(site: Site) ->
     jobs = site.path("jobs/kud-edge", "/apis/batch/v1")
     job = site.kube.get(jobs)
     assert not site.run(**given)["changed"]
-    now = {"startTime": "2026-01-01T00:00:00Z"}
-    failed = [
-        {"type": kind, "status": "True", "message": "no more attempts", "reason": "Backoff"}
-        for kind in ("FailureTarget", "Failed")
-    ]
-    body = {"status": {**now, "failed": 1, "conditions": failed}}
-    site.kube.request("PATCH", f"{jobs}/status", body, MERGE_CONTENT_TYPE)
+    fail_job(site)
     site.run(**given)
     assert site.conditions()["Installed"] == ("False", "Failed")
     assert "no more attempts" in site.resource()["status"]["installation"]["message"]
@@ -427,9 +435,7 @@ def test_runs_use_exactly_the_rights_that_are_granted(
         [first] = site.run(**wanted, **account)["assignments"][:1]
         images["ssh"] = {"hosts": {first["label"]: {"host_keys": [HOST_KEY]}}}
         site.run(**account, **images)
-        end = {"status": {"startTime": "2026-01-01T00:00:00Z", "failed": 1}}
-        jobs = site.path("jobs/kud-edge/status", "/apis/batch/v1")
-        site.kube.request("PATCH", jobs, end, MERGE_CONTENT_TYPE)
+        fail_job(site)
         # Other inputs replace the Job, and no agents are left.
         site.run(**account, **{**images, "installer_image": "registry.example/kud:2"})
         site.run(**account, **{**images, "agent_image": ""})

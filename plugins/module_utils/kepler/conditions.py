@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Conditions in the statuses of a KeplerSystem and of KeplerAddons."""
+"""Conditions in the statuses of a KeplerSystem, of KeplerAddons and of a Provisioning."""
 
 from __future__ import annotations
 

@@ -48,7 +48,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.ins
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.status import (
     Agents,
-    Failure,
     Seen,
     status_of,
 )
@@ -68,19 +67,25 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     HostKey,
     Owner,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Guard,
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
+    NOT_FOUND,
+    Failed,
+    generation_of,
+    stored_status,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
 
 Object = t.Mapping[str, t.Any]
 
 FIELD_MANAGER = "wattwise-provisioning"
 LEASE_NAME = "wattwise-provisioning"
-NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
 # How often hosts may be lost to others in one run; the next run then goes on.
 _ATTEMPTS = 8
 _OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
@@ -112,14 +117,6 @@ SPEC = KUBERNETES.merge(
         }
     ),
 ).merge(LIMITS)
-
-
-class _Failed(WattwiseError):
-    """A run that ended early, with the reason of a condition."""
-
-    def __init__(self, reason: str, message: str, **fields: t.Any) -> None:
-        super().__init__(message, **fields)
-        self.reason = reason
 
 
 class _Gone(WattwiseError):
@@ -246,10 +243,10 @@ class _Run:
         try:
             self.wanted = role_assignment.read_wanted(options)
         except InvalidInput as error:
-            raise _Failed("InvalidProvisioning", str(error)) from error
+            raise Failed("InvalidProvisioning", str(error)) from error
         rival = _older_with_cluster(self.resource, self.wanted.cluster, others)
         if rival:
-            raise _Failed(
+            raise Failed(
                 "ClusterNameTaken",
                 f"The cluster {self.wanted.cluster} is that of {KIND} {rival} in the same "
                 "namespace; give this one another label cluster, or delete one of the two",
@@ -267,7 +264,7 @@ class _Run:
                 self._release(labels, wanted.owner)
                 self.answer = answer
                 return
-        raise _Failed(
+        raise Failed(
             "HostsLost",
             f"Other writers changed the chosen hosts {_ATTEMPTS} times in a row; the next run "
             "chooses again",
@@ -283,7 +280,7 @@ class _Run:
         self.hosts, self.findings = role_assignment.read_all_hosts(objects, hardware)
 
     def _assigned(self, wanted: Wanted) -> Answer:
-        """The answer. Raises _Failed, after the hosts of earlier attempts were released."""
+        """The answer. Raises Failed, after the hosts of earlier attempts were released."""
         given = self.given
         curves = role_assignment.curves_of(given["curves"])
         former, needs_ip = wanted.former, given["require_ip"]
@@ -295,7 +292,7 @@ class _Run:
             role_assignment.check_networks(wanted.request, answer)
         except InvalidInput as error:
             self._release(wanted.former, wanted.owner)
-            raise _Failed("HostsNotUsable", str(error)) from error
+            raise Failed("HostsNotUsable", str(error)) from error
         if answer.outcome == "assigned":
             return answer
         # Hosts of the last assignment stay reserved: a cluster may run on them.
@@ -305,7 +302,7 @@ class _Run:
         hint = f"; {changes[0]} to make it work" if changes else ""
         reason = "NotEnoughHosts" if answer.outcome == "infeasible" else "TimeOver"
         message = told.pop("message")
-        raise _Failed(reason, f"Not every role gets a host: {message}{hint}", **told)
+        raise Failed(reason, f"Not every role gets a host: {message}{hint}", **told)
 
     def _marked(self, changes: t.Sequence[reservation.Change]) -> bool:
         self.is_reserving = self.is_reserving or bool(changes)
@@ -395,7 +392,7 @@ class _Run:
         files = {name: self.outputs[name] for name in ("hosts_ini", "known_hosts")}
         annotations = member(self.resource, "metadata", "annotations") or {}
         inputs = inputs_of(wanted.request, files, image, annotations)
-        stored = stored_installation(member(self.resource, "status") or {})
+        stored = stored_installation(stored_status(self.resource))
         if stored and stored.inputs == inputs and stored.is_over:
             self.installation = stored
             return
@@ -439,13 +436,11 @@ class _Run:
     def _status(self, failed: WattwiseError | None) -> dict[str, t.Any]:
         failure = None
         if failed is not None:
-            reason = failed.reason if isinstance(failed, _Failed) else "ReconcileError"
+            reason = failed.reason if isinstance(failed, Failed) else "ReconcileError"
             failure = Failure(reason, str(failed))
         answer = self.answer if failed is None else None
         seen = Seen(answer, self.installation, self.obstacle, self.agents, failure)
-        generation = member(self.resource, "metadata", "generation")
-        stored = member(self.resource, "status")
-        return status_of(seen, generation if isinstance(generation, int) else 0, stored or {})
+        return status_of(seen, generation_of(self.resource), stored_status(self.resource))
 
     def _result(self) -> Result:
         found = role_assignment.describe(self.answer) if self.answer is not None else {}

@@ -14,22 +14,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.ins
     Installation,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Answer
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import (
+    Condition,
+    Failure,
+    condition,
+)
 
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
-Condition = dict[str, t.Any]
 
 MOST_UNASSIGNED = 100
 _KEPT = ("masters", "workers", "assignments", "unassigned", "installation", "podAgents")
 _SAME = ("role", "label", "host", "namespace", "ip", "mac")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run ended early, as reason and sentence of a condition."""
-
-    reason: str
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -108,23 +104,23 @@ def _identity(entry: Object) -> tuple[t.Any, ...]:
 
 def _assigned(seen: Seen, status: Status) -> Condition:
     if seen.failure is not None:
-        return _condition("Assigned", "False", seen.failure.reason, seen.failure.sentence)
+        return condition("Assigned", "False", seen.failure.reason, seen.failure.sentence)
     told = f"Hosts are reserved for {status['masters']} masters and {status['workers']} workers."
-    return _condition("Assigned", "True", "HostsReserved", told)
+    return condition("Assigned", "True", "HostsReserved", told)
 
 
 def _installed(seen: Seen) -> Condition | None:
     if seen.obstacle is not None:
-        return _condition("Installed", "False", seen.obstacle.reason, seen.obstacle.sentence)
+        return condition("Installed", "False", seen.obstacle.reason, seen.obstacle.sentence)
     if seen.installation is None:
         return None
     outcome, message = seen.installation.outcome, seen.installation.message
     if outcome == "Succeeded":
-        return _condition("Installed", "True", outcome, "The installer has ended well.")
+        return condition("Installed", "True", outcome, "The installer has ended well.")
     if outcome == "Failed":
         told = f"The installer has failed: {message or 'it left no message'}"
-        return _condition("Installed", "False", outcome, told)
-    return _condition("Installed", "Unknown", outcome, message or "The installer is at work.")
+        return condition("Installed", "False", outcome, told)
+    return condition("Installed", "Unknown", outcome, message or "The installer is at work.")
 
 
 def _agents(seen: Seen) -> Condition | None:
@@ -133,22 +129,22 @@ def _agents(seen: Seen) -> Condition | None:
         return None
     if agents.replicas and not agents.has_image:
         told = f"{agents.replicas} agents are wanted, and no image is given for them."
-        return _condition("Agents", "False", "NoImage", told)
+        return condition("Agents", "False", "NoImage", told)
     if not agents.replicas:
-        return _condition("Agents", "True", "NoneWanted", "No agents are wanted.")
+        return condition("Agents", "True", "NoneWanted", "No agents are wanted.")
     living, wanted = len(agents.pods), agents.replicas
     state = ("True", "AsWanted") if living == wanted else ("False", "OtherNumber")
-    return _condition("Agents", *state, f"{living} of {wanted} agents live.")
+    return condition("Agents", *state, f"{living} of {wanted} agents live.")
 
 
 def _ready(conditions: t.Sequence[Condition]) -> Condition:
     """The cluster is ready when its hosts are reserved and, with an installer, installed."""
     for each in conditions:
         if each["type"] in ("Assigned", "Installed") and each["status"] != "True":
-            return _condition("Ready", "False", f"Not{each['type']}", each["message"])
+            return condition("Ready", "False", f"Not{each['type']}", each["message"])
     installed = any(each["type"] == "Installed" for each in conditions)
     told = "The cluster is installed." if installed else "Hosts are reserved; nothing is installed."
-    return _condition("Ready", "True", "Installed" if installed else "Reserved", told)
+    return condition("Ready", "True", "Installed" if installed else "Reserved", told)
 
 
 def _kept(stored: Object, name: str) -> Condition | None:
@@ -156,9 +152,5 @@ def _kept(stored: Object, name: str) -> Condition | None:
     for each in objects(stored.get("conditions")):
         parts = [each.get(part) for part in ("status", "reason", "message")]
         if each.get("type") == name and all(isinstance(part, str) for part in parts):
-            return _condition(name, *t.cast("list[str]", parts))
+            return condition(name, *t.cast("list[str]", parts))
     return None
-
-
-def _condition(name: str, status: str, reason: str, message: str) -> Condition:
-    return {"type": name, "status": status, "reason": reason, "message": told_text(message)}

@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     key_of,
     refusal_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.assignable_hosts import answer_of, host
 
@@ -237,7 +238,7 @@ def test_a_failed_run_keeps_hosts_pods_and_conditions() -> None:
     seen = status.Seen(answer, running, agents=status.Agents(1, True, ["p"]))
     first = status.status_of(seen, 1, {})
     assert conditions(first)["Ready"] == ("False", "NotInstalled")
-    failure = status.Failure("NotEnoughHosts", "no host")
+    failure = Failure("NotEnoughHosts", "no host")
     found = status.status_of(status.Seen(failure=failure), 2, first)
     assert conditions(found) == {
         "Assigned": ("False", "NotEnoughHosts"),
@@ -282,7 +283,7 @@ def test_the_installer_decides_whether_the_cluster_is_ready(
     found = status.status_of(status.Seen(answer, run), 1, {})
     assert conditions(found)["Installed"] == expected
     assert conditions(found)["Ready"] == ready
-    obstacle = status.Failure("NoHostKeys", "none")
+    obstacle = Failure("NoHostKeys", "none")
     found = status.status_of(status.Seen(answer, obstacle=obstacle), 1, found)
     assert conditions(found)["Installed"] == ("False", "NoHostKeys")
     # Otherwise the installer would run again as soon as the keys are known.
