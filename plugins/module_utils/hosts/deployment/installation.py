@@ -93,6 +93,8 @@ def _last_words(pods: t.Sequence[t.Any]) -> str:
     """The last line that a container left; FallbackToLogsOnError makes that the end of its log."""
     for status in _containers(pods):
         ended = member(status, "state", "terminated")
+        if whole(member(ended, "exitCode")) == 0:
+            continue
         given = member(ended, "message")
         lines = given.strip().splitlines() if isinstance(given, str) else []
         if lines:

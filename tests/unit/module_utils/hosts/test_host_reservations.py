@@ -162,6 +162,13 @@ FAILED = [{"type": "Failed", "status": "True", "message": "too many"}]
         (job(failed=1, conditions=FAILED), [], "Failed", "too many"),
         (job(failed=1), [pod(terminated={"message": "a\nfatal: x\n"})], "Failed", "fatal: x"),
         (job(failed=1), [pod(terminated={"reason": "Error", "exitCode": 2})], "Failed", "Error 2"),
+        # A container that ended well says nothing about a failure.
+        (
+            job(failed=1, conditions=FAILED),
+            [pod(terminated={"reason": "Completed", "exitCode": 0, "message": "done"})],
+            "Failed",
+            "too many",
+        ),
         ({"status": "odd"}, ["odd", {"status": {"containerStatuses": 3}}], "Running", ""),
     ],
 )
