@@ -190,7 +190,12 @@ def test_an_api_server_takes_the_rights_that_no_overlay_has(cluster: Kube, kubec
 
 def test_an_api_server_takes_the_samples(cluster: Kube, kubeconfig: str) -> None:
     items = objects("samples")
-    assert {each["kind"] for each in items} == {"PowerFleet"}
+    assert {each["kind"] for each in items} == {"PowerFleet", "Provisioning"}
+    name = "provisionings.bpa.akraino.org"
+    definitions = of_kind("overlays/full", "CustomResourceDefinition")
+    apply(kubeconfig, [each for each in definitions if each["metadata"]["name"] == name])
+    waiting = ("--for=condition=Established", "--timeout=60s", f"customresourcedefinition/{name}")
+    run(f"--kubeconfig={kubeconfig}", "wait", *waiting)
     assert len(apply(kubeconfig, items, "--dry-run=server")) == len(items)
 
 

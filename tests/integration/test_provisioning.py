@@ -304,6 +304,9 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
         results = list(threads.map(compete, names))
     assert [len(named(each)) for each in results] == [21, 21]
     assert not named(results[0]) & named(results[1])
+    # The first of the two then learns whom its free hosts went to.
+    for name in names:
+        assert not site.run(name, **given)["changed"]
     stored = versions(site)
     assert not site.run("north", **given)["changed"]
     assert versions(site) == stored
