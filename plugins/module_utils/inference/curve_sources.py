@@ -138,14 +138,14 @@ def learned_curves(
     type_label: str = TYPE_LABEL,
 ) -> Learning:
     """Learned curves of all nodes with samples of themselves or their type, less ``without``."""
+    if not samples.nodes:
+        return Learning()
     types = {name: node.labels.get(type_label, "") for name, node in nodes.items()}
     wanted = [
         present.wanted(node, type_label) for name, node in nodes.items() if name not in without
     ]
     held = {node.name: keeping.held(node) for node in wanted}
     due = [node for node in wanted if held[node.name] is None]
-    if not samples.nodes:
-        return Learning()
     found = learn(due, samples, types, present.pod_usage_assumption)
     inputs = {node.name: keeping.inputs(node) for node in due}
     found.curves = {

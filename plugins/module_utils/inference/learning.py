@@ -227,7 +227,8 @@ def _lacking(table: Table) -> str:
     """What the samples lack to be enough for a curve; empty if nothing."""
     if len(table) < LEAST_SAMPLES:
         return f"{len(table)} samples are recorded, {LEAST_SAMPLES} are needed"
-    bins = len(numpy.unique((table.load * BINS).astype(int)))
+    # A load of 1 is in the last bin.
+    bins = len(numpy.unique(numpy.minimum((table.load * BINS).astype(int), BINS - 1)))
     spread = float(table.load.max() - table.load.min())
     if bins < LEAST_BINS or spread < LEAST_SPREAD:
         low, high = 100 * float(table.load.min()), 100 * float(table.load.max())
