@@ -137,9 +137,23 @@ def _with_access(host: Host, spec: Object, found: Facts) -> Host:
         boot_mac=boot_mac or _booting(host.hardware),
         bmc_address=found.read(bmc.get("address"), "spec.bmc.address", _bmc_address),
         bmc_credentials_name=found.read(credentials, "spec.bmc.credentialsName", object_name),
-        user_data_secret=found.read(user_data.get("name"), "spec.userData.name", object_name),
+        user_data_secret=found.read(
+            _own_secret(user_data, host, found), "spec.userData.name", object_name
+        ),
         findings=found.findings,
     )
+
+
+def _own_secret(reference: Object, host: Host, found: Facts) -> t.Any:
+    """The name in a reference to a Secret of the host's namespace; None for another namespace."""
+    namespace = reference.get("namespace")
+    if namespace in (None, "", host.namespace):
+        return reference.get("name")
+    found.note(
+        f"spec.userData.namespace: {shown(namespace)} is not the namespace of the host; the user "
+        "data of another namespace is not read"
+    )
+    return None
 
 
 def _trimmed(obj: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -240,14 +254,13 @@ def _text(parent: Object, key: str, place: str, found: Facts) -> str | None:
 
 
 def _interfaces(value: t.Any, path: str, found: Facts) -> tuple[NetworkInterface, ...]:
-    """The ports; inspection lists one with an IPv4 and an IPv6 address twice."""
+    """The ports; inspection lists one with two addresses twice."""
     ports: dict[t.Any, NetworkInterface] = {}
     for place, item in found.items(value, path, facts.MOST_INTERFACES):
         port = _interface(item, place, found)
         key = (port.name, port.mac) if port.mac else place
         known = ports.get(key)
-        is_better = port.ip is not None and (known is None or known.ip is None or ":" in known.ip)
-        if known is None or is_better:
+        if known is None or facts.address_rank(port.ip) < facts.address_rank(known.ip):
             ports[key] = port
     return tuple(ports.values())
 

@@ -9,6 +9,7 @@ one becomes a sentence about its host, and counts as not known.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 
@@ -124,13 +125,26 @@ def host_address(value: t.Any, path: str) -> str:
     return str(address)
 
 
+def address_rank(ip: str | None) -> int:
+    """How well others reach a host there, the best first: IPv4, IPv6, an address of one link, none.
+
+    ``ip`` is an address that ``host_address`` gave.
+    """
+    if ip is None:
+        return 3
+    address = ipaddress.ip_address(ip)
+    return 2 if address.is_link_local else int(address.version == 6)
+
+
 def name(value: t.Any, path: str) -> str:
     """A printable text of limited length. Raises InvalidField."""
     if not isinstance(value, str):
         raise InvalidField(path, f"{shown(value)} is not a text")
     given = value.strip()
     if not given.isprintable() or len(given) > LONGEST_NAME:
-        raise InvalidField(path, f"{shown(value)} is not a printable text of {LONGEST_NAME}")
+        raise InvalidField(
+            path, f"{shown(value)} is not a printable text of at most {LONGEST_NAME} characters"
+        )
     return given
 
 

@@ -66,7 +66,7 @@ Member = tuple[str, Object]
 
 
 @dataclass(frozen=True)
-class _Function:
+class Function:
     """A function on the PCI bus; ``device`` is the URI of its device, or of itself."""
 
     uri: str
@@ -78,12 +78,19 @@ class _Function:
 
 
 @dataclass
-class _Bus:
+class Bus:
     """The PCI bus as the BMC shows it; ``is_whole`` if it lists more than adapters."""
 
-    functions: list[_Function] = field(default_factory=list)
+    functions: dict[str, Function] = field(default_factory=dict)
     was_listed: bool = False
     is_complete: bool = True
+
+    def add(self, function: Function) -> None:
+        """Add a function that is not there yet; beyond a number of them the bus is incomplete."""
+        if len(self.functions) < facts.MOST_PCI_DEVICES:
+            self.functions.setdefault(function.uri, function)
+        elif function.uri not in self.functions:
+            self.is_complete = False
 
     @property
     def is_whole(self) -> bool:
@@ -92,7 +99,7 @@ class _Bus:
         Most BMCs list adapters alone, and QuickAssist is a part of the chipset or the processor.
         One that lists bridges lists the chipset.
         """
-        bridges = any(item.class_code.startswith(_BRIDGE) for item in self.functions)
+        bridges = any(item.class_code.startswith(_BRIDGE) for item in self.functions.values())
         return self.is_complete and bridges
 
     def of_device(self, uris: t.Iterable[str]) -> str | None:
@@ -100,7 +107,7 @@ class _Bus:
         known = {identity(uri) for uri in uris}
         ids = {
             item.pci_id
-            for item in self.functions
+            for item in self.functions.values()
             if known & {item.uri, item.device} and item.class_code[:2] in ("", _NETWORK)
         }
         return ids.pop() if len(ids) == 1 else None
@@ -109,7 +116,7 @@ class _Bus:
         """The identifier of the function with this UEFI path, or on the way to it."""
         found = (
             item.pci_id
-            for item in self.functions
+            for item in self.functions.values()
             if item.uefi_path and (path == item.uefi_path or path.startswith(f"{item.uefi_path}/"))
         )
         return next(found, None) if path else None
@@ -117,7 +124,9 @@ class _Bus:
     @property
     def only_network(self) -> str | None:
         """The identifier of all network functions, if they have one in common."""
-        ids = {item.pci_id for item in self.functions if item.class_code.startswith(_NETWORK)}
+        ids = {
+            item.pci_id for item in self.functions.values() if item.class_code.startswith(_NETWORK)
+        }
         return ids.pop() if len(ids) == 1 else None
 
 
@@ -129,7 +138,7 @@ class Walk:
         self._found = Facts()
         self._systems: list[Member] = []
         self._chassis: list[Member] = []
-        self._bus = _Bus()
+        self._bus = Bus()
         self.hardware: Result = {}
         self.failure: TargetFailure | None = None
 
@@ -248,19 +257,20 @@ class Walk:
         oem = member(self._system, "Oem", "Hpe", "Links", "PCIDevices")
         for uri, body in await self._members(link(oem)) or []:
             self._add_hpe_device(uri, body)
-        self._bus.is_complete = len(self._tree.failures) == before
+        if not self._bus.is_complete:
+            self._found.note(f"PCI devices: only the first {facts.MOST_PCI_DEVICES} are read")
+        self._bus.is_complete &= len(self._tree.failures) == before
         if not self._bus.was_listed:
             return
-        gpus = {
-            item.device for item in self._bus.functions if pci.is_gpu(item.pci_id, item.class_code)
-        }
+        functions = self._bus.functions.values()
+        gpus = {item.device for item in functions if pci.is_gpu(item.pci_id, item.class_code)}
         counted = max(self.hardware["gpus"] or 0, len(gpus))
-        has_qat = any(pci.is_quick_assist(item.pci_id) for item in self._bus.functions)
+        has_qat = any(pci.is_quick_assist(item.pci_id) for item in functions)
         self.hardware["gpus"] = counted if counted or self._bus.is_complete else None
         self.hardware["has_qat"] = True if has_qat else False if self._bus.is_whole else None
         self.hardware["pci_devices"] = [
             {"pci_id": item.pci_id, "name": item.name}
-            for item in self._bus.functions
+            for item in functions
             if not item.class_code.startswith(_NETWORK)
         ]
 
@@ -275,9 +285,9 @@ class Walk:
         found = pci.pci_id_of(body.get("VendorId"), body.get("DeviceId"))
         code = pci.class_code(body.get("ClassCode"))
         code = code or _CLASSES.get(name_of(body.get("DeviceClass")), "")
-        if found is not None and all(item.uri != uri for item in self._bus.functions):
+        if found is not None:
             called = name or name_of(body.get("Name"))
-            self._bus.functions.append(_Function(uri, device, found, code, called))
+            self._bus.add(Function(uri, device, found, code, called))
 
     def _add_hpe_device(self, uri: str, body: Object) -> None:
         """iLO's own schema: decimal numbers, and the class without its interface."""
@@ -288,7 +298,7 @@ class Walk:
             code = "".join(part or "" for part in parts).ljust(6, "0") if parts[0] else ""
             path = name_of(body.get("UEFIDevicePath"))
             name = name_of(body.get("Name"))
-            self._bus.functions.append(_Function(uri, uri, found, code, name, path))
+            self._bus.add(Function(uri, uri, found, code, name, path))
 
     async def _read_network(self) -> None:
         ports: dict[str, Result] = {}
@@ -315,20 +325,20 @@ class Walk:
         port = ports.setdefault(mac, {"name": name_of(body.get("Id")) or last_segment(uri)})
         for key, value in {"mac": mac, **dict.fromkeys(_PORT), "uefi_path": ""}.items():
             port.setdefault(key, value)
-        port["ip"] = port["ip"] or self._address(uri, body)
+        port["ip"] = min(port["ip"], self._address(uri, body), key=facts.address_rank)
         port["gigabits"] = port["gigabits"] or (speed / 1000 if speed and speed > 0 else None)
         port["uefi_path"] = port["uefi_path"] or name_of(body.get("UefiDevicePath"))
         return port
 
     def _address(self, uri: str, body: Object) -> str | None:
         entries = [*objects(body.get("IPv4Addresses")), *objects(body.get("IPv6Addresses"))]
-        for entry in entries[:8]:
-            given = entry.get("Address")
-            if given not in (None, "", "0.0.0.0", "::"):
-                found = self._found.read(given, f"address of {uri}", facts.host_address)
-                if found is not None:
-                    return found
-        return None
+        given = [entry.get("Address") for entry in entries[:8]]
+        found = [
+            self._found.read(each, f"address of {uri}", facts.host_address)
+            for each in given
+            if each not in (None, "", "0.0.0.0", "::")
+        ]
+        return min(found, key=facts.address_rank, default=None)
 
     async def _adapters(self) -> list[str]:
         """The URIs of the network adapters: in the chassis, or where interfaces link to them."""

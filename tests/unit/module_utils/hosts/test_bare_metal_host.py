@@ -159,6 +159,20 @@ def test_a_port_with_two_addresses_is_one_port() -> None:
     assert [port.ip for port in found.hardware.network_interfaces] == ["10.0.0.7"]
 
 
+def test_an_address_of_one_link_replaces_none_that_others_reach() -> None:
+    mac = "02:00:00:00:00:01"
+    for first, second in (("2001:db8::1", "fe80::1"), ("169.254.0.1", "2001:db8::1")):
+        found = host(hardware={"nics": [nic("a", mac, first), nic("a", mac, second)]})
+        assert [port.ip for port in found.hardware.network_interfaces] == ["2001:db8::1"]
+
+
+def test_user_data_of_another_namespace_is_not_read() -> None:
+    found = host(spec={"userData": {"name": "data", "namespace": "other"}})
+    assert found.user_data_secret is None
+    assert found.findings[0].startswith("spec.userData.namespace: 'other' is not the namespace")
+    assert host(spec={"userData": {"name": "data", "namespace": "metal3"}}).user_data_secret
+
+
 @pytest.mark.parametrize(
     "mac",
     [

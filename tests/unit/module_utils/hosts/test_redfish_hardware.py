@@ -13,10 +13,12 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
     host_of,
     read_hardware,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import Bus, Function
 from lab.bmc.vendors import TREES
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.machines import Machine
@@ -234,6 +236,16 @@ def test_hostile_values_are_findings() -> None:
     assert all(port["ip"] is None for port in entry["network_interfaces"])
     assert all(port["name"].isprintable() for port in entry["network_interfaces"])
     assert len(entry["findings"]) == 3
+
+
+def test_a_bus_beyond_its_limit_is_not_known_whole() -> None:
+    bus = Bus()
+    for number in range(facts.MOST_PCI_DEVICES + 1):
+        assert bus.is_complete
+        for _again in range(2):
+            bus.add(Function(f"/f/{number}", "/d", "8086:1572", "060400", ""))
+    assert len(bus.functions) == facts.MOST_PCI_DEVICES
+    assert not bus.is_complete and not bus.is_whole
 
 
 @pytest.mark.parametrize(
