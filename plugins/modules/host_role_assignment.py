@@ -44,6 +44,7 @@ options:
       - C(masters) and C(workers) are lists of maps by label, with the same fields except C(count),
         and C(mac-address).
       - Without any worker every master is also a worker.
+      - C(hostSelector) limits the hosts, also the ones that C(mac-address) names.
     type: dict
     required: true
   cluster:
@@ -55,6 +56,8 @@ options:
     description:
       - Assignments of an earlier run. Hosts keep their roles and labels where another assignment
         is no better, or always with C(keepRoles) in O(request).
+      - A former host stays available when a Metal3Machine of Cluster API consumes it and it has
+        the label C(bpa.akraino.org/cluster) of O(cluster).
       - By default C(status.assignments) of the Provisioning.
     type: list
     elements: dict
@@ -100,6 +103,7 @@ options:
       known_hosts:
         description:
           - Text of a known_hosts file, also with hashed names. Keys of the chosen hosts are taken.
+          - Keys of C(@revoked) lines are dropped from every source.
         type: str
         default: ""
       hosts:
@@ -116,7 +120,8 @@ options:
   user_data:
     description:
       - User data of hosts by C(namespace/name) of their Secrets, as text. The user and the host
-        keys of a C(#cloud-config) are used.
+        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings), and says
+        nothing.
     type: dict
     default: {}
   time_limit:
@@ -224,7 +229,9 @@ assignments:
       mac: 08:00:27:00:ab:2c
       why: named by MAC address 08:00:27:00:ab:2c
 unassigned:
-  description: Hosts without a role, with the reason.
+  description:
+    - Hosts without a role, with the reason.
+    - All hosts where RV(outcome) is another than V(assigned).
   returned: success
   type: list
   elements: dict
@@ -296,7 +303,9 @@ hosts_ini:
     [all]
     test-master  ansible_ssh_host=192.168.50.63 ansible_ssh_port=22
 known_hosts:
-  description: Host keys of the chosen hosts as the text of a known_hosts file.
+  description:
+    - Host keys of the chosen hosts as the text of a known_hosts file, with the C(@revoked) lines
+      of all sources.
   returned: when RV(outcome) is V(assigned)
   type: str
   sample: ""

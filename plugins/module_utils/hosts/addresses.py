@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 _LONGEST_ADDRESS = 64
+_LONGEST_PART = 63  # of the name of a host (RFC 1123)
 
 
 def inventory_name(value: t.Any, path: str) -> str:
@@ -30,6 +31,10 @@ def inventory_name(value: t.Any, path: str) -> str:
             path,
             f"{shown(value)} cannot be the name of a node; write lower-case letters, digits, "
             "hyphens and dots, such as master-1",
+        )
+    if any(len(part) > _LONGEST_PART for part in value.split(".")):
+        raise InvalidField(
+            path, f"a part of {shown(value)} has more than {_LONGEST_PART} characters; shorten it"
         )
     require_name_of_a_host(value, path, "choose another name")
     return str(value)

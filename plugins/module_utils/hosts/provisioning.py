@@ -11,6 +11,8 @@ in one spec, and each field of one is understood in the other.
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -50,6 +52,10 @@ RackSpread = t.Literal["preferred", "required", "none"]
 RACK_SPREADS: tuple[RackSpread, ...] = t.get_args(RackSpread)
 KEEP_ROLES = ("where-equal", "always")
 
+# kubespray's kube_pods_subnet and kube_service_addresses.
+_DEFAULT_PODS = ipaddress.ip_network("10.233.64.0/18")
+_DEFAULT_SERVICES = ipaddress.ip_network("10.233.0.0/18")
+_USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _MOST_HOSTS = 100_000
 _LONGEST_MODEL = 256
 _MOST_EXPRESSIONS = 16
@@ -118,6 +124,24 @@ class SshRequest:
 
 
 @dataclass(frozen=True)
+class ClusterNetwork:
+    """The network of pods or services: of a field of the spec, or kubespray's default for it."""
+
+    field: str
+    network: Network
+    is_default: bool
+
+    def __str__(self) -> str:
+        """The network for messages."""
+        return f"{self.origin or 'the '}{self.field} {self.network}"
+
+    @property
+    def origin(self) -> str:
+        """The owner of a default, to stand before the network."""
+        return "kubespray's default " if self.is_default else ""
+
+
+@dataclass(frozen=True)
 class Request:
     """The spec of a Provisioning, checked. ``warnings`` are sentences for the user."""
 
@@ -131,6 +155,20 @@ class Request:
     host_selector: LabelSelector = field(default_factory=lambda: LabelSelector(()))
     ssh: SshRequest = SshRequest()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def networks(self) -> tuple[ClusterNetwork, ClusterNetwork]:
+        """The networks of pods and of services."""
+        pods, services = self.pod_subnet, self.service_subnet
+        return (
+            ClusterNetwork("PodSubnet", pods or _DEFAULT_PODS, pods is None),
+            ClusterNetwork("ServiceSubnet", services or _DEFAULT_SERVICES, services is None),
+        )
+
+    def network_with(self, ip: str) -> ClusterNetwork | None:
+        """The network of pods or services that has the address; None for an address of neither."""
+        address = ipaddress.ip_address(ip)
+        return next((each for each in self.networks if address in each.network), None)
 
 
 def read_request(spec: t.Any) -> Request:
@@ -380,8 +418,7 @@ def _ssh(value: t.Any) -> SshRequest:
 def user_name(value: t.Any, path: str) -> str:
     """The name of a user on a host; empty for None."""
     name = text(value, path)
-    is_usable = name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()
-    if name and (not is_usable or len(name) > 32):
+    if name and not _USER_NAME.fullmatch(name):
         raise InvalidField(path, f"{shown(name)} is not the name of a user")
     return name
 

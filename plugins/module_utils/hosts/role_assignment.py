@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 import math
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     InvalidField,
+    Subject,
     guarded,
     shown,
     subject_of,
@@ -30,12 +30,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    is_subdomain,
     mapping,
     text,
     text_mapping,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import Network
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
+    Network,
+    inventory_name,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import (
@@ -51,6 +53,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh im
     file_path,
     keys_in_known_hosts,
     known_hosts_text,
+    revocations,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     KIND,
@@ -108,9 +111,7 @@ SPEC = ArgumentSpec(
 
 DEFAULT_CLUSTER = "cluster"
 _VIRTLET = "virtlet-vm"
-# kubespray's kube_service_addresses and kube_network_node_prefix.
-_DEFAULT_SERVICES = ipaddress.ip_network("10.233.0.0/18")
-_NODE_PREFIX = 24
+_NODE_PREFIX = 24  # kubespray's kube_network_node_prefix
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,10 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
         limits,
     )
     check_networks(wanted.request, answer)
-    result = {
-        "changed": False,
-        **describe(answer),
-        "findings": [finding.as_dict() for finding in findings],
-    }
+    result = {"changed": False, **describe(answer)}
     if answer.outcome == "assigned":
-        result |= outputs(wanted, answer.assignments, options, context)
+        result |= outputs(wanted, answer.assignments, options, context, findings)
+    result["findings"] = [finding.as_dict() for finding in findings]
     for sentence in (*answer.warnings, *_small_subnet(wanted.request, answer)):
         context.warn(sentence)
     if answer.outcome != "assigned" and options["on_error"] == "fail":
@@ -210,9 +208,17 @@ def former_roles(assignments: t.Any) -> Former:
     found: dict[HostKey, tuple[FormerRole, ...]] = {}
     for entry in assignments if isinstance(assignments, list) else []:
         key = _host_key(entry)
-        if key and entry.get("role") in ("master", "worker") and is_subdomain(entry.get("label")):
+        if key and entry.get("role") in ("master", "worker") and _is_name(entry.get("label")):
             found[key] = (*found.get(key, ()), FormerRole(entry["role"], entry["label"]))
     return found
+
+
+def _is_name(label: t.Any) -> bool:
+    try:
+        inventory_name(label, "label")
+    except InvalidField:
+        return False
+    return True
 
 
 def reservations(
@@ -252,22 +258,26 @@ def curves_of(path: str | None) -> dict[str, Curve]:
 
 
 def check_networks(request: Request, answer: Answer) -> None:
-    """Raise InvalidField where addresses of hosts are in the networks of pods or services."""
-    pods, services = request.pod_subnet, request.service_subnet
-    if pods and services is None and _overlap(pods, _DEFAULT_SERVICES):
+    """Raise InvalidField where networks of pods, services and named hosts overlap.
+
+    A host that no MAC address names, with an address in such a network, gets no role.
+    """
+    pods, services = request.networks
+    if _overlap(pods.network, services.network):
+        own, other = (services, pods) if pods.is_default else (pods, services)
         raise InvalidField(
-            "spec.PodSubnet",
-            f"{pods} overlaps with kubespray's network of services, {_DEFAULT_SERVICES}; write "
-            "another subnet, or ServiceSubnet",
+            f"spec.{own.field}",
+            f"{own.network} overlaps with {other}; write another subnet, or {other.field}",
         )
-    for field, network in (("PodSubnet", pods), ("ServiceSubnet", services)):
-        for each in answer.assignments if network else ():
-            if each.ip and ipaddress.ip_address(each.ip) in t.cast("Network", network):
-                raise InvalidField(
-                    f"spec.{field}",
-                    f"{network} overlaps with the network of the hosts: {each.host.name} has "
-                    f"{each.ip}",
-                )
+    for each in answer.assignments:
+        network = request.network_with(each.ip) if each.ip else None
+        if network is not None:
+            raise InvalidField(
+                f"spec.{network.field}",
+                f"{network.origin}{network.network} overlaps with the network of the hosts: "
+                f"{each.host.name} has "
+                f"{each.ip}; write another subnet",
+            )
 
 
 def _overlap(first: Network, second: Network) -> bool:
@@ -275,12 +285,21 @@ def _overlap(first: Network, second: Network) -> bool:
 
 
 def _small_subnet(request: Request, answer: Answer) -> t.Iterator[str]:
-    pods = request.pod_subnet
+    pods, _services = request.networks
+    length = pods.network.prefixlen
     nodes = len({(each.host.namespace, each.host.name) for each in answer.assignments})
-    if pods and pods.version == 4 and nodes > 2 ** max(0, _NODE_PREFIX - pods.prefixlen):
+    room = 2 ** max(0, _NODE_PREFIX - length)
+    if pods.network.version != 4 or not nodes:
+        return
+    if length > _NODE_PREFIX:
         yield (
-            f"spec.PodSubnet: {pods} has addresses for {2 ** max(0, _NODE_PREFIX - pods.prefixlen)}"
-            f" nodes, and the cluster has {nodes}; write a larger subnet"
+            f"spec.PodSubnet: {pods.network} is smaller than a node's /{_NODE_PREFIX}; write a "
+            "larger subnet"
+        )
+    elif nodes > room:
+        yield (
+            f"spec.PodSubnet: {pods} has addresses for {room} {'node' if room == 1 else 'nodes'}, "
+            f"and the cluster has {nodes}; write a larger subnet"
         )
 
 
@@ -326,13 +345,18 @@ def describe(answer: Answer) -> Result:
 
 
 def outputs(
-    wanted: Wanted, assignments: t.Sequence[Assigned], options: Parameters, context: Context
+    wanted: Wanted,
+    assignments: t.Sequence[Assigned],
+    options: Parameters,
+    context: Context,
+    findings: list[Finding] | None = None,
 ) -> Result:
-    """Inventories and objects of the assignment."""
-    access = ssh_access(wanted.request, assignments, options, context)
+    """Inventories and objects of the assignment. Defects of user data are added to ``findings``."""
+    access = ssh_access(wanted.request, assignments, options, context, findings)
     addresses = {each.label: each.ip for each in assignments if each.ip}
     namespace, cluster = wanted.owner.namespace, wanted.cluster
     known_hosts_file = options["ssh"].get("known_hosts_file")
+    _of_secret, known, _doubts = _told_hosts(options)
     return {
         "inventory": kubespray.kubespray_inventory(
             assignments,
@@ -342,7 +366,9 @@ def outputs(
             file_path(known_hosts_file, "ssh.known_hosts_file"),
         ),
         "hosts_ini": kubespray.hosts_ini(assignments, access, is_virtlet=wanted.is_virtlet),
-        "known_hosts": known_hosts_text((ip, access[label]) for label, ip in addresses.items()),
+        "known_hosts": known_hosts_text(
+            ((ip, access[label]) for label, ip in addresses.items()), revocations(known)
+        ),
         "hosts_without_key": [label for label in addresses if not access[label].host_keys],
         "config_map": cluster_objects.config_map(assignments, cluster, namespace),
         "host_labels": cluster_objects.host_labels(assignments, cluster),
@@ -350,39 +376,63 @@ def outputs(
     }
 
 
+def _told_hosts(options: Parameters) -> tuple[SshAccess, str, list[str]]:
+    """The access of the Secret, the known_hosts of all sources, and doubts about the Secret."""
+    known = options["ssh"]["known_hosts"]
+    if options["ssh_secret"] is None:
+        return SshAccess(), known, []
+    of_secret, of_file, doubts = access_of_secret(options["ssh_secret"])
+    return of_secret, f"{known}\n{of_file}", doubts
+
+
 def ssh_access(
-    request: Request, assignments: t.Sequence[Assigned], options: Parameters, context: Context
+    request: Request,
+    assignments: t.Sequence[Assigned],
+    options: Parameters,
+    context: Context,
+    findings: list[Finding] | None = None,
 ) -> dict[str, SshAccess]:
-    """The way to each host by its label, from all sources."""
+    """The way to each host by its label, from all sources, without revoked keys.
+
+    User data that cannot be read says nothing; its defect is a warning, and added to ``findings``.
+    """
     given = options["ssh"]
-    known, of_secret = given["known_hosts"], SshAccess()
-    if options["ssh_secret"] is not None:
-        of_secret, of_file, doubts = access_of_secret(options["ssh_secret"])
-        known = f"{known}\n{of_file}"
-        for doubt in doubts:
-            context.warn(f"ssh_secret: {doubt}")
+    of_secret, known, doubts = _told_hosts(options)
+    for doubt in doubts:
+        context.warn(f"ssh_secret: {doubt}")
+    revoked = frozenset(revocations(known).values())
     key = SshAccess(private_key=file_path(given["private_key_file"], "ssh.private_key_file"))
-    found = {}
+    found: dict[str, SshAccess] = {}
+    defects: dict[Finding, None] = {}
     for each in assignments:
         of_host = given["hosts"].get(each.label) or given["hosts"].get(each.host.name)
+        of_user_data = _of_user_data(each.host, options["user_data"])
+        if isinstance(of_user_data, Finding):
+            defects[of_user_data] = None
+            of_user_data = SshAccess()
         access = access_of(
             request.ssh,
-            access_of_inventory(of_host, f"ssh.hosts.{each.label}"),
-            _of_user_data(each.host, options["user_data"]),
+            access_of_inventory(of_host, f"ssh.hosts.{each.label}").without(revoked),
+            of_user_data.without(revoked),
             of_secret,
             key,
         )
         if not access.host_keys and each.ip:
             keys = keys_in_known_hosts(known, each.ip, access.port)
-            access = SshAccess(access.user, access.port, access.private_key, keys)
+            access = replace(access, host_keys=keys).without(revoked)
         found[each.label] = access
+    warn_of(list(defects), context)
+    if findings is not None:
+        findings += defects
     return found
 
 
-def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess:
+def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess | Finding:
     """What the user data of the host says, by ``namespace/name`` of its Secret."""
     if not host.user_data_secret:
         return SshAccess()
-    secret = host.user_data_secret
-    name = secret if "/" in secret else f"{host.namespace}/{secret}"
-    return access_of_user_data(user_data.get(name), f"user_data.{name}")
+    name = f"{host.namespace}/{host.user_data_secret}"
+    return guarded(
+        Subject("BareMetalHost", host.name, host.namespace),
+        functools.partial(access_of_user_data, user_data.get(name), f"user_data.{name}"),
+    )

@@ -16,14 +16,13 @@ import hashlib
 import hmac
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     mapping,
     text,
-    text_mapping,
     texts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
@@ -46,6 +45,10 @@ _LONGEST_KEY = 8192
 _LONGEST_FILE = 1024 * 1024
 _LONGEST_USER_DATA = 64 * 1024
 _CLOUD_CONFIG = "#cloud-config"
+# The keys of cloud-init's ssh_keys for types that are in use; ssh-dss is in use no longer.
+_PUBLIC_KEYS = ("ecdsa_public", "ed25519_public", "rsa_public")
+_OF_SECRET = ("user", "port", "known_hosts")
+_REVOKED = "@revoked"
 _PASSWORDS = frozenset(("password", "ssh-password", "ansible_password", "ansible_ssh_pass"))
 _PATH = re.compile(r"[\w./~@+-]+", re.ASCII)
 
@@ -71,6 +74,10 @@ class SshAccess:
             self.host_keys or other.host_keys,
         )
 
+    def without(self, revoked: t.Container[str]) -> SshAccess:
+        """This access without the host keys that are revoked."""
+        return replace(self, host_keys=tuple(key for key in self.host_keys if key not in revoked))
+
 
 def access_of(request: SshRequest, *sources: SshAccess) -> SshAccess:
     """The access that the sources give together, the most specific first."""
@@ -81,7 +88,7 @@ def access_of(request: SshRequest, *sources: SshAccess) -> SshAccess:
 
 
 def public_key(value: t.Any, path: str) -> str:
-    """A public key without its comment. Raises InvalidField for anything else."""
+    """A public key without its comment, in one form. Raises InvalidField for anything else."""
     words = value.split() if isinstance(value, str) and len(value) <= _LONGEST_KEY else []
     problem = f"{shown(value)} is not a public key; write one such as ssh-ed25519 AAAA…"
     if len(words) < 2 or words[0] not in _KEY_TYPES:
@@ -94,24 +101,26 @@ def public_key(value: t.Any, path: str) -> str:
     # A key says its own type first; otherwise it is something else.
     if blob[4 : 4 + length] != words[0].encode() or len(blob) <= 4 + length:
         raise InvalidField(path, problem)
-    return f"{words[0]} {words[1]}"
+    return f"{words[0]} {base64.b64encode(blob).decode()}"
 
 
 def access_of_secret(obj: t.Any) -> tuple[SshAccess, str, list[str]]:
     """User and port of a Secret, the text of its known_hosts, and doubts about it.
 
-    Its private key is not read: the installer mounts it. Raises InvalidField.
+    Its private key is not read: the installer mounts it. Other keys are not read either. Raises
+    InvalidField.
     """
     given = mapping(obj, "Secret")
+    encoded, plain = (mapping(given.get(part), part) for part in ("data", "stringData"))
     data = {
-        **{key: _decoded(value, key) for key, value in mapping(given.get("data"), "data").items()},
-        **text_mapping(given.get("stringData"), "stringData"),
+        **{key: _decoded(encoded[key], key) for key in _OF_SECRET if key in encoded},
+        **{key: text(plain[key], key) for key in _OF_SECRET if key in plain},
     }
     doubts = [
         f"the Secret's {name} is not used: hosts are reached with a key"
-        for name in sorted(_PASSWORDS & data.keys())
+        for name in sorted(_PASSWORDS & {*encoded, *plain})
     ]
-    if SECRET_KEY not in data:
+    if SECRET_KEY not in encoded and SECRET_KEY not in plain:
         doubts.append(f"the Secret has no {SECRET_KEY}")
     port = data.get("port", "").strip()
     if port and not (port.isascii() and port.isdigit() and len(port) <= 5):
@@ -124,9 +133,6 @@ def access_of_secret(obj: t.Any) -> tuple[SshAccess, str, list[str]]:
 
 
 def _decoded(value: t.Any, key: str) -> str:
-    # The private key is none of our business, and nothing here may show it.
-    if key == SECRET_KEY or key in _PASSWORDS:
-        return ""
     try:
         return base64.b64decode(text(value, key), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
@@ -155,9 +161,9 @@ def access_of_user_data(content: t.Any, path: str) -> SshAccess:
     return SshAccess(
         user=user_name(names[0], f"{path}.users") if names else "",
         host_keys=tuple(
-            public_key(value, f"{path}.ssh_keys.{shown(name)}")
-            for name, value in sorted(keys.items(), key=lambda item: str(item[0]))
-            if str(name).endswith("_public")
+            public_key(keys[name], f"{path}.ssh_keys.{name}")
+            for name in _PUBLIC_KEYS
+            if name in keys
         ),
     )
 
@@ -212,6 +218,24 @@ def keys_in_known_hosts(content: str, address: str, port: int) -> tuple[str, ...
     return tuple(dict.fromkeys(found))
 
 
+def revocations(content: str) -> dict[str, str]:
+    """The ``@revoked`` lines of a known_hosts file, by line, with the key of each.
+
+    The whole file counts: a revocation that nobody reads would be a key that is trusted.
+    """
+    found = {}
+    for line in content.splitlines():
+        words = line.split()
+        if len(words) < 4 or words[0] != _REVOKED:
+            continue
+        try:
+            key = public_key(" ".join(words[2:4]), "known_hosts")
+        except InvalidField:
+            continue
+        found[f"{_REVOKED} {words[1]} {key}"] = key
+    return found
+
+
 def _is_name(given: str, name: str) -> bool:
     if not given.startswith("|1|"):
         return given == name
@@ -230,9 +254,12 @@ def known_name(address: str, port: int) -> str:
     return address if port in (0, DEFAULT_PORT) else f"[{address}]:{port}"
 
 
-def known_hosts_text(hosts: t.Iterable[tuple[str, SshAccess]]) -> str:
-    """The lines of known_hosts for hosts by address, in their order."""
-    lines = [
+def known_hosts_text(
+    hosts: t.Iterable[tuple[str, SshAccess]], revoked: t.Iterable[str] = ()
+) -> str:
+    """The lines of known_hosts: revocations, and the keys of hosts by address, in their order."""
+    lines = list(revoked)
+    lines += [
         f"{known_name(address, access.port)} {key}"
         for address, access in hosts
         for key in access.host_keys

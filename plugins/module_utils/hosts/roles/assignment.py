@@ -141,7 +141,13 @@ def assign(question: Question, limits: Limits) -> Answer:
     judge = Judge(hosts)
     judge.check(question.request.items)
     named = named_hosts(
-        question.request.items, hosts, question.owner, judge, question.needs_address
+        question.request.items,
+        hosts,
+        question.owner,
+        judge,
+        question.needs_address,
+        question.request.host_selector,
+        question.former,
     )
     instance, sources = _instance(question, hosts, judge, named)
     warnings = (*question.request.warnings, *_doubts(named, instance))
@@ -149,14 +155,18 @@ def assign(question: Question, limits: Limits) -> Answer:
         return _answer(question, instance, sources, named, [], Counts({}, (), True), warnings)
     lacking = shortages(instance.feasibility_problem(), limits)
     if lacking is None:
-        return Answer("unknown", warnings=warnings, is_proven=False)
+        return _unknown(instance, named, warnings)
     if any(lacking):
-        explanation = explain(instance, lacking, limits)
-        return Answer("infeasible", explanation=explanation, warnings=warnings)
+        return Answer(
+            "infeasible",
+            unassigned=_all_unassigned(instance, named, "others are lacking"),
+            explanation=explain(instance, lacking, limits),
+            warnings=warnings,
+        )
     problem, members = instance.problem()
     counts = best_counts(problem, limits)
     if counts is None:
-        return Answer("unknown", warnings=warnings, is_proven=False)
+        return _unknown(instance, named, warnings)
     choices = _choices(instance, counts, members)
     return _answer(question, instance, sources, named, choices, counts, warnings)
 
@@ -167,14 +177,18 @@ def _instance(
     """The instance, and the source of each host's idle watts in words."""
     taken = {each.host for each in named}
     addresses = {each.ip for each in named}
-    refused = refusals(hosts, question.owner, question.needs_address)
+    request = question.request
+    refused = refusals(
+        hosts, question.owner, question.needs_address, request.host_selector, question.former
+    )
     for index, host in enumerate(hosts):
-        if index in taken or refused[index] is not None:
+        ip = address_of(host)[1]
+        if index in taken or refused[index] is not None or ip is None:
             continue
-        if not question.request.host_selector.matches(host.labels):
-            refused[index] = Refusal("selector", "is not selected by hostSelector")
-        elif (ip := address_of(host)[1]) is not None and ip in addresses:
+        if ip in addresses:
             refused[index] = Refusal("address", f"shares its address {ip} with another host")
+        elif (network := request.network_with(ip)) is not None:
+            refused[index] = Refusal("address", f"has the address {ip} in {network}")
     for index in taken:
         refused[index] = None
     known = [idle_watts(host, question.curves) for host in hosts]
@@ -185,8 +199,8 @@ def _instance(
     )
     instance = Instance(
         hosts,
-        question.request,
-        groups_of(question.request.items),
+        request,
+        groups_of(request.items),
         refused,
         judge,
         tuple(n for n, each in enumerate(refused) if each is None and n not in taken),
@@ -251,7 +265,11 @@ def _answer(
     return Answer(
         "assigned",
         tuple(assignments),
-        tuple(_unassigned(instance, {host for _item, host, *_rest in given})),
+        tuple(
+            _unassigned(
+                instance, {host for _item, host, *_rest in given}, "every role has its hosts"
+            )
+        ),
         tuple(map(_told, counts.levels)),
         counts.is_proven,
         warnings=tuple(warnings),
@@ -292,19 +310,26 @@ def _with_items(
 
 
 def _labels(instance: Instance, given: t.Sequence[tuple[Item, int]]) -> dict[int, str]:
-    """Names in the inventory: the label of the item, else that of before, else the host's name."""
+    """Names in the inventory: the label of the item, else that of before, else the host's name.
+
+    Former labels go first, because a host that is new must not take the name of a running node.
+    """
     labels = {host: item.label for item, host in given if item.label}
     used = set(labels.values())
-    for _item, host in sorted(given, key=lambda entry: entry[1]):
+    rest = sorted({host for _item, host in given} - labels.keys())
+    for host in rest:
+        had = instance.former.get(key_of(instance.hosts[host]), ())
+        label = next((each.label for each in had if each.label not in used), None)
+        if label is not None:
+            labels[host] = label
+            used.add(label)
+    for host in rest:
         if host in labels:
             continue
         facts = instance.hosts[host]
-        former = [each.label for each in instance.former.get(key_of(facts), ())]
         qualified = f"{facts.name}-{facts.namespace}" if facts.namespace else facts.name
         numbered = (f"{qualified}-{number}" for number in range(2, len(given) + 3))
-        label = next(
-            name for name in (*former, facts.name, qualified, *numbered) if name not in used
-        )
+        label = next(name for name in (facts.name, qualified, *numbered) if name not in used)
         labels[host] = label
         used.add(label)
     return {host: label for host, label in labels.items() if label}
@@ -324,22 +349,39 @@ def _why(instance: Instance, choice: _Choice, source: str) -> str:
     return f"fits {choice.group.where}: {'; '.join(parts)}"[:1000]
 
 
-def _unassigned(instance: Instance, taken: set[int]) -> t.Iterator[Unassigned]:
+def _unknown(instance: Instance, named: t.Sequence[Named], warnings: tuple[str, ...]) -> Answer:
+    unassigned = _all_unassigned(instance, named, "the time was over")
+    return Answer("unknown", unassigned=unassigned, is_proven=False, warnings=warnings)
+
+
+def _all_unassigned(
+    instance: Instance, named: t.Sequence[Named], why: str
+) -> tuple[Unassigned, ...]:
+    """All hosts, of an answer that gives nobody a role."""
+    taken = {each.host for each in named}
+    return (
+        *(Unassigned(instance.hosts[n], f"is named by its MAC address, but {why}") for n in taken),
+        *_unassigned(instance, taken, why),
+    )
+
+
+def _unassigned(instance: Instance, taken: set[int], why: str) -> t.Iterator[Unassigned]:
+    """The hosts beside the taken ones; ``why`` is of a host that fits."""
     for index, host in enumerate(instance.hosts):
         if index in taken:
             continue
         refusal = instance.refusals[index]
-        reason = refusal.detail if refusal else _not_needed(instance, index)
+        reason = refusal.detail if refusal else _not_needed(instance, index, why)
         yield Unassigned(host, reason)
 
 
-def _not_needed(instance: Instance, host: int) -> str:
-    """The requirement that fails, or that all roles have their hosts."""
+def _not_needed(instance: Instance, host: int, why: str) -> str:
+    """The requirement that fails, or the reason of a host that fits."""
     failing = []
     for group in instance.groups:
         verdicts = instance.judge.verdicts(group.requirements)[host]
         if is_met(verdicts) is True:
-            return "fits, but every role has its hosts"
+            return f"fits, but {why}"
         reasons = [verdict.reason for verdict in verdicts if verdict.answer is not True]
         failing.append(f"{group.where}: {', '.join(reasons)}")
     return "; ".join(failing)[:1000] or "no role is left"

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
     inventory_name,
@@ -29,6 +30,9 @@ CLUSTER_LABEL = "bpa.akraino.org/cluster"
 ROLE_LABEL = "bpa.akraino.org/role"
 # Namespace and name of the Provisioning that set these labels.
 PROVISIONING_ANNOTATION = "bpa.akraino.org/provisioning"
+
+# The start of a consumer that Cluster API's provider for Metal3 writes.
+_CLUSTER_API_CONSUMER = "Metal3Machine/"
 
 PROVISIONED = frozenset(("provisioned", "externally provisioned"))
 # Metal3 does not know the hardware yet, or is about to wipe or forget the host.
@@ -84,12 +88,15 @@ class Refusal:
     detail: str
 
 
-def refusal_of(host: Host, owner: Owner) -> Refusal | None:
-    """Why nobody, or somebody else, may use the host; None where it is free or the owner's."""
+def refusal_of(
+    host: Host, owner: Owner, former: t.Container[HostKey] = frozenset()
+) -> Refusal | None:
+    """Why nobody, or somebody else, may use the host; None where it is free or the owner's.
+
+    ``former`` are the hosts that the owner had before.
+    """
     label = host.labels.get(CLUSTER_LABEL)
     marked = host.annotations.get(PROVISIONING_ANNOTATION)
-    # Cluster API consumes the hosts that the owner labelled for it.
-    is_own = host.consumer == owner.consumer or (marked == owner.title and bool(owner.name))
     reserved = owner.reserved.get(key_of(host))
     if host.operational_status == "error" or "error" in host.state:
         told = shown_text(host.error_message, 200) or "no message"
@@ -98,7 +105,7 @@ def refusal_of(host: Host, owner: Owner) -> Refusal | None:
         return Refusal("detached", "is detached")
     if host.state in _STATES_IN_BETWEEN:
         return Refusal("state", f"is in state {host.state}")
-    if host.consumer is not None and not is_own:
+    if host.consumer is not None and not _is_own(host, owner, former):
         return Refusal("consumed", f"is consumed by {shown_text(host.consumer, 200)}")
     if marked is not None and marked != owner.title:
         return Refusal("reserved", f"is reserved by {KIND} {shown_text(marked, 200)}")
@@ -107,6 +114,21 @@ def refusal_of(host: Host, owner: Owner) -> Refusal | None:
     if label is not None and label != owner.cluster:
         return Refusal("reserved", f"is labelled for the cluster {shown_text(label, 63)}")
     return None
+
+
+def _is_own(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
+    """Whether the owner consumes the host, or Cluster API a host that the owner labelled for it.
+
+    Without the owner's annotation the label proves little: the owner must have had the host before.
+    """
+    if host.consumer == owner.consumer:
+        return True
+    if not (host.consumer or "").startswith(_CLUSTER_API_CONSUMER):
+        return False
+    marked = host.annotations.get(PROVISIONING_ANNOTATION)
+    if marked is not None:
+        return marked == owner.title and bool(owner.name)
+    return host.labels.get(CLUSTER_LABEL) == owner.cluster and key_of(host) in former
 
 
 def ports_with_address(host: Host) -> list[NetworkInterface]:
@@ -137,16 +159,29 @@ def address_of(host: Host) -> tuple[str | None, str | None]:
     return host.boot_mac or (macs[0] if macs else None), None
 
 
-def refusals(hosts: t.Sequence[Host], owner: Owner, needs_address: bool) -> list[Refusal | None]:
-    """The refusal of each host, if any, also for names and addresses that no inventory takes."""
+def refusals(
+    hosts: t.Sequence[Host],
+    owner: Owner,
+    needs_address: bool,
+    selector: LabelSelector,
+    former: t.Container[HostKey] = frozenset(),
+) -> list[Refusal | None]:
+    """The refusal of each host, if any, also for names and addresses that no inventory takes.
+
+    A host that the selector excludes claims no address, so that it excludes no other host.
+    """
     found: list[Refusal | None] = []
     addresses = [address_of(host) for host in hosts]
-    shared = Counter(ip for _mac, ip in addresses if ip)
-    macs = Counter(mac for mac, _ip in addresses if mac)
-    for host, (mac, ip) in zip(hosts, addresses):
-        refusal = refusal_of(host, owner)
+    selected = [selector.matches(host.labels) for host in hosts]
+    claims = [address for address, is_selected in zip(addresses, selected) if is_selected]
+    shared = Counter(ip for _mac, ip in claims if ip)
+    macs = Counter(mac for mac, _ip in claims if mac)
+    for host, (mac, ip), is_selected in zip(hosts, addresses, selected):
+        refusal = refusal_of(host, owner, former)
         if refusal is None:
             refusal = _unusable(host, needs_address and ip is None)
+        if refusal is None and not is_selected:
+            refusal = Refusal("selector", "is not selected by hostSelector")
         if refusal is None and ((ip and shared[ip] > 1) or (mac and macs[mac] > 1)):
             told = ip if ip and shared[ip] > 1 else mac
             refusal = Refusal("address", f"shares its address {told} with another host")

@@ -9,14 +9,18 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
     host_address,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Item
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    HostKey,
     Owner,
+    Refusal,
     host_text,
+    ports_with_address,
     refusal_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import Judge
@@ -38,16 +42,28 @@ def named_hosts(
     owner: Owner,
     judge: Judge,
     needs_address: bool,
+    selector: LabelSelector,
+    former: t.Container[HostKey] = frozenset(),
 ) -> list[Named]:
     """The hosts of all items with a MAC address. Raises InvalidField for one that cannot be had."""
     by_mac: dict[str, list[int]] = {}
+    excluded: dict[str, int] = {}
     for index, host in enumerate(hosts):
+        is_selected = selector.matches(host.labels)
         for mac in host.macs:
-            by_mac.setdefault(mac, []).append(index)
+            if is_selected:
+                by_mac.setdefault(mac, []).append(index)
+            else:
+                excluded.setdefault(mac, index)
     found: dict[int, Named] = {}
     for item in items:
         if item.mac is None:
             continue
+        if item.mac in excluded and item.mac not in by_mac:
+            raise InvalidField(
+                f"{item.where}.mac-address",
+                f"host {host_text(hosts[excluded[item.mac]])} is not selected by hostSelector",
+            )
         named = _named(item, item.mac, by_mac.get(item.mac, []), hosts, needs_address)
         first = found.setdefault(named.host, named)
         if first is not named:
@@ -56,7 +72,7 @@ def named_hosts(
                 f"{item.mac} and {first.mac} of {first.item.where} belong to one host, "
                 f"{host_text(hosts[named.host])}",
             )
-        _check(named, hosts, owner, judge)
+        _check(named, hosts, refusal_of(hosts[named.host], owner, former), judge)
     _refuse_equal_addresses(list(found.values()))
     return list(found.values())
 
@@ -70,8 +86,8 @@ def _named(
     if len(owners) > 1:
         told = " and ".join(host_text(hosts[index]) for index in owners[:3])
         raise InvalidField(path, f"{mac} belongs to {len(owners)} hosts, {told}; correct them")
-    ports = hosts[owners[0]].hardware.network_interfaces
-    ip = next((port.ip for port in ports if port.mac == mac and port.ip), None)
+    ports = ports_with_address(hosts[owners[0]])
+    ip = next((port.ip for port in ports if port.mac == mac), None)
     if ip is not None:
         ip = host_address(ip, path)
     elif needs_address:
@@ -79,10 +95,9 @@ def _named(
     return Named(item, owners[0], mac, ip)
 
 
-def _check(named: Named, hosts: t.Sequence[Host], owner: Owner, judge: Judge) -> None:
+def _check(named: Named, hosts: t.Sequence[Host], refusal: Refusal | None, judge: Judge) -> None:
     """Raise InvalidField where the host belongs to others or certainly does not meet the item."""
     host = hosts[named.host]
-    refusal = refusal_of(host, owner)
     if refusal is not None:
         raise InvalidField(named.item.where, f"host {host_text(host)} {refusal.detail}")
     for verdict in judge.verdicts(named.item.requirements)[named.host]:

@@ -151,7 +151,7 @@ def _size(name: str, what: str, has: int | None, wanted: int) -> Verdict:
 def size_text(size: int) -> str:
     """Bytes as a quantity for people: ``64Gi``, ``960G``, ``63.5Gi``."""
     exact = min((format_quantity(Decimal(size), binary) for binary in (True, False)), key=len)
-    return exact if len(exact) <= 6 else f"{size / (1 << 30):.1f}Gi"
+    return exact if len(exact) <= 6 else f"{size / (1 << 30):.1f}".removesuffix(".0") + "Gi"
 
 
 def _model(hardware: Hardware, wanted: str) -> Verdict:

@@ -37,6 +37,13 @@ class Failing:
     hosts: int
     unknown: int
 
+    @property
+    def text(self) -> str:
+        """The counts that are not zero, in words."""
+        failing = f"fails on {self.hosts}" if self.hosts else ""
+        unknown = f"is not known of {self.unknown}" if self.unknown else ""
+        return " and ".join(filter(None, (failing, unknown)))
+
 
 @dataclass(frozen=True)
 class Shortage:
@@ -118,11 +125,7 @@ def _message(instance: Instance, short: t.Sequence[Shortage], changes: t.Sequenc
 
 
 def _sentence(short: Shortage, free: int) -> str:
-    told = [
-        f"{each.requirement} fails on {each.hosts}"
-        + (f" and is not known of {each.unknown}" if each.unknown else "")
-        for each in short.failing
-    ]
+    told = [f"{each.requirement} {each.text}" for each in short.failing]
     reasons = f" ({', '.join(told)})" if told else ""
     return (
         f"{short.where} wants {_hosts(short.wanted)} and lacks {short.missing}: of {free} free "

@@ -12,6 +12,9 @@ import time
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import (
+    former_roles,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import Owner
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import FormerRole
@@ -228,6 +231,20 @@ def test_what_the_provisioning_itself_consumes_is_its_own() -> None:
     ]
 
 
+def test_what_cluster_api_consumes_for_the_owner_stays_its_own() -> None:
+    """The label alone is written by anybody who may label hosts."""
+    taken = host(0, consumer="Metal3Machine/metal3/c1-x", labels={"bpa.akraino.org/cluster": "c1"})
+    owner, former = Owner("p", "metal3", "c1"), former_of(("node-0", "master", "m-1"))
+    first = answer_of({"master": {}}, [taken], owner=owner, former=former)
+    assert [(each.host.name, each.label) for each in first.assignments] == [
+        ("node-0", "m-1"),
+        ("node-0", "m-1"),
+    ]
+    assert answer_of({"master": {}}, [taken], owner=owner).outcome == "infeasible"
+    other = Owner("p", "metal3", "c2")
+    assert answer_of({"master": {}}, [taken], owner=other, former=former).outcome == "infeasible"
+
+
 def test_two_hosts_that_claim_one_address_get_no_role() -> None:
     """A hostile host that copies an address must not become the machine that somebody logs in to."""
     hosts = [host(0), host(1, ip="10.1.0.1"), host(2)]
@@ -245,6 +262,27 @@ def test_the_selector_limits_the_hosts() -> None:
     hosts = [host(0), host(1, labels={"hall": "2"})]
     answer = answer_of({"master": {}, "hostSelector": {"matchLabels": {"hall": "2"}}}, hosts)
     assert roles_of(answer)["master"] == ["node-1"]
+
+
+def test_a_host_that_the_selector_excludes_excludes_no_other() -> None:
+    hosts = [host(0, labels={"hall": "2"}), host(1, ip="10.1.0.1", mac=mac_of(0))]
+    answer = answer_of({"master": {}, "hostSelector": {"matchLabels": {"hall": "2"}}}, hosts)
+    assert roles_of(answer)["master"] == ["node-0"]
+    assert [each.reason for each in answer.unassigned] == ["is not selected by hostSelector"]
+
+
+def test_a_new_host_does_not_take_the_name_of_a_running_node() -> None:
+    first = answer_of({"master": {}}, [host(0, name="n1", namespace="zz")])
+    former = former_roles([each.as_dict() for each in first.assignments])
+    hosts = [host(0, name="n1", namespace="zz"), host(1, name="n1", namespace="aa")]
+    answer = answer_of({"master": {"count": 2}}, hosts, former=former)
+    labels = {each.host.namespace: each.label for each in answer.assignments}
+    assert labels == {"zz": "n1", "aa": "n1-aa"}
+
+
+def test_a_former_label_that_no_inventory_takes_is_forgotten() -> None:
+    entry = {"host": "n", "namespace": "a", "role": "master", "label": "localhost"}
+    assert former_roles([entry]) == {}
 
 
 def test_names_are_those_of_hosts_and_differ() -> None:

@@ -246,6 +246,66 @@ def test_user_data_that_is_broken_is_refused(content: str) -> None:
         access_of_user_data(content, "user_data.a/b")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "#cloud-config\nusers: [",
+        "#cloud-config\nusers: [{name: Admin, ssh_authorized_keys: [x]}]",
+    ],
+)
+def test_broken_user_data_is_a_finding_of_its_host_alone(content: str) -> None:
+    hosts = machines(3)
+    hosts[0]["spec"]["userData"] = {"name": "data"}
+    request = {**SPEC, "worker": {"count": 0}}
+    plain = assign({"hosts": hosts, "request": request})
+    warnings: list[str] = []
+    result = assign(
+        {"hosts": hosts, "request": request, "user_data": {"metal3/data": content}},
+        Context(warn=warnings.append),
+    )
+    assert result["inventory"] == plain["inventory"]
+    [finding] = result["findings"]
+    assert (finding["kind"], finding["name"]) == ("BareMetalHost", "n-0")
+    assert finding["field"].startswith("user_data.metal3/data")
+    assert any("user_data.metal3/data" in each for each in warnings)
+
+
+def test_host_keys_of_types_that_are_used_no_longer_are_left_out() -> None:
+    keys = f"{{dsa_public: ssh-dss AAAA, ed25519_public: {key_of(1)}}}"
+    access = access_of_user_data(f"#cloud-config\nssh_keys: {keys}", "user_data.a/b")
+    assert access.host_keys == (key_of(1),)
+
+
+def test_other_keys_of_a_secret_are_not_read() -> None:
+    given = {"ssh-privatekey": "AA==", "ca.der": base64.b64encode(b"\xff\xfe").decode()}
+    assert access_of_secret({"data": given}) == (SshAccess(), "", [])
+
+
+def test_a_revoked_key_is_trusted_from_no_source() -> None:
+    hosts = machines(3)
+    hosts[0]["spec"]["userData"] = {"name": "data"}
+    user_data = f"#cloud-config\nssh_keys: {{ed25519_public: {key_of(9)}}}"
+    of_secret = f"@revoked * {key_of(8)}\n10.1.0.3 {key_of(8)}\n10.1.0.3 {key_of(3)}\n"
+    result = assign(
+        {
+            "hosts": hosts,
+            "request": {**SPEC, "worker": {"count": 0}},
+            "user_data": {"metal3/data": user_data},
+            "ssh_secret": {"stringData": {"ssh-privatekey": "x", "known_hosts": of_secret}},
+            "ssh": {
+                "known_hosts": f"@revoked 10.1.0.9 {key_of(9)} lost\n10.1.0.2 {key_of(9)}",
+                "hosts": {"n-1": {"host_keys": [key_of(8)]}},
+            },
+        }
+    )
+    assert result["known_hosts"].splitlines() == [
+        f"@revoked 10.1.0.9 {key_of(9)}",
+        f"@revoked * {key_of(8)}",
+        f"10.1.0.3 {key_of(3)}",
+    ]
+    assert result["hosts_without_key"] == ["n-0", "n-1"]
+
+
 def test_a_secret_without_key_or_with_a_wrong_port_is_told() -> None:
     _access, _known, doubts = access_of_secret({"stringData": {"user": "ops"}})
     assert doubts == ["the Secret has no ssh-privatekey"]

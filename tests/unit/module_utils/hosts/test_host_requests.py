@@ -9,7 +9,9 @@ import typing as t
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import inventory_name
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Disk,
     Hardware,
@@ -20,13 +22,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
     Item,
     Requirements,
     read_request,
+    user_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
     IDLE_WATTS,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import Judge
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
+    Judge,
+    size_text,
+)
 from support.assignable_hosts import (
     EPYC,
     GOLD,
@@ -242,6 +248,17 @@ class TestNamedHosts:
         with pytest.raises(InvalidInput, match=f"{MAC} belongs to 2 hosts"):
             answer_of(ONE, [host(0), host(1, mac=MAC)])
 
+    def test_hosts_that_the_selector_excludes_have_no_mac_address(self) -> None:
+        spec = {**ONE, "hostSelector": {"matchLabels": {"hall": "2"}}}
+        inside, outside = host(0, labels={"hall": "2"}), host(1, mac=MAC)
+        assert names_of(answer_of(spec, [inside, outside])) == {"node-0"}
+        with pytest.raises(InvalidInput, match="node-1 is not selected by hostSelector"):
+            answer_of(spec, [outside])
+
+    def test_an_address_of_one_link_is_none(self) -> None:
+        with pytest.raises(InvalidInput, match="IP address not found for host with MAC address"):
+            answer_of(ONE, [host(0, ip="fe80::1")])
+
     def test_named_hosts_are_not_given_to_others(self) -> None:
         spec = {**ONE, "master": {"cpu": 1}, "worker": {"cpu": 1}}
         answer = answer_of(spec, [host(n) for n in range(4)])
@@ -295,6 +312,22 @@ class TestShortages:
             explanation
         )
 
+    def test_every_host_says_why_it_has_no_role(self) -> None:
+        answer = answer_of({"master": {"cpu": 32, "count": 2}}, [host(0, 16), host(1)])
+        assert [each.reason for each in answer.unassigned] == [
+            "spec.master: cpu: 16 hardware threads, 32 wanted",
+            "fits, but others are lacking",
+        ]
+        spec = {
+            "masters": [{"m": {"mac-address": mac_of(3)}}],
+            "worker": {"count": 2, "expressions": ["host.name > 3"]},
+        }
+        answer = answer_of(spec, [host(n) for n in range(4)])
+        reasons = {each.host.name: each.reason for each in answer.unassigned}
+        assert reasons["node-3"] == "is named by its MAC address, but others are lacking"
+        assert "not known, No matching overloads" in reasons["node-0"]
+        assert answer.explanation and "fails on 0" not in answer.explanation.message
+
     def test_workers_without_count_are_one_at_least(self) -> None:
         assert answer_of({"master": {}, "worker": {}}, [host(0)]).outcome == "infeasible"
 
@@ -303,13 +336,75 @@ class TestShortages:
     ("subnet", "told"),
     [
         ("10.1.0.0/24", "spec.PodSubnet: 10.1.0.0/24 overlaps with the network of the hosts"),
-        ("10.233.0.0/16", "overlaps with kubespray's network of services"),
+        ("10.233.0.0/16", "overlaps with kubespray's default ServiceSubnet 10.233.0.0/18"),
     ],
 )
 def test_pods_and_hosts_have_networks_of_their_own(subnet: str, told: str) -> None:
     hosts = [bare_metal_host("n", [{"name": "eth0", "mac": MAC, "ip": "10.1.0.1"}])]
     with pytest.raises(InvalidInput, match=told):
         assign({"hosts": hosts, "request": {**ONE, "PodSubnet": subnet}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "ip", "told"),
+    [
+        (
+            {"ServiceSubnet": "10.233.64.0/24"},
+            "10.1.0.1",
+            "spec.ServiceSubnet: 10.233.64.0/24 overlaps with kubespray's default PodSubnet",
+        ),
+        ({}, "10.233.64.9", "spec.PodSubnet: kubespray's default 10.233.64.0/18 overlaps with the"),
+        ({}, "10.233.0.9", "spec.ServiceSubnet: kubespray's default 10.233.0.0/18 overlaps with"),
+    ],
+)
+def test_defaults_of_kubespray_count_as_subnets(spec: Json, ip: str, told: str) -> None:
+    hosts = [bare_metal_host("n", [{"name": "eth0", "mac": MAC, "ip": ip}])]
+    with pytest.raises(InvalidInput, match=told):
+        assign({"hosts": hosts, "request": {**ONE, **spec}})
+
+
+@pytest.mark.parametrize(
+    ("subnet", "told"),
+    [
+        ("10.244.0.0/26", "10.244.0.0/26 is smaller than a node's /24"),
+        ("10.244.0.0/24", "the PodSubnet 10.244.0.0/24 has addresses for 1 node, and the cluster"),
+    ],
+)
+def test_a_small_subnet_of_pods_is_a_warning(subnet: str, told: str) -> None:
+    hosts = [
+        bare_metal_host(f"n-{n}", [{"name": "e", "mac": mac_of(n), "ip": f"10.1.0.{n + 1}"}])
+        for n in range(2)
+    ]
+    warnings: list[str] = []
+    request = {"master": {}, "worker": {}, "PodSubnet": subnet}
+    assign({"hosts": hosts, "request": request}, Context(warn=warnings.append))
+    assert any(told in each for each in warnings), warnings
+
+
+def test_a_host_inside_the_subnet_of_pods_gets_no_role_and_the_others_do() -> None:
+    hosts = [host(0, ip="10.244.64.5"), host(1)]
+    answer = answer_of({"master": {}, "PodSubnet": "10.244.64.0/18"}, hosts)
+    assert names_of(answer) == {"node-1"}
+    assert [each.reason for each in answer.unassigned] == [
+        "has the address 10.244.64.5 in the PodSubnet 10.244.64.0/18"
+    ]
+
+
+@pytest.mark.parametrize("name", ["-x", "1a", "Root", "a" * 33])
+def test_what_no_user_of_a_host_is_called(name: str) -> None:
+    with pytest.raises(InvalidInput, match="is not the name of a user"):
+        user_name(name, "user")
+
+
+def test_a_label_of_more_than_63_characters_names_no_host() -> None:
+    with pytest.raises(InvalidInput, match="has more than 63 characters"):
+        inventory_name("a" * 64 + ".b", "label")
+    assert inventory_name("a" * 63 + ".b", "label")
+
+
+def test_sizes_without_a_fraction_have_none() -> None:
+    assert size_text(100_000 * 2**30) == "100000Gi"
+    assert size_text(127 * 2**29) == "63.5Gi"
 
 
 def test_a_hostile_host_changes_nothing_for_others() -> None:
