@@ -240,6 +240,9 @@ def test_what_cluster_api_consumes_for_the_owner_stays_its_own() -> None:
         ("node-0", "m-1"),
         ("node-0", "m-1"),
     ]
+    again = former_roles([each.as_dict() for each in first.assignments])
+    second = answer_of({"master": {}}, [taken], owner=owner, former=again)
+    assert second.assignments == first.assignments
     assert answer_of({"master": {}}, [taken], owner=owner).outcome == "infeasible"
     other = Owner("p", "metal3", "c2")
     assert answer_of({"master": {}}, [taken], owner=other, former=former).outcome == "infeasible"
