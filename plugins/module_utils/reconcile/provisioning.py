@@ -338,7 +338,9 @@ class _Run:
             "ssh_secret": self._ssh_secret(wanted),
             "user_data": self._user_data(answer),
         }
-        self.outputs = role_assignment.outputs(wanted, answer.assignments, options, self.context)
+        self.outputs = role_assignment.outputs(
+            wanted, answer.assignments, options, self.context, self.findings
+        )
         self._apply([self.outputs["config_map"]], owner=self._owner(), foreign="refuse")
 
     def _document(self, wanted: Wanted) -> None:
