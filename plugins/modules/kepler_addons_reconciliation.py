@@ -147,7 +147,7 @@ options:
                 default: ''
               token_secret:
                 description:
-                  - Secret whose C(token) goes to Prometheus as a bearer token.
+                  - Secret whose C(token) goes to Prometheus as a bearer token, over https alone.
                 type: str
                 default: ''
               authority_secret:
@@ -275,12 +275,13 @@ options:
             default: auto
           duration:
             description:
-              - Validity of a certificate. The authority is valid ten times as long.
+              - Validity of a certificate, in whole days unless cert-manager issues. The authority is valid
+                ten times as long.
             type: str
             default: 2160h
           renew_before:
             description:
-              - Time before its end at which a certificate is renewed.
+              - Time before its end at which a certificate is renewed, in whole days likewise.
             type: str
             default: 720h
           key_bits:

@@ -314,6 +314,12 @@ REFUSED: list[tuple[Json, str]] = [
     ({"logging": {"enabled": True}}, "logging needs an endpoint and an image"),
     ({"tracing": {"enabled": True}}, "tracing.endpoint is needed for the backend otlp"),
     ({"security": {"clientSecret": "../x"}}, "should match"),
+    ({"security": {"clientSecret": "kepler-server"}}, "Secrets of security must differ"),
+    ({"certificates": {"enabled": True, "renewBefore": "12h"}}, "must be whole days"),
+    (
+        {"grafana": {"enabled": True, "datasource": {"url": "http://p", "tokenSecret": "t"}}},
+        "a token needs a datasource whose url begins with https",
+    ),
     ({"system": "a.b"}, "should match"),
     ({"grafana": {"instanceSelector": {}}}, "should have at least 1 properties"),
     ({"metadata": {"name": "a.b"}}, "no dot"),

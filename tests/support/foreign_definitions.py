@@ -68,7 +68,8 @@ _SMALL = {
     ("jaegertracing.io", "v1", "Jaeger"): {
         "type": "object",
         "properties": {
-            "strategy": {"type": "string", "enum": ["allInOne", "production", "streaming"]}
+            "strategy": {"type": "string", "enum": ["allInOne", "production", "streaming"]},
+            "containerSecurityContext": _ANY,
         },
     },
     ("networking.istio.io", "v1", "DestinationRule"): {

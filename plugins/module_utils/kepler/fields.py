@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     is_subdomain,
     mapping,
@@ -23,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_duration,
     parse_quantity,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import parse_endpoint
 
 Object = t.Mapping[str, t.Any]
 
@@ -93,11 +95,17 @@ def whole_image(given: t.Any, where: str) -> str:
 
 
 def url(given: t.Any, where: str) -> str:
-    """A URL of http or https; empty where there is none."""
+    """A URL of http or https with a host and without a password; empty where there is none."""
     found = given or ""
-    if found and not (isinstance(found, str) and re.fullmatch(r"https?://[!-~]{1,1000}", found)):
+    if not found:
+        return ""
+    if not (isinstance(found, str) and re.fullmatch(r"https?://[!-~]{1,1000}", found)):
         raise InvalidField(where, f"{shown(found)} is no URL of http or https")
-    return str(found)
+    try:
+        parse_endpoint(found)
+    except TargetFailure as error:
+        raise InvalidField(where, str(error)) from error
+    return found
 
 
 def duration(value: t.Any, place: str, least: float = 0.0) -> float:

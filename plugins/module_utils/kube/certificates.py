@@ -37,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 
 _SHORTEST_RSA_BITS = 2048
 _AUTHORITY_LIVES_LONGER = 10
+_LONGEST_COMMON_NAME = 64
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 SPEC = KUBERNETES.merge(
@@ -281,7 +282,9 @@ class _Maker:
 
     def _subject(self, request: CertificateRequest) -> t.Any:
         oid = x509.oid.NameOID
-        parts = [x509.NameAttribute(oid.COMMON_NAME, request.common_name)]
+        # X.509 allows no longer one. Clients verify the names of the extension, which are whole.
+        common_name = request.common_name[:_LONGEST_COMMON_NAME]
+        parts = [x509.NameAttribute(oid.COMMON_NAME, common_name)]
         if request.unit:
             parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, request.unit))
         return x509.Name(parts)

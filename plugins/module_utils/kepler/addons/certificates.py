@@ -124,4 +124,4 @@ def _hours(wanted: Certificates) -> int:
 
 
 def _days(duration: str) -> int:
-    return max(1, round(parse_duration(duration) / _SECONDS_OF_A_DAY))
+    return int(parse_duration(duration) // _SECONDS_OF_A_DAY)

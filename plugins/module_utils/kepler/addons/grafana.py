@@ -25,7 +25,11 @@ def manifests(
     addons: Addons, wanted: Grafana, served: kinds.Served, files: t.Sequence[DashboardFile]
 ) -> t.Iterator[Manifest]:
     """All objects of the add-on. Raises NotServed."""
-    selector = {"matchLabels": dict(wanted.instance_selector)}
+    place: dict[str, t.Any] = {
+        "instanceSelector": {"matchLabels": dict(wanted.instance_selector)},
+        # A Grafana that exists mostly stands in a namespace of its own.
+        **({} if wanted.instance else {"allowCrossNamespaceImport": True}),
+    }
     if wanted.instance:
         instance = kinds.of(served, "Grafana")
         labels = wanted.instance_selector
@@ -34,11 +38,11 @@ def manifests(
         )
     if wanted.url:
         datasource = kinds.of(served, "GrafanaDatasource")
-        spec = {"instanceSelector": selector, **_datasource(addons, wanted)}
+        spec = {**place, **_datasource(addons, wanted)}
         yield names.manifest(addons, datasource, "prometheus", _COMPONENT, spec=spec)
     for each in files if wanted.dashboards else ():
         dashboard = kinds.of(served, "GrafanaDashboard")
-        spec = {"instanceSelector": selector, "folder": _FOLDER, "json": each.text}
+        spec = {**place, "folder": _FOLDER, "json": each.text}
         yield names.manifest(addons, dashboard, each.name, _COMPONENT, spec=spec)
 
 

@@ -30,6 +30,7 @@ _SHORTEST_KEY, _LONGEST_KEY = 2048, 8192
 # SPIFFE identities without their scheme, as Istio names accounts.
 _PRINCIPAL = re.compile(r"[0-9A-Za-z*._-]{1,253}(/[0-9A-Za-z*._-]{1,253}){0,8}")
 _LONGEST_NAME = 40
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -180,13 +181,14 @@ def _secret(given: Object, name: str, where: str) -> str:
 
 
 def _security(given: Object) -> Security:
-    return Security(
-        _choice(given, "security", "mode"),
-        *(
-            fields.name(given[name], f"security.{name}")
-            for name in ("server_secret", "client_authority_secret", "client_secret")
-        ),
-    )
+    secrets: dict[str, str] = {}
+    for name in ("server_secret", "client_authority_secret", "client_secret"):
+        secret = fields.name(given[name], f"security.{name}")
+        if secret in secrets:
+            problem = f"{secret} is {secrets[secret]}, too; give each certificate its own Secret"
+            raise InvalidField(f"security.{name}", problem)
+        secrets[secret] = name
+    return Security(_choice(given, "security", "mode"), *secrets)
 
 
 def _prometheus(given: Object) -> Prometheus:
@@ -218,6 +220,9 @@ def _grafana(given: Object) -> Grafana:
     secrets = [_secret(datasource, name, where) for name in ("token_secret", "authority_secret")]
     if any(secrets) and not url:
         raise InvalidField(f"{where}.url", "Secrets are of no use without it; give it too")
+    if secrets[0] and not url.startswith("https://"):
+        problem = "a token never goes over plain HTTP; use https, or no token_secret"
+        raise InvalidField(f"{where}.url", problem)
     return Grafana(given["instance"], selector, url, secrets[0], secrets[1], given["dashboards"])
 
 
@@ -262,6 +267,14 @@ def _certificates(given: Object, namespace: str) -> Certificates:
     if before >= ends:
         problem = f"{given['renew_before']} is not shorter than the duration {given['duration']}"
         raise InvalidField("certificates.renew_before", problem)
+    issuer = _choice(given, where, "issuer")
+    for name, seconds in (("duration", ends), ("renew_before", before)):
+        if issuer != "cert-manager" and seconds % _DAY:
+            problem = (
+                f"{given[name]} is no whole number of days, and the library counts in days; give "
+                "a multiple of 24h, or the issuer cert-manager"
+            )
+            raise InvalidField(f"{where}.{name}", problem)
     authority_namespace = fields.dns_label(
         given["authority_namespace"], "certificates.authority_namespace", 63
     )
@@ -269,7 +282,7 @@ def _certificates(given: Object, namespace: str) -> Certificates:
         problem = f"{namespace} holds Kepler's Secrets; give the authority's key its own namespace"
         raise InvalidField("certificates.authority_namespace", problem)
     return Certificates(
-        issuer=_choice(given, where, "issuer"),
+        issuer=issuer,
         duration=given["duration"],
         renew_before=given["renew_before"],
         key_bits=whole_number(

@@ -34,7 +34,9 @@ def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[
     """A collector of OTLP, or Jaeger. Raises NotServed."""
     if wanted.backend == "jaeger" and not wanted.image:
         jaeger = kinds.of(served, "Jaeger", ", or set tracing.image to an image of Jaeger 2")
-        spec = {"strategy": "allInOne"}
+        # The policy of Kepler's namespace refuses pods without it.
+        security = {key: UNPRIVILEGED[key] for key in ("allowPrivilegeEscalation", "capabilities")}
+        spec = {"strategy": "allInOne", "containerSecurityContext": security}
         yield names.manifest(addons, jaeger, "jaeger", "tracing", spec=spec)
         return
     settings: Object = {"endpoint": wanted.endpoint}

@@ -68,6 +68,7 @@ BAD: list[tuple[Json, str]] = [
     ({"system": "../../secrets"}, "system: .* is not a DNS label"),
     ({"security": {"client_secret": "a/b"}}, "client_secret: 'a/b' cannot be the name"),
     ({"security": {"mode": "ssl"}}, "security.mode: 'ssl' is none of none, tls, mtls"),
+    ({"security": {"client_secret": "kepler-server"}}, "kepler-server is server_secret, too"),
     ({"prometheus": {"interval": "often"}}, "prometheus.interval: 'often' is not a duration"),
     ({"prometheus": {"interval": "1.5s"}}, "'1.5s' is not a duration; give a whole number"),
     ({"prometheus": {"interval": "0s"}}, "'0s' is not from 1 s to 1 h"),
@@ -76,14 +77,21 @@ BAD: list[tuple[Json, str]] = [
     ({"grafana": {"instance_selector": {}}}, "every Grafana of the cluster"),
     ({"grafana": {"datasource": {"url": "file:///etc"}}}, "url: 'file:///etc' is no URL"),
     ({"grafana": {"datasource": {"token_secret": "t"}}}, "of no use without it"),
+    ({"grafana": {"datasource": {"url": "http://p", "token_secret": "t"}}}, "over plain HTTP"),
+    ({"tracing": {"endpoint": "https://user:word@h"}}, "endpoint holds a user name or password"),
     ({"tracing": {}}, "tracing.endpoint: the collector needs a receiver"),
     ({"tracing": {"backend": "jaeger", "endpoint": "http://x"}}, "leave it empty"),
     ({"tracing": {"backend": "jaeger", "image": "jaeger"}}, "does not name registry and tag"),
     ({"logging": {**LOGS, "endpoint": ""}}, "logging.endpoint: logs need a receiver"),
+    ({"logging": {**LOGS, "endpoint": "https://loki:99999"}}, "logging.endpoint: .* is no URL"),
+    ({"logging": {**LOGS, "endpoint": "https://[x"}}, "logging.endpoint: .* is no URL"),
+    ({"logging": {**LOGS, "endpoint": "https:///path"}}, "does not say http:// or https:// and a"),
     ({"logging": {**LOGS, "image": "fluent-bit"}}, "does not name registry and tag"),
     ({"logging": {**LOGS, "credential_secret": "c"}}, "a password never goes over plain HTTP"),
     ({"certificates": {"duration": "1m"}}, "certificates.duration: '1m' is not from 3600 s"),
     ({"certificates": {"renew_before": "2160h"}}, "not shorter than the duration 2160h"),
+    ({"certificates": {"duration": "24h", "renew_before": "12h"}}, "renew_before: 12h is no whole number"),
+    ({"certificates": {"issuer": "library", "duration": "2161h"}}, "duration: 2161h is no whole"),
     ({"certificates": {"key_bits": 512}}, "key_bits: 512 is not a whole number from 2048"),
     ({"certificates": {"authority_namespace": "kepler"}}, "give the authority's key its own"),
     ({"service_mesh": {"mode": "ambient", "scrapers": ["a b"]}}, "'a b' is no account"),
@@ -157,6 +165,27 @@ def test_a_monitor_has_the_certificates_of_its_mode(mode: str, keys: list[str]) 
         # The model server has the same labels but this one.
         labels = one(kind, found["Prometheus"])["spec"]["selector"]["matchLabels"]
         assert labels["app.kubernetes.io/component"] == "collector"
+
+
+def test_cert_manager_takes_parts_of_days() -> None:
+    given = {"enabled": True, "issuer": "cert-manager", "duration": "30h", "renew_before": "6h"}
+    assert parts(certificates=given)["Certificates"].manifests
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_grafana_of_another_namespace_gets_datasource_and_dashboards(is_own: bool) -> None:
+    spec = {"grafana": {"enabled": True, "instance": is_own, "datasource": {"url": "http://p"}}}
+    shipped = Files([], [files.DashboardFile("nodes", "{}")])
+    rendered = render(read_addons("kepler", "kepler", spec), EVERYTHING, shipped)
+    [found] = [part for part in rendered if part.condition == "Grafana"]
+    for kind in ("GrafanaDatasource", "GrafanaDashboard"):
+        assert one(kind, found)["spec"].get("allowCrossNamespaceImport", False) is not is_own
+
+
+def test_pods_of_jaeger_have_what_the_policy_of_the_namespace_asks_for() -> None:
+    jaeger = one("Jaeger", parts(tracing={"enabled": True, "backend": "jaeger"})["Tracing"])
+    security = jaeger["spec"]["containerSecurityContext"]
+    assert security == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 @pytest.mark.parametrize("backend", ["loki", "elasticsearch"])
