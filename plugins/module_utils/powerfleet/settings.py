@@ -252,8 +252,8 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
             continue
         except (OSError, ValueError) as error:
             raise InvalidInput(
-                f"{option}: cannot read {path}; mount a Secret with the keys username and password "
-                "there"
+                f"{option}: cannot read {path}; mount a Secret there, with keys among "
+                f"{', '.join(keys)}"
             ) from error
     return entry
 

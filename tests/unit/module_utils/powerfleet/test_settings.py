@@ -239,6 +239,13 @@ def test_the_default_credential_comes_from_files_alone(tmp_path: Path) -> None:
     assert fleet_options(fleet(), WHOLE, module())["read"]["credentials"] is None
 
 
+def test_a_folder_that_cannot_be_read_names_the_keys_of_its_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").mkdir()
+    given = module(metering_credential_dir=str(tmp_path))
+    with pytest.raises(InvalidInput, match="keys among username, password, ca.crt, token, url"):
+        fleet_options(fleet(metering={"source": "prometheus", "url": "https://p"}), WHOLE, given)
+
+
 def test_the_credential_of_metering_goes_where_it_says_alone(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     given = module(metering_credential_dir=str(tmp_path))
