@@ -19,7 +19,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.kinds import KINDS
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.kinds import (
+    KINDS,
+    OWN_KINDS,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.options import ADDONS
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import read_addons
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
@@ -88,7 +91,7 @@ class Site:
         kinds = [(version, each.kind) for each in KINDS.values() for version in each.api_versions]
         return {
             (kind, each["metadata"]["name"].removeprefix("kepler-addons-"))
-            for version, kind in (*kinds, ("v1", "ConfigMap"), ("apps/v1", "DaemonSet"))
+            for version, kind in (*kinds, *OWN_KINDS)
             if self.kube.serves(version, kind)
             for each in self.kube.list(
                 self.kube.resource(version, kind).collection(self.namespace), selector
@@ -225,6 +228,8 @@ def test_all_add_ons_are_taken_by_the_schemas_of_their_projects(site: Site, fore
         *(("Certificate", name) for name in ("authority", "server", "client")),
         ("PeerAuthentication", "strict"),
         ("AuthorizationPolicy", "scrapers"),
+        ("NetworkPolicy", "mesh"),
+        ("NetworkPolicy", "mesh"),
     }
     place = f"/api/v1/namespaces/{site.namespace}"
     labels = site.kube.get(place)["metadata"]["labels"]

@@ -48,7 +48,11 @@ _ALL = (
 )
 KINDS: t.Mapping[str, Kind] = {each.kind: each for each in _ALL}
 # Kinds of Kubernetes itself that add-ons make.
-OWN_KINDS = (("v1", "ConfigMap"), ("apps/v1", "DaemonSet"))
+OWN_KINDS = (
+    ("v1", "ConfigMap"),
+    ("apps/v1", "DaemonSet"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+)
 
 # Kind → API version, of the kinds that the cluster serves.
 Served = t.Mapping[str, str]

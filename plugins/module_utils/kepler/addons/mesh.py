@@ -16,6 +16,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons, Mesh
 
 _COMPONENT = "service-mesh"
+# Port on which ztunnel takes the traffic of the mesh for a pod.
+_MESH_PORT = 15008
+# Addresses from which probes of the kubelet come in ambient mode.
+_KUBELET = ("169.254.7.127/32", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff/128")
 
 
 def namespace_labels(wanted: Mesh | None) -> dict[str, str]:
@@ -48,3 +52,19 @@ def manifests(addons: Addons, wanted: Mesh, served: kinds.Served) -> t.Iterator[
         spec = {"selector": selector, "action": "ALLOW", "rules": [{"from": [source]}]}
         policy = kinds.of(served, "AuthorizationPolicy")
         yield names.manifest(addons, policy, "scrapers", _COMPONENT, spec=spec)
+    network = ("networking.k8s.io/v1", "NetworkPolicy")
+    yield names.manifest(addons, network, "mesh", _COMPONENT, spec=_admitted(addons, selector))
+
+
+def _admitted(addons: Addons, selector: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Ways to Kepler that its own NetworkPolicy does not open."""
+    port = "http" if addons.security.mode == "none" else "https"
+    kubelet = [{"ipBlock": {"cidr": cidr}} for cidr in _KUBELET]
+    return {
+        "podSelector": dict(selector),
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"ports": [{"port": _MESH_PORT, "protocol": "TCP"}]},
+            {"from": kubelet, "ports": [{"port": port, "protocol": "TCP"}]},
+        ],
+    }
