@@ -65,9 +65,10 @@ def manifest(
             "name": object_name(addons, part),
             "namespace": addons.namespace,
             "labels": {
-                **(labels or {}),
                 **pod_labels(addons, component),
                 MANAGED_BY_LABEL: MANAGER,
+                # Selectors of other projects look for these, whatever their keys are.
+                **(labels or {}),
                 APPLY_SET_LABEL: apply_set(addons.name),
             },
         },
