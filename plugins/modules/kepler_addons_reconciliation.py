@@ -275,8 +275,8 @@ options:
             default: auto
           duration:
             description:
-              - Validity of a certificate, in whole days unless cert-manager issues. The authority is valid
-                ten times as long.
+              - Validity of a certificate, in whole days unless cert-manager issues. The authority is
+                valid ten times as long.
             type: str
             default: 2160h
           renew_before:

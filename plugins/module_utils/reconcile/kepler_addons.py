@@ -13,6 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
     KUBERNETES,
     ArgumentSpec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
@@ -20,6 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
+    InvalidInput,
+    WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
@@ -42,6 +45,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec i
     read_addons,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
+    MANAGED_BY_LABEL,
+    MANAGER,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     keep_certificates,
 )
@@ -97,7 +104,10 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 @dataclass
 class _Run:
-    """One run, and what is known so far. ``resource`` are the KeplerAddons, if there are any."""
+    """One run, and what is known so far. ``resource`` are the KeplerAddons, if there are any.
+
+    ``failures`` have the sentences of steps that failed for one add-on, by its condition.
+    """
 
     kube: Kube
     given: Parameters
@@ -106,6 +116,8 @@ class _Run:
     addons: Addons | None = None
     served: dict[str, str] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    is_issued: bool = False
     applying: Applying = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,19 +138,47 @@ class _Run:
         self.served = kinds.discovered(self.kube.serves)
         self.parts = render(wanted, self.served, shipped)
         self._apply(wanted)
-        refused = [each for each in self.applying.result["results"] if each["action"] == "failed"]
+        self._raise_problems()
+
+    def _raise_problems(self) -> None:
+        """Raise Failed if anything failed; by now all that does not depend on it is done."""
+        keys = {status.identity(each) for part in self.parts for each in part.manifests}
+        refused = [
+            each["error"]
+            for each in self.applying.result["results"]
+            if each["action"] == "failed" and _key(each) in keys
+        ]
+        problems = [f"{name}: {sentence}" for name, sentence in self.failures.items()]
         if refused:
-            message = f"{len(refused)} objects were refused, the first one: {refused[0]['error']}"
-            raise Failed("ObjectsRefused", message)
+            problems.append(f"{len(refused)} objects were refused, the first one: {refused[0]}")
+        if problems:
+            reason = "ObjectsRefused" if refused else "ReconcileError"
+            raise Failed(reason, "; ".join(problems))
 
     def _apply(self, wanted: Addons) -> None:
+        self._label_namespace(wanted)
+        self._write_objects(wanted)
+        # Certificates of cert-manager are pruned by now, so that it does not issue again.
+        if wanted.certificates is not None and self._is_of_library(wanted):
+            self._keep_certificates(wanted, wanted.certificates)
+
+    def _label_namespace(self, wanted: Addons) -> None:
+        """Make the namespace. Labels that are somebody else's are a failure of the mesh alone."""
         has_mesh = any(part.condition == "ServiceMesh" and part.manifests for part in self.parts)
         labels = mesh.namespace_labels(wanted.mesh if has_mesh else None)
-        self._write([_namespace_manifest(wanted.namespace, labels)])
-        if wanted.certificates is not None and not certificates.is_of_cert_manager(
-            wanted.certificates, self.served
-        ):
-            self._keep_certificates(wanted, wanted.certificates)
+        namespace = _namespace_manifest(wanted.namespace, labels)
+        try:
+            self._write([namespace], field_manager=_label_manager(wanted.name))
+        except WattwiseError as error:
+            if not labels:
+                raise
+            self.failures["ServiceMesh"] = str(error)
+
+    def _is_of_library(self, addons: Addons) -> bool:
+        wanted = addons.certificates
+        return wanted is not None and not certificates.is_of_cert_manager(wanted, self.served)
+
+    def _write_objects(self, wanted: Addons) -> None:
         owner = _KIND.owner(self, wanted.namespace, wanted.name, names.owner_name(wanted.name))
         known = [(version, kind) for kind, version in self.served.items()]
         self._write(
@@ -158,7 +198,31 @@ class _Run:
         self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
 
     def _keep_certificates(self, addons: Addons, wanted: Certificates) -> None:
-        """Certificates without cert-manager, and the authority's for Kepler, without its key."""
+        """Certificates without cert-manager. No other add-on waits for them."""
+        try:
+            self._refuse_two_issuers(addons)
+            self._issue(addons, wanted)
+            self.is_issued = True
+        except WattwiseError as error:
+            self.failures["Certificates"] = str(error)
+
+    def _refuse_two_issuers(self, addons: Addons) -> None:
+        """Two issuers of one Secret would replace each other's certificates without end."""
+        if "Certificate" not in self.served or self.context.check_mode:
+            return
+        secrets = set(certificates.certificate_names(addons).values())
+        place = self.kube.resource(self.served["Certificate"], "Certificate")
+        for each in self.kube.list(place.collection(addons.namespace)):
+            name, secret = member(each, "metadata", "name"), member(each, "spec", "secretName")
+            if secret in secrets and not member(each, "metadata", "deletionTimestamp"):
+                message = (
+                    f"cert-manager's Certificate {shown(name)} fills the Secret {secret}, too; "
+                    "delete it, or set certificates.issuer to cert-manager"
+                )
+                raise InvalidInput(message)
+
+    def _issue(self, addons: Addons, wanted: Certificates) -> None:
+        """All certificates, and the authority's for Kepler, without its key."""
         self._write([_namespace_manifest(wanted.authority_namespace, {})])
         asked = certificates.library_options(addons, wanted)
         kept = keep_certificates(asked, self.context, self.kube)
@@ -172,10 +236,12 @@ class _Run:
             "metadata": {
                 "name": addons.security.client_authority_secret,
                 "namespace": addons.namespace,
+                "labels": {MANAGED_BY_LABEL: MANAGER},
             },
             "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
         }
-        self._write([secret])
+        # As the certificates themselves: cert-manager may have had the Secret before.
+        self._write([secret], force_conflicts=True)
 
     def result(self, failure: Failure | None) -> Result:
         """What was done and what is there now, as the status of KeplerAddons has it."""
@@ -197,8 +263,14 @@ class _Run:
                 self._unready(self.addons),
                 self._port(self.addons),
                 "http" if self.addons.security.mode == "none" else "https",
-                self.addons.certificates is not None,
+                any(
+                    part.condition == "Certificates" and part.wanted and not part.missing
+                    for part in self.parts
+                )
+                and "Certificates" not in self.failures,
                 failure,
+                self.failures,
+                self._is_of_library(self.addons) and not self.is_issued,
             )
         except ApiError as error:
             self.context.warn(f"The add-ons could not be looked at: {error}")
@@ -234,16 +306,21 @@ class _Run:
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     """Remove the owner, with it all that it owns, and the labels of the namespace.
 
-    The namespace, Secrets and KeplerAddons are people's, and stay.
+    Namespaces, Secrets and KeplerAddons stay: Kepler may still mount the Secrets.
     """
     applying = Applying(kube, context, ())
     namespace = given["namespace"]
     if kube.find(f"/api/v1/namespaces/{namespace}") is not None:
         bare = _namespace_manifest(namespace, {})
-        applying.apply({"manifests": [bare], "field_manager": FIELD_MANAGER})
+        applying.apply({"manifests": [bare], "field_manager": _label_manager(given["name"])})
     owner = owner_manifest(namespace, names.owner_name(given["name"]))
     applying.apply({"manifests": [owner], "state": "absent"})
     return {**applying.result, "found": False}
+
+
+def _label_manager(name: str) -> str:
+    """Two KeplerAddons of one namespace never undo each other's labels."""
+    return f"{FIELD_MANAGER}-{name}"
 
 
 def _namespace_manifest(name: str, labels: t.Mapping[str, str]) -> dict[str, t.Any]:

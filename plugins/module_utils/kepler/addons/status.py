@@ -34,7 +34,9 @@ class Seen:
 
     ``errors`` and ``applied`` have kind and name of objects. ``missing_secrets`` and ``unready``
     (certificates) have sentences by the condition of their add-on. ``port`` is the name of the port
-    of Kepler's Service, empty where there is none.
+    of Kepler's Service, empty where there is none. ``issues`` says that certificates come, and
+    ``is_unissued`` that the library was to issue them and did not. ``failures`` have sentences of
+    whole add-ons by their condition.
     """
 
     parts: t.Sequence[Part] = ()
@@ -46,6 +48,8 @@ class Seen:
     wanted_port: str = ""
     issues: bool = False
     failure: Failure | None = None
+    failures: t.Mapping[str, str] = field(default_factory=dict)
+    is_unissued: bool = False
 
 
 def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
@@ -66,7 +70,7 @@ def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
             {"kind": each["kind"], "name": each["metadata"]["name"], "version": each["apiVersion"]}
             for part in seen.parts
             for each in part.manifests
-            if _identity(each) in seen.applied
+            if identity(each) in seen.applied
         ]
     else:
         conditions += [kept(stored, name) for name in CONDITIONS[1:]]
@@ -89,14 +93,17 @@ def certificate_problem(certificates: t.Sequence[t.Any], wanted: t.Collection[st
     return ""
 
 
-def _identity(manifest: Object) -> tuple[str, str]:
+def identity(manifest: Object) -> tuple[str, str]:
+    """Kind and name, as ``Seen`` has objects."""
     return manifest["kind"], manifest["metadata"]["name"]
 
 
 def _is_applied(seen: Seen, part: Part) -> bool:
-    if part.missing:
+    if part.missing or part.condition in seen.failures:
         return False
-    return all(_identity(each) in seen.applied for each in part.manifests)
+    if part.condition == "Certificates" and seen.is_unissued:
+        return False
+    return all(identity(each) in seen.applied for each in part.manifests)
 
 
 def _judged(seen: Seen, part: Part, stored: Object) -> Condition:
@@ -106,7 +113,9 @@ def _judged(seen: Seen, part: Part, stored: Object) -> Condition:
         return condition(name, "False", "Disabled", "The add-on is switched off.")
     if part.missing:
         return condition(name, "False", "KindNotServed", part.missing)
-    errors = [seen.errors[key] for key in map(_identity, part.manifests) if key in seen.errors]
+    if name in seen.failures:
+        return condition(name, "False", "ReconcileError", seen.failures[name])
+    errors = [seen.errors[key] for key in map(identity, part.manifests) if key in seen.errors]
     if errors:
         return condition(name, "False", "ObjectsRefused", errors[0])
     if seen.failure is not None and not _is_applied(seen, part):

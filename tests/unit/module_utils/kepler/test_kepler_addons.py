@@ -90,7 +90,10 @@ BAD: list[tuple[Json, str]] = [
     ({"logging": {**LOGS, "credential_secret": "c"}}, "a password never goes over plain HTTP"),
     ({"certificates": {"duration": "1m"}}, "certificates.duration: '1m' is not from 3600 s"),
     ({"certificates": {"renew_before": "2160h"}}, "not shorter than the duration 2160h"),
-    ({"certificates": {"duration": "24h", "renew_before": "12h"}}, "renew_before: 12h is no whole number"),
+    (
+        {"certificates": {"duration": "24h", "renew_before": "12h"}},
+        "renew_before: 12h is no whole number",
+    ),
     ({"certificates": {"issuer": "library", "duration": "2161h"}}, "duration: 2161h is no whole"),
     ({"certificates": {"key_bits": 512}}, "key_bits: 512 is not a whole number from 2048"),
     ({"certificates": {"authority_namespace": "kepler"}}, "give the authority's key its own"),
@@ -167,6 +170,16 @@ def test_a_monitor_has_the_certificates_of_its_mode(mode: str, keys: list[str]) 
         assert labels["app.kubernetes.io/component"] == "collector"
 
 
+@pytest.mark.parametrize(("mode", "port"), [("none", "http"), ("mtls", "https")])
+def test_the_network_policy_of_ambient_mode_admits_mesh_and_probes(mode: str, port: str) -> None:
+    mesh = {"enabled": True, "mode": "ambient"}
+    policy = one("NetworkPolicy", parts(security={"mode": mode}, service_mesh=mesh)["ServiceMesh"])
+    tunnel, probes = policy["spec"]["ingress"]
+    assert tunnel == {"ports": [{"port": 15008, "protocol": "TCP"}]}
+    assert probes["ports"] == [{"port": port, "protocol": "TCP"}]
+    assert {"ipBlock": {"cidr": "169.254.7.127/32"}} in probes["from"]
+
+
 def test_cert_manager_takes_parts_of_days() -> None:
     given = {"enabled": True, "issuer": "cert-manager", "duration": "30h", "renew_before": "6h"}
     assert parts(certificates=given)["Certificates"].manifests
@@ -180,6 +193,13 @@ def test_a_grafana_of_another_namespace_gets_datasource_and_dashboards(is_own: b
     [found] = [part for part in rendered if part.condition == "Grafana"]
     for kind in ("GrafanaDatasource", "GrafanaDashboard"):
         assert one(kind, found)["spec"].get("allowCrossNamespaceImport", False) is not is_own
+
+
+def test_a_grafana_has_the_labels_by_which_it_is_selected() -> None:
+    wanted = {"app.kubernetes.io/name": "energy-grafana"}
+    spec = {"enabled": True, "instance": True, "instance_selector": wanted}
+    labels = one("Grafana", parts(grafana=spec)["Grafana"])["metadata"]["labels"]
+    assert wanted.items() <= labels.items()
 
 
 def test_pods_of_jaeger_have_what_the_policy_of_the_namespace_asks_for() -> None:
