@@ -71,9 +71,7 @@ def stored(api: Api, manifests: Sequence[JsonObject]) -> Objects:
     """All objects of these kinds, of Leases those of wattwise alone. Raises ApiError."""
     found: Objects = {}
     for group, resource in writable(manifests):
-        # A definition may be missing, such as that of the other group of NodeConfigs.
-        listed = api.find(f"{_root(api, group)}/{resource}") or {"items": []}
-        for item in listed["items"]:
+        for item in _listed(api, group, resource):
             metadata = item["metadata"]
             key = key_of(resource, group, metadata.get("namespace", ""), metadata["name"])
             if resource != "leases" or metadata["name"].startswith(_OWN_LEASES):
@@ -82,12 +80,19 @@ def stored(api: Api, manifests: Sequence[JsonObject]) -> Objects:
     return found
 
 
-def _root(api: Api, group: str) -> str:
-    """The path of a group in the version that the API server prefers."""
-    if not group:
-        return "/api/v1"
-    found = api.find(f"/apis/{group}") or {"preferredVersion": {"groupVersion": group}}
-    return f"/apis/{found['preferredVersion']['groupVersion']}"
+def _listed(api: Api, group: str, resource: str) -> list[JsonObject]:
+    """All objects of a kind, in the first version of its group that serves it.
+
+    A definition may be missing, such as that of the other group of NodeConfigs.
+    """
+    found = api.find(f"/apis/{group}") if group else None
+    versions = [each["groupVersion"] for each in (found or {"versions": []})["versions"]]
+    for root in [f"/apis/{version}" for version in versions] if group else ["/api/v1"]:
+        listed = api.find(f"{root}/{resource}")
+        if listed is not None:
+            items: list[JsonObject] = listed["items"]
+            return items
+    return []
 
 
 def key_of(resource: str, group: str, namespace: str, name: str) -> str:
