@@ -301,8 +301,11 @@ class _Run:
         changes = told["changes"][:1]
         hint = f"; {changes[0]} to make it work" if changes else ""
         reason = "NotEnoughHosts" if answer.outcome == "infeasible" else "TimeOver"
-        message = told.pop("message")
-        raise Failed(reason, f"Not every role gets a host: {message}{hint}", **told)
+        fields = {name: value for name, value in told.items() if name != "message"}
+        sentence = f"Not every role gets a host: {told['message']}{hint}"
+        failure = Failed(reason, sentence)
+        failure.fields.update(fields)
+        raise failure
 
     def _marked(self, changes: t.Sequence[reservation.Change]) -> bool:
         self.is_reserving = self.is_reserving or bool(changes)
