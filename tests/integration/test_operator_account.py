@@ -40,9 +40,14 @@ UNUSED = {
     Right("", "pods", "get"): "many pods are listed, a few are got",
     Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many are listed, a few are got",
     Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
+    **{
+        Right("", resource, verb): "test_rights.py shows it for pods that wait with claims"
+        for resource in ("persistentvolumeclaims", "persistentvolumes")
+        for verb in ("list", "patch")
+    },
 }
 # test_rights.py shows that the roles use the rights on these.
-OPTIONAL = {"devmgmtproto.k8s.io", "resource.k8s.io", "intel.com"}
+OPTIONAL = {"devmgmtproto.k8s.io", "resource.k8s.io", "intel.com", "storage.k8s.io"}
 # By ansible-operator and by the watcher, which are not started here.
 WATCHED = {
     *(Right("wattwise.github.io", "powerfleets", verb) for verb in ("get", "list", "watch")),
