@@ -111,14 +111,14 @@ keyed_groups:
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
-    InventoryHosts,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
     bare_metal_host,
     host_inventory,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
+    InventoryHosts,
+)
 from ansible_collections.wattwise.kube.plugins.plugin_utils.cluster_inventory import (
     ClusterInventory,
     Json,

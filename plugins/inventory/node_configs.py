@@ -104,10 +104,10 @@ keyed_groups:
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHosts,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from ansible_collections.wattwise.kube.plugins.plugin_utils.cluster_inventory import (
     ClusterInventory,

@@ -67,51 +67,6 @@ options:
     type: list
     elements: dict
     default: []
-  curves:
-    description:
-      - Path of a curves document with power curves by the name of the host. Other hosts draw the
-        idle watts that are published for their processor.
-    type: path
-  require_ip:
-    description:
-      - Whether a host needs an IP address. V(false) suits Cluster API, which installs hosts itself.
-    type: bool
-    default: true
-  group_names:
-    description:
-      - Names of the groups in RV(inventory). V(current) are those of kubespray since 2.16,
-        V(legacy) those before, such as C(kube-master).
-    type: str
-    default: current
-    choices:
-      - current
-      - legacy
-  ssh:
-    description:
-      - Ways to reach the hosts. Host keys are always checked, and there are no passwords.
-    type: dict
-    default: {}
-    suboptions:
-      private_key_file:
-        description:
-          - Path of the private key, on the host that runs the installer.
-        type: str
-      known_hosts_file:
-        description:
-          - Path at which the installer finds RV(known_hosts).
-        type: str
-      known_hosts:
-        description:
-          - Text of a known_hosts file, also with hashed names. Keys of the chosen hosts are taken.
-          - Keys of C(@revoked) lines are dropped from every source.
-        type: str
-        default: ""
-      hosts:
-        description:
-          - By label or name of a host a dictionary with C(user), C(port), C(private_key_file) and
-            C(host_keys), which go before all other sources.
-        type: dict
-        default: {}
   ssh_secret:
     description:
       - Secret that C(spec.ssh.secretName) names. Keys C(user), C(port) and C(known_hosts) are used;
@@ -124,16 +79,6 @@ options:
         nothing.
     type: dict
     default: {}
-  time_limit:
-    description:
-      - Seconds that the search may take, above 0.
-    type: float
-    default: 10.0
-  seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
-    type: int
-    default: 0
   on_error:
     description:
       - Effect of roles that stay without a host. V(fail) fails the task; V(report) returns
@@ -144,6 +89,7 @@ options:
       - fail
       - report
 extends_documentation_fragment:
+  - wattwise.kube.host_roles
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11

@@ -102,64 +102,22 @@ options:
       - ServiceAccount of the agent pods in the namespace of the Provisioning. No token if empty.
     type: str
     default: ""
-  curves:
-    description:
-      - Path of a curves document with power curves by the name of the host. Other hosts draw the
-        idle watts that are published for their processor.
-    type: path
-  require_ip:
-    description:
-      - Whether a host needs an IP address. V(false) suits Cluster API, which installs hosts itself.
-    type: bool
-    default: true
-  group_names:
-    description:
-      - Names of the groups in RV(inventory). V(current) are those of kubespray since 2.16,
-        V(legacy) those before, such as C(kube-master).
-    type: str
-    default: current
-    choices:
-      - current
-      - legacy
-  ssh:
-    description:
-      - Ways to reach the hosts. Host keys are always checked, and there are no passwords.
-    type: dict
-    default: {}
-    suboptions:
-      private_key_file:
-        description:
-          - Path of the private key, on the host that runs the installer.
-        type: str
-      known_hosts_file:
-        description:
-          - Path at which the installer finds RV(known_hosts).
-        type: str
-      known_hosts:
-        description:
-          - Text of a known_hosts file, also with hashed names. Keys of the chosen hosts are taken.
-        type: str
-        default: ""
-      hosts:
-        description:
-          - By label or name of a host a dictionary with C(user), C(port), C(private_key_file) and
-            C(host_keys), which go before all other sources.
-        type: dict
-        default: {}
-  time_limit:
-    description:
-      - Seconds that the search may take, above 0.
-    type: float
-    default: 10.0
-  seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
-    type: int
-    default: 0
   document:
     description:
       - File for the hosts with their roles and capabilities, for the report. No file by default.
     type: path
+  lease_namespace:
+    description:
+      - Namespace of the Lease C(wattwise-provisioning), which a run with O(hardware) holds. All
+        runs in a cluster need the same namespace.
+    type: str
+    default: kube-system
+  lease_timeout:
+    description:
+      - Seconds to wait while another run holds the Lease. After that the task fails and names the
+        holder.
+    type: float
+    default: 60.0
   on_error:
     description:
       - What an error does once it is in the status of the Provisioning. V(fail) fails the task,
@@ -170,8 +128,8 @@ options:
       - fail
     default: fail
 extends_documentation_fragment:
+  - wattwise.kube.host_roles
   - wattwise.kube.kubernetes
-  - wattwise.kube.lease
   - wattwise.kube.attributes
   - wattwise.kube.attributes.changing_module
 requirements:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import json
 import typing as t
@@ -17,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHost,
     InventoryHosts,
 )
@@ -49,13 +50,13 @@ class ClusterInventory(BaseInventoryPlugin, Constructable, Cacheable):  # type: 
     GROUP_OPTION = ""
     READING_OPTIONS: tuple[str, ...] = ()
 
+    @abc.abstractmethod
     def read(self, connection: t.Mapping[str, t.Any]) -> Json:
         """What is read of the cluster, as JSON for the cache. Raises WattwiseError."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def hosts_of(self, read: Json) -> InventoryHosts:
         """The hosts in what was read. Raises WattwiseError."""
-        raise NotImplementedError
 
     def verify_file(self, path: str) -> bool:
         return bool(super().verify_file(path)) and path.endswith(self.FILE_NAMES)

@@ -13,10 +13,10 @@ import ipaddress
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     require_name_of_a_host,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 

@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     shown_text,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     address_of_machine,
 )
 

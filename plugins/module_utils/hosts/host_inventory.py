@@ -14,18 +14,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     Subject,
     guarded,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
+    KIND,
+    read_hosts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHost,
     InventoryHosts,
     group_names,
     known,
     require_name_of_a_host,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
-    KIND,
-    read_hosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 
 
 def inventory_hosts(

@@ -16,7 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHost,
     InventoryHosts,
     address_of_machine,
@@ -24,8 +26,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts
     known,
     require_name_of_a_host,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
 
 Object = t.Mapping[str, t.Any]
 

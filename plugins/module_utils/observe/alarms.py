@@ -223,6 +223,14 @@ def _drift(fleet: t.Any, options: Parameters, raised: Raised) -> t.Iterator[Alar
         yield Alarm("model_drift", name, round(drift, 1), limit)
 
 
+def _trimmed(pod: t.Any) -> dict[str, t.Any]:
+    """Of a waiting pod what ``alarms_of`` reads."""
+    return {
+        "metadata": {"creationTimestamp": member(pod, "metadata", "creationTimestamp")},
+        "spec": {"schedulerName": member(pod, "spec", "schedulerName")},
+    }
+
+
 def _waiting(
     pods: t.Sequence[t.Any], options: Parameters, now: datetime.datetime
 ) -> t.Iterator[Alarm]:
@@ -248,6 +256,7 @@ class AlarmWatch:
     options: Parameters
     now: t.Callable[[], datetime.datetime] = utc_now
     _raised: dict[tuple[str, str], Alarm] = field(default_factory=dict)
+    _kube: Kube | None = None
 
     @classmethod
     def of(cls, parameters: Parameters) -> AlarmWatch:
@@ -262,6 +271,8 @@ class AlarmWatch:
         try:
             present = self._read()
         except WattwiseError as error:
+            # The next look reads the kubeconfig again.
+            self._kube = None
             lost = Alarm("cluster_unreachable", message=shown_text(str(error)))
             present = [*self._raised.values(), lost]
         current = {alarm.key: alarm for alarm in present}
@@ -280,11 +291,10 @@ class AlarmWatch:
         return events
 
     def _read(self) -> list[Alarm]:
-        given = {name: self.options[name] for name in KUBERNETES.options}
-        taken = snapshot.take({**given, "include": ["nodes", "node_configs"]})["snapshot"]
-        kube = Kube.connect(given)
+        if self._kube is None:
+            self._kube = Kube.connect(self.options)
+        kube = self._kube
+        configs, _left_out = snapshot.read_part(kube, snapshot.SOURCES["node_configs"], None)
         fleets = (kube.find(_POWER_FLEETS) or {}).get("items") or []
-        waiting = kube.list("/api/v1/pods", _WAITING)
-        return alarms_of(
-            taken["node_configs"], fleets, waiting, self.options, self.now(), self._raised
-        )
+        waiting = kube.list("/api/v1/pods", _WAITING, _trimmed)
+        return alarms_of(configs, fleets, waiting, self.options, self.now(), self._raised)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field
 
@@ -46,7 +47,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.sy
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
-    NOT_FOUND,
     Failed,
     ResourceKind,
     generation_of,
@@ -61,7 +61,7 @@ Object = t.Mapping[str, t.Any]
 FIELD_MANAGER = "wattwise-kepler"
 _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 _MOST_REASONS = 3
-_KIND = ResourceKind(options.API_VERSION, options.KIND, options.SYSTEM, FIELD_MANAGER)
+_KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.SYSTEM)
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -91,12 +91,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(given)
     if given["state"] == "absent":
         return _removed(kube, given, context)
-    if given["spec"] is not None:
-        return _KIND.made(_Run(kube, given, context, None))
-    resource = _KIND.find(kube, given)
-    if resource is None:
-        return dict(NOT_FOUND)
-    return _KIND.told(_Run(kube, given, context, resource), given["on_error"])
+    return _KIND.reconcile(kube, given, functools.partial(_Run, kube, given, context))
 
 
 @dataclass

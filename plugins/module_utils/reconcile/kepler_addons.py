@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import typing as t
 from dataclasses import dataclass, field
 
@@ -55,7 +56,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates im
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
-    NOT_FOUND,
     Failed,
     ResourceKind,
     generation_of,
@@ -67,7 +67,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_r
 Object = t.Mapping[str, t.Any]
 
 FIELD_MANAGER = "wattwise-kepler-addons"
-_KIND = ResourceKind(options.API_VERSION, options.KIND, options.ADDONS, FIELD_MANAGER)
+_KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.ADDONS)
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -94,12 +94,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(given)
     if given["state"] == "absent":
         return _removed(kube, given, context)
-    if given["spec"] is not None:
-        return _KIND.made(_Run(kube, given, context, None))
-    resource = _KIND.find(kube, given)
-    if resource is None:
-        return dict(NOT_FOUND)
-    return _KIND.told(_Run(kube, given, context, resource), given["on_error"])
+    return _KIND.reconcile(kube, given, functools.partial(_Run, kube, given, context))
 
 
 @dataclass

@@ -26,7 +26,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
     bare_metal_host,
@@ -77,6 +76,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying i
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
     NOT_FOUND,
     Failed,
+    Gone,
+    ResourceKind,
     generation_of,
     stored_status,
 )
@@ -85,6 +86,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 Object = t.Mapping[str, t.Any]
 
 FIELD_MANAGER = "wattwise-provisioning"
+_KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
 LEASE_NAME = "wattwise-provisioning"
 # How often hosts may be lost to others in one run; the next run then goes on.
 _ATTEMPTS = 8
@@ -119,10 +121,6 @@ SPEC = KUBERNETES.merge(
 ).merge(LIMITS)
 
 
-class _Gone(WattwiseError):
-    """The Provisioning was deleted during the run."""
-
-
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """Reserve hosts for a Provisioning, follow its installer, keep its agents, and tell of it.
 
@@ -137,7 +135,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     resource = (
         _written(applying, given, context.check_mode)
         if given["spec"] is not None
-        else _found(kube, given)
+        else _KIND.find(kube, given)
     )
     if resource is None:
         return dict(NOT_FOUND)
@@ -145,7 +143,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     def work(guard: Guard | None) -> Result:
         run = _Run(kube.guarded(guard), given, context, resource)
         run.applying.add(applying.result)
-        return run.told()
+        return _KIND.told(run, given["on_error"])
 
     if not given["hardware"]:
         # Versions of BareMetalHosts decide who gets a host; no other run need wait.
@@ -158,12 +156,6 @@ def _namespace(given: Parameters) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": given["namespace"]}}
 
 
-def _found(kube: Kube, given: Parameters) -> Object | None:
-    """The Provisioning; None where there is none, or where it is being deleted."""
-    found = kube.find(kube.resource(API_VERSION, KIND).path(given["name"], given["namespace"]))
-    return None if member(found, "metadata", "deletionTimestamp") else found
-
-
 def _written(applying: Applying, given: Parameters, is_check_mode: bool) -> Object | None:
     """The Provisioning with the spec of the options, created or changed."""
     metadata: dict[str, t.Any] = {"name": given["name"], "namespace": given["namespace"]}
@@ -172,7 +164,7 @@ def _written(applying: Applying, given: Parameters, is_check_mode: bool) -> Obje
     head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
     manifest = {**head, "spec": given["spec"]}
     applying.apply({"manifests": [manifest], "field_manager": FIELD_MANAGER})
-    found = _found(applying.kube, given)
+    found = _KIND.find(applying.kube, given)
     if found is None:
         # In check mode it may not exist yet; otherwise somebody is deleting it.
         return manifest if is_check_mode else None
@@ -201,28 +193,8 @@ class _Run:
     def __post_init__(self) -> None:
         self.applying = Applying(self.kube, self.context, [_namespace(self.given)])
 
-    def told(self) -> Result:
-        """All steps, and then the status, whatever came of them. Raises WattwiseError."""
-        failed: WattwiseError | None = None
-        try:
-            self._steps()
-        except _Gone:
-            return {**self.applying.result, "found": False}
-        except WattwiseError as error:
-            failed = error
-        status = self._status(failed)
-        metadata = same_object(t.cast("Object", self.resource["metadata"]))
-        head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
-        self._apply([{**head, "status": status}], status=True)
-        found = {**self._result(), "status": status, **self.applying.result}
-        if failed is None:
-            return found
-        if self.given["on_error"] == "fail":
-            failed.fields.update(found)
-            raise failed
-        return {**found, "failure": str(failed)}
-
-    def _steps(self) -> None:
+    def steps(self) -> None:
+        """Read, reserve, write what comes out, install, keep the agents."""
         self._read()
         wanted = t.cast("Wanted", self.wanted)
         self._reserve(wanted)
@@ -325,11 +297,11 @@ class _Run:
         uid = member(self.resource, "metadata", "uid")
         if not self.is_reserving or uid is None:
             return
-        found = _found(self.kube, self.given)
+        found = _KIND.find(self.kube, self.given)
         if member(found, "metadata", "uid") != uid:
             self._read_hosts()
             self._release((), owner)
-            raise _Gone("The Provisioning was deleted during the run")
+            raise Gone("The Provisioning was deleted during the run")
 
     def _render(self, wanted: Wanted) -> None:
         answer = t.cast("Answer", self.answer)
@@ -438,19 +410,14 @@ class _Run:
         pods = agents.agent_names(self._pods(agents.selector(name)))
         self.agents = Agents(replicas, bool(image), pods)
 
-    def _status(self, failed: WattwiseError | None) -> dict[str, t.Any]:
-        failure = None
-        if failed is not None:
-            reason = failed.reason if isinstance(failed, Failed) else "ReconcileError"
-            failure = Failure(reason, str(failed))
-        answer = self.answer if failed is None else None
+    def result(self, failure: Failure | None) -> Result:
+        """What was found and written so far, and the status."""
+        answer = self.answer if failure is None else None
         seen = Seen(answer, self.installation, self.obstacle, self.agents, failure)
-        return status_of(seen, generation_of(self.resource), stored_status(self.resource))
-
-    def _result(self) -> Result:
+        status = status_of(seen, generation_of(self.resource), stored_status(self.resource))
         found = role_assignment.describe(self.answer) if self.answer is not None else {}
         findings = [finding.as_dict() for finding in self.findings]
-        return {"found": True, **found, **self.outputs, "findings": findings}
+        return {"found": True, **found, **self.outputs, "findings": findings, "status": status}
 
 
 def _labels_of(answer: Answer, cluster: str) -> dict[HostKey, Object]:

@@ -37,11 +37,18 @@ class Failed(WattwiseError):
         self.reason = reason
 
 
+class Gone(WattwiseError):
+    """The resource was deleted during the run, so there is no status to write."""
+
+
 class Run(t.Protocol):
     """One run: ``steps`` do the work, ``result`` says what was done and holds the status."""
 
     applying: Applying
-    resource: Object | None
+
+    @property
+    def resource(self) -> Object | None:
+        """The resource; None for a run by options."""
 
     def steps(self) -> None:
         """Everything. Raises WattwiseError."""
@@ -52,12 +59,26 @@ class Run(t.Protocol):
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of resource that describes what a run is to do, and the options of its spec."""
+    """A kind of resource that describes what a run is to do.
+
+    ``options`` are those of its spec; None for a kind whose spec has no options in their words.
+    """
 
     api_version: str
     kind: str
-    options: ArgumentSpec
     field_manager: str
+    options: ArgumentSpec | None = None
+
+    def reconcile(
+        self, kube: Kube, given: Parameters, run_of: t.Callable[[Object | None], Run]
+    ) -> Result:
+        """The run by option ``spec``, else by the resource. Raises WattwiseError as ``told``."""
+        if given["spec"] is not None:
+            return self._made(run_of(None))
+        resource = self.find(kube, given)
+        if resource is None:
+            return dict(NOT_FOUND)
+        return self.told(run_of(resource), given["on_error"])
 
     def find(self, kube: Kube, given: Parameters) -> Object | None:
         """The resource of a run; None where there is none, or where it is being deleted."""
@@ -74,13 +95,14 @@ class ResourceKind:
     ) -> t.Any:
         """The checked values of a resource or of options. Raises Failed."""
         try:
-            given = spec if resource is None else of_manifest(self.options, resource.get("spec"))
+            options = t.cast("ArgumentSpec", self.options)
+            given = spec if resource is None else of_manifest(options, resource.get("spec"))
             return read(given)
         except InvalidInput as error:
             raise Failed(f"Invalid{self.kind}", str(error)) from error
 
-    def made(self, run: Run) -> Result:
-        """A run by options. Raises WattwiseError, with the results of all steps so far."""
+    def _made(self, run: Run) -> Result:
+        """A run by options. Raises WattwiseError as ``told``."""
         try:
             run.steps()
         except WattwiseError as error:
@@ -89,13 +111,19 @@ class ResourceKind:
         return run.result(None)
 
     def told(self, run: Run, on_error: str) -> Result:
-        """A run by a resource, whose status is then written. Raises WattwiseError as ``made``."""
+        """A run by a resource, whose status is then written.
+
+        Raises WattwiseError, with the results of all steps so far.
+        """
         failed: WattwiseError | None = None
         failure: Failure | None = None
         try:
             run.steps()
+        except Gone:
+            return {**run.applying.result, "found": False}
         except WattwiseError as error:
-            failed, failure = error, _failure(error, in_words_of_manifest(self.options))
+            worded = str if self.options is None else in_words_of_manifest(self.options)
+            failed, failure = error, _failure(error, worded)
         found = run.result(failure)
         resource = t.cast("Object", run.resource)
         manifest = {

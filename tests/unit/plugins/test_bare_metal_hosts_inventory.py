@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.inventory_hosts import (
-    InventoryHost,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_inventory import (
     inventory_hosts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import RACK_LABELS
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
+    InventoryHost,
+)
 from support.bare_metal import Object, bare_metal_host, nic
 from support.examples import each_seed
 from support.inventory import InventoryRun, run_inventory
