@@ -26,6 +26,7 @@ NAMESPACE = "metal3"
 DEFINITION = Path(__file__).resolve().parent / "crds" / "metal3.io_baremetalhosts.yaml"
 COLLECTION = f"/apis/metal3.io/v1alpha1/namespaces/{NAMESPACE}/baremetalhosts"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_STORED_DEFINITION = f"{_DEFINITIONS}/baremetalhosts.metal3.io"
 _HTTPS = 443
 # One host of so many is in error, and one is in use by a machine of Cluster API.
 _ONE_IN_ERROR, _ONE_IN_USE = 12, 10
@@ -46,6 +47,14 @@ def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None
     with ThreadPoolExecutor(CONNECTIONS) as threads:
         for _result in threads.map(lambda item: _create_host(api, item, port), chosen):
             pass
+
+
+def delete(api: Api) -> None:
+    """Delete the objects with their definition, and wait until they are gone. Raises LabError."""
+    for path in (_STORED_DEFINITION, f"/api/v1/namespaces/{NAMESPACE}"):
+        if api.find(path) is not None:
+            api.request("DELETE", path)
+    wait_until(lambda: api.find(_STORED_DEFINITION) is None, 30.0, "the definition to be gone")
 
 
 def choose(machines: Sequence[Machine], settings: LabSettings) -> list[Machine]:

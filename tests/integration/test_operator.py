@@ -28,11 +28,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import path_of
-from lab import operator
+from lab import bare_metal, operator, workload
 from lab.api import Api
+from lab.machines import build_machines
 from lab.operator import OperatorSettings, RunningOperator, writes
 from lab.operator.installation import built
 from lab.process import wait_until
+from lab.state import LabSettings
 from support import wao
 from support.lab import RunningLab, create_namespace
 from support.operator_echo import DEFINITION, Echoes, write_watches
@@ -44,6 +46,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "roles" / "crds" / "files"
 DEFINITIONS = (
     "kepler.system.sustainable.computing.io_keplersystems.yaml",
+    "kepler.system.sustainable.computing.io_kepleraddons.yaml",
+    "bpa.akraino.org_provisionings.yaml",
     "wattwise.github.io_powerfleets.yaml",
     "wao.bitmedia.co.jp_nodeconfigs.yaml",
     "wao.bitmedia.co.jp_nodeconfigtemplates.yaml",
@@ -300,6 +304,58 @@ def test_a_kepler_system_is_carried_out_and_its_texts_are_text(
     wait_until(lambda: told()[0]["reason"] == "NoSupportedNode", 60.0, "the next run")
     assert not touched.exists()
     kube.request("DELETE", f"{path}/keplersystems/kepler")
+
+
+@pytest.mark.usefixtures("running")
+def test_add_ons_of_kepler_are_carried_out(kube: Kube, namespace: str) -> None:
+    """None is asked for, so that nothing but the status is written."""
+    root = "/apis/kepler.system.sustainable.computing.io/v1alpha1"
+    path = f"{root}/namespaces/{namespace}/kepleraddons"
+    metadata = {"name": "kepler", "namespace": namespace}
+    manifest = {"kind": "KeplerAddons", "metadata": metadata, "spec": {}}
+    version = "kepler.system.sustainable.computing.io/v1alpha1"
+    kube.request("POST", path, {"apiVersion": version, **manifest})
+    try:
+        assert wait_for_condition(kube, f"{path}/kepler", "Reconciled") == "True"
+    finally:
+        kube.request("DELETE", f"{path}/kepler")
+
+
+@pytest.mark.usefixtures("running")
+def test_hosts_of_a_provisioning_are_released_before_it_goes(kube: Kube, api: Api) -> None:
+    workload.make_namespace(api, "bpa-system")
+    settings = LabSettings(2, 1, 3, bare_metal_hosts=2)
+    bare_metal.create(api, build_machines(settings.nodes, settings.racks, settings.seed), settings)
+    path = "/apis/bpa.akraino.org/v1alpha1/namespaces/bpa-system/provisionings"
+    hosts = bare_metal.COLLECTION
+    metadata = {"name": "edge", "namespace": "bpa-system"}
+    manifest = {"kind": "Provisioning", "metadata": metadata, "spec": {"master": {"cpu": 1}}}
+    kube.request("POST", path, {"apiVersion": "bpa.akraino.org/v1alpha1", **manifest})
+
+    def reserved() -> list[str]:
+        consumers = [host["spec"].get("consumerRef") or {} for host in kube.list(hosts)]
+        return [each["name"] for each in consumers if each.get("kind") == "Provisioning"]
+
+    try:
+        assert wait_for_condition(kube, f"{path}/edge", "Assigned") == "True"
+        assert reserved() == ["edge"]
+        assert kube.get(f"{path}/edge")["metadata"]["finalizers"] == ["bpa.akraino.org/release"]
+        kube.request("DELETE", f"{path}/edge")
+        wait_until(lambda: kube.find(f"{path}/edge") is None, 60.0, "the Provisioning to be gone")
+        assert reserved() == []
+    finally:
+        bare_metal.delete(api)
+
+
+def wait_for_condition(kube: Kube, path: str, name: str) -> str:
+    """The status of a condition, once a run has written it."""
+
+    def told() -> dict[str, str]:
+        status = kube.get(path).get("status") or {}
+        return {each["type"]: each["status"] for each in status.get("conditions", [])}
+
+    wait_until(lambda: name in told(), 60.0, f"condition {name} of {path}")
+    return told()[name]
 
 
 def test_runs_of_an_unchanged_cluster_write_nothing(fleet: Fleet, kube: Kube, api: Api) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import threading
@@ -26,7 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.provisioning import reconcile
 from lab import bare_metal
-from lab.api import Api, ApiError
+from lab.api import Api
 from lab.machines import Machine, build_machines
 from lab.process import wait_until
 from lab.state import LabSettings
@@ -39,7 +38,6 @@ from support.wao import DEFINITIONS
 Json = dict[str, t.Any]
 
 SETTINGS = LabSettings(200, 8, 3, bare_metal_hosts=100)
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io"
 GROUP = "/apis/bpa.akraino.org/v1alpha1"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJzT3Gd2wJhPPsxLpc0rKz3hLhP2Ij8sBSOKIQVYXKFv"
 
@@ -55,10 +53,7 @@ def machines(lab: RunningLab) -> Iterator[list[Machine]]:
         try:
             yield made
         finally:
-            for path in (DEFINITION, f"/api/v1/namespaces/{bare_metal.NAMESPACE}"):
-                with contextlib.suppress(ApiError):
-                    api.request("DELETE", path)
-            wait_until(lambda: api.find(DEFINITION) is None, 30.0, "the definition to be gone")
+            bare_metal.delete(api)
 
 
 @dataclasses.dataclass(frozen=True)
