@@ -50,10 +50,12 @@ def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None
 
 
 def delete(api: Api) -> None:
-    """Delete the objects with their definition, and wait until they are gone. Raises LabError."""
-    for path in (_STORED_DEFINITION, f"/api/v1/namespaces/{NAMESPACE}"):
-        if api.find(path) is not None:
-            api.request("DELETE", path)
+    """Delete the objects with their definition, and wait until they are gone. Raises LabError.
+
+    The namespace stays: it would take objects of a later ``create`` with it while it goes.
+    """
+    if api.find(_STORED_DEFINITION) is not None:
+        api.request("DELETE", _STORED_DEFINITION)
     wait_until(lambda: api.find(_STORED_DEFINITION) is None, 30.0, "the definition to be gone")
 
 

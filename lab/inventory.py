@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from lab import rmd
+from lab.awx.api import LAB_TOKEN
 from lab.bmc import certificates
 from lab.machines import Machine, build_machines
 from lab.predictor import infer_url
@@ -90,7 +91,11 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
             "rmd_workloads_client_cert": str(files / f"{rmd_certificates.ADMIN}.pem"),
             "rmd_workloads_client_key": str(files / f"{rmd_certificates.ADMIN}-key.pem"),
         }
-    return {"clusters": {"hosts": {CLUSTER: variables}}}
+    groups: JsonObject = {"clusters": {"hosts": {CLUSTER: variables}}}
+    if "awx" in settings.ports:
+        host = f"http://127.0.0.1:{settings.ports['awx']}"
+        groups["awx"] = {"hosts": {"lab-awx": {"awx_host": host, "awx_oauth_token": LAB_TOKEN}}}
+    return groups
 
 
 def _secret(machine: Machine) -> JsonObject:

@@ -8,6 +8,7 @@
 Names, labels and arithmetic are those of Kepler 0.10 and later with RAPL. The joules follow the
 physics of the room: package and memory draw fixed shares of the machine's watts. Power is divided
 as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that.
+Where there is a program `kepler`, a real one runs for the first machine, too.
 """
 
 from __future__ import annotations
@@ -17,23 +18,28 @@ import contextlib
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import yaml
 from aiohttp import web
 
+from lab import kepler_program, process
 from lab.bmc.pods import BoundPod, PodLoads, connection, follow
+from lab.kepler_program import Host
 from lab.machines import SERVER_TYPES, Machine
 from lab.physics import Truth
 from lab.process import Service
 from lab.room import Room
-from lab.serving import answers_at, run
+from lab.serving import answers, answers_at, run, simulator_process
 from lab.state import LabSettings, LabState
 
-PORT = "kepler"
+PORT, PROGRAM_PORT = "kepler", "kepler-program"
 # Parts of the whole machine's watts; fans, disks and power supplies have the rest.
 SHARES: Mapping[str, float] = {"package": 0.6, "dram": 0.1}
 SAMPLE_SECONDS = 0.5
+FEED_SECONDS = 0.05
 VERSION = "v0.11.4"
 
 Labels = Mapping[str, str]
@@ -169,17 +175,41 @@ def _pod(pod: BoundPod) -> Labels:
     }
 
 
+def prepare(state: LabState, settings: LabSettings, _say: Callable[[str], None]) -> None:
+    """Write the files and the configuration of a real Kepler where there is one to start."""
+    if kepler_program.find() is not None and process.process_id(state, PORT) is None:
+        machine = _first(Room.of(state, settings))
+        host = _host(state, machine)
+        host.create()
+        content = kepler_program.configuration(host, machine.name, settings.ports[PROGRAM_PORT])
+        _configuration_file(state).write_text(yaml.safe_dump(content, sort_keys=False))
+
+
 def services(state: LabState, settings: LabSettings) -> list[Service]:
-    """One process for all machines; ready when the first of them answers."""
+    """One process for all machines, ready when the first of them answers, and a real Kepler."""
     port = settings.ports[PORT]
-    address = next(iter(Room.of(state, settings).machines.values())).bmc_address
-    return [
-        Service(
-            name="kepler",
-            command=(sys.executable, "-m", "lab.kepler", "--state", str(state.root)),
-            ready=lambda: answers_at(address, port, "/metrics"),
-        )
-    ]
+    address = _first(Room.of(state, settings)).bmc_address
+    simulator = simulator_process(PORT, state, lambda: answers_at(address, port, "/metrics"))
+    program = kepler_program.find()
+    if program is None:
+        return [simulator]
+    its_port = settings.ports[PROGRAM_PORT]
+    command = (str(program), f"--config.file={_configuration_file(state)}")
+    real = Service(PROGRAM_PORT, command, ready=lambda: answers(its_port, "/metrics"))
+    return [simulator, real]
+
+
+def _first(room: Room) -> Machine:
+    """The machine for which a real Kepler runs."""
+    return next(iter(room.machines.values()))
+
+
+def _host(state: LabState, machine: Machine) -> Host:
+    return Host(state.run / "kepler-host", machine.cores)
+
+
+def _configuration_file(state: LabState) -> Path:
+    return state.run / "kepler.yml"
 
 
 @contextlib.asynccontextmanager
@@ -198,6 +228,11 @@ async def serving(
             follower = asyncio.create_task(follow(connection(state.kubeconfig), loads))
             stack.push_async_callback(_cancel, follower)
         await stack.enter_async_context(_Keplers(room, loads).serving(settings.ports[PORT]))
+        first = _first(room)
+        host = _host(state, first)
+        if host.proc.exists():
+            feeder = asyncio.create_task(_feed(host, room, first.name))
+            stack.push_async_callback(_cancel, feeder)
         yield
 
 
@@ -240,6 +275,17 @@ class _Keplers:
         address = transport.get_extra_info("sockname")[0] if transport is not None else ""
         text = self._meters[address].text()
         return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+async def _feed(host: Host, room: Room, node: str) -> None:
+    """Let the files of a machine follow its physics, so often that Kepler sees no steps."""
+    before = time.monotonic()
+    while True:
+        await asyncio.sleep(FEED_SECONDS)
+        now, truth = time.monotonic(), room.truth(node)
+        watts = {zone: truth.power_watts * share for zone, share in SHARES.items()}
+        host.feed(watts, truth.cpu_cores, now - before)
+        before = now
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -31,9 +31,10 @@ from lab.state import LabSettings, LabState
 CONTROL_PLANE = "controlplane"
 SIMULATORS = ("bmc", "pressure", "predictor", "rmd")
 PARTS = (CONTROL_PLANE, *SIMULATORS)
-# Of pods; only a lab that is asked for them has them.
+# Only a lab that is asked for them has them: meters of pods, and an AWX.
 METERS = ("kepler", "prometheus")
-ALL_PARTS = (*PARTS, *METERS)
+ON_REQUEST = (*METERS, "awx")
+ALL_PARTS = (*PARTS, *ON_REQUEST)
 LOCK_FILE = "lock"
 
 Say = Callable[[str], None]
@@ -183,7 +184,7 @@ def _bring_up(state: LabState, settings: LabSettings, say: Say) -> None:
             say("starting the control plane")
             controlplane.start(state, settings)
         _make_nodes(state, settings, say)
-    simulators = [part for part in settings.parts if part in (*SIMULATORS, *METERS)]
+    simulators = [part for part in settings.parts if part in (*SIMULATORS, *ON_REQUEST)]
     if simulators:
         for part in simulators:
             if prepare := getattr(importlib.import_module(f"lab.{part}"), "prepare", None):

@@ -27,7 +27,7 @@ from lab.conditions import PRESSURE_EMPTY
 from lab.machines import Machine
 from lab.process import Service
 from lab.room import Room
-from lab.serving import answers, run, serving_on_loopback
+from lab.serving import answers, run, serving_on_loopback, simulator_process
 from lab.state import LabSettings, LabState
 
 PORTS = ("pressure",)
@@ -48,13 +48,7 @@ class BasicAuth:
 def services(state: LabState, settings: LabSettings) -> list[Service]:
     """One process; ready when it answers."""
     port = settings.ports["pressure"]
-    return [
-        Service(
-            name="pressure",
-            command=(sys.executable, "-m", "lab.pressure", "--state", str(state.root)),
-            ready=lambda: answers(port, "/api/sensor/none"),
-        )
-    ]
+    return [simulator_process("pressure", state, lambda: answers(port, "/api/sensor/none"))]
 
 
 @contextlib.asynccontextmanager

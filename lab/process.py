@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 LOG_LINES_SHOWN = 20
+# The last two are of Go: how much memory its programs take before they collect garbage.
+_INHERITED = ("HOME", "PATH", "GOGC", "GOMEMLIMIT")
 STOP_TIMEOUT_SECONDS = 5.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -139,7 +141,7 @@ def wait_until(
 
 
 def _spawn(service: Service, state: LabState) -> None:
-    environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     environment |= {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"} | dict(
         service.environment
     )
@@ -211,7 +213,11 @@ def _alive(state: LabState, name: str) -> _Identity | None:
 
 @dataclass(frozen=True)
 class _Stat:
-    """What /proc says of a process; `start_ticks` counts from boot, a zombie does not live."""
+    """What /proc says of a process; `start_ticks` counts from boot.
+
+    A zombie lives while other threads of it do: a program that ends may be a zombie before its
+    last thread has closed its sockets.
+    """
 
     session: int
     start_ticks: int
@@ -224,7 +230,11 @@ def _stat(pid: int) -> _Stat | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return _Stat(session=int(fields[3]), start_ticks=int(fields[19]), lives=fields[0] not in "ZX")
+    return _Stat(
+        session=int(fields[3]),
+        start_ticks=int(fields[19]),
+        lives=fields[0] not in "ZX" or int(fields[17]) > 1,
+    )
 
 
 def _members(identities: Sequence[_Identity]) -> list[int]:

@@ -22,6 +22,7 @@ from typing import Any
 from aiohttp import web
 
 from lab.errors import LabError
+from lab.process import Service
 from lab.state import LabSettings, LabState
 
 Serving = Callable[[LabState, LabSettings], AbstractAsyncContextManager[None]]
@@ -58,6 +59,12 @@ def run(serving: Serving, program: str, description: str | None) -> int:
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def simulator_process(name: str, state: LabState, ready: Callable[[], bool]) -> Service:
+    """The process of simulator `lab.<name>`, whose main function is `run`."""
+    command = (sys.executable, "-m", f"lab.{name}", "--state", str(state.root))
+    return Service(name=name, command=command, ready=ready)
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,20 @@
 """A stateful simulator of AWX's API, with the endpoints that modules of ``awx.awx`` use.
 
 Validation of surveys, credential types and launches, the precedence of variables, artifacts of a
-workflow and the deletion of types in use follow the source of AWX 24.6. Status codes, fields of
-lists and associations follow what the modules of ``awx.awx`` 24.6.1 expect. Jobs run in a function
-that the test gives.
+workflow, failed updates of inventory sources and the deletion of types in use follow the source of
+AWX 24.6. Status codes, fields of lists and associations follow what the modules of ``awx.awx``
+24.6.1 and ansible-rulebook 1.3 expect. Jobs run in a function that the test gives. As a part of a
+lab it starts no jobs.
 """
+
+from __future__ import annotations
+
+from lab.process import Service
+from lab.serving import answers, simulator_process
+from lab.state import LabSettings, LabState
+
+
+def services(state: LabState, settings: LabSettings) -> list[Service]:
+    """One process; ready when it answers."""
+    port = settings.ports["awx"]
+    return [simulator_process("awx", state, lambda: answers(port, "/api/v2/ping/"))]

@@ -15,15 +15,19 @@ from typing import Any
 
 from aiohttp import web
 
-from lab import serving
 from lab.awx import surveys
 from lab.awx.jobs import Job, Jobs, Outcome, Runner
 from lab.awx.kinds import KINDS
 from lab.awx.store import Refusal, Store
+from lab.process import REPOSITORY
+from lab.serving import in_thread, serving_on_loopback
+from lab.state import LabSettings, LabState
 
 Json = dict[str, Any]
 
 ADMINISTRATOR = ("admin", "Secret of admin")
+# The token of the administrator, which the inventory of a lab has.
+LAB_TOKEN = "token-of-the-lab"
 _PAGE = 25
 _HEADERS = {"X-API-Product-Name": "AWX"}
 
@@ -76,24 +80,42 @@ def running_awx(
     lacking: Mapping[str, frozenset[str]] | None = None,
     accounts: Mapping[str, str] | None = None,
     version: str = "24.6.1",
+    failing_sources: frozenset[str] = frozenset(),
 ) -> Iterator[Awx]:
     """An AWX on a free port, in a thread of its own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     store = Store(playbooks, lacking or {})
-    names = {ADMINISTRATOR[0]: ADMINISTRATOR[1], **(accounts or {})}
+    awx = _with_accounts(port, store, Jobs(store, runner, failing_sources), accounts or {}, version)
+    with in_thread(_serving(awx)):
+        yield awx
+
+
+@contextlib.asynccontextmanager
+async def serving(_state: LabState, settings: LabSettings) -> AsyncIterator[None]:
+    """Serve the AWX of a lab."""
+    files = (REPOSITORY / "playbooks").glob("*.yml")
+    store = Store(frozenset(f"playbooks/{path.name}" for path in files), {})
+    awx = _with_accounts(settings.ports["awx"], store, Jobs(store, _succeed), {}, Awx.version)
+    awx.tokens[LAB_TOKEN] = (next(store.numbers), ADMINISTRATOR[0])
+    async with _serving(awx):
+        yield
+
+
+def _with_accounts(
+    port: int, store: Store, jobs: Jobs, accounts: Mapping[str, str], version: str
+) -> Awx:
+    names = {ADMINISTRATOR[0]: ADMINISTRATOR[1], **accounts}
     for name in names:
         store.create("users", {"username": name})
-    awx = Awx(port, store, Jobs(store, runner), names, version)
-    with serving.in_thread(_serving(awx)):
-        yield awx
+    return Awx(port, store, jobs, names, version)
 
 
 @contextlib.asynccontextmanager
 async def _serving(awx: Awx) -> AsyncIterator[None]:
     application = web.Application(middlewares=[_answers(awx)])
     application.add_routes(_Api(awx).routes())
-    async with serving.serving_on_loopback(application, awx.port):
+    async with serving_on_loopback(application, awx.port):
         try:
             yield
         finally:
@@ -144,9 +166,11 @@ class _Api:
         kinds = "|".join([*KINDS, "unified_job_templates"])
         item = "/api/v2/{kind:" + kinds + "}/{id:\\d+}/"
         templates = "/api/v2/{kind:job_templates|workflow_job_templates}/{id:\\d+}/"
-        records = "/api/v2/{kind:jobs|workflow_jobs|workflow_approvals}/{id:\\d+}/"
+        jobs = "/api/v2/{kind:jobs|workflow_jobs|workflow_approvals}/"
+        records = jobs + "{id:\\d+}/"
         return [
             web.get("/api/v2/ping/", self._ping),
+            web.get("/api/v2/config/", self._ping),
             web.post("/api/v2/tokens/", self._make_token),
             web.delete("/api/v2/tokens/{id:\\d+}/", self._delete_token),
             web.get("/api/v2/project_updates/{id:\\d+}/", self._project_update),
@@ -159,6 +183,7 @@ class _Api:
             web.get("/api/v2/workflow_jobs/{id:\\d+}/workflow_nodes/", self._workflow_nodes),
             web.post(records + "{decision:approve|deny}/", self._decide),
             web.get(records, self._job),
+            web.get(jobs, self._list_jobs),
             web.route("*", "/api/v2/roles/{id:\\d+}/{actors:users|teams}/", self._role),
             web.route("*", "/api/v2/{kind:" + kinds + "}/", self._list),
             web.route("*", item + "{association:[a-z_]+}/", self._association),
@@ -270,6 +295,18 @@ class _Api:
         if record is None:
             raise Refusal(404, {"detail": "Not found."})
         return web.json_response(record)
+
+    async def _list_jobs(self, request: web.Request) -> web.Response:
+        """Objects of a kind, limited by ``id__in`` or ``name`` if one is given."""
+        records = self._jobs.records[request.match_info["kind"]].values()
+        numbers, name = request.query.get("id__in"), request.query.get("name")
+        found = [
+            record
+            for record in records
+            if (numbers is None or str(record["id"]) in numbers.split(","))
+            and name in (None, record["name"])
+        ]
+        return _page(request, found)
 
     async def _workflow_nodes(self, request: web.Request) -> web.Response:
         """Nodes of a workflow job; ``job__name`` selects those whose job has this name."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.awx import credentials, surveys
-from lab.awx.store import Refusal, Store, check_answers
+from lab.awx.store import Refusal, Store, accepted_answers, check_answers
 
 Json = dict[str, Any]
 
@@ -60,11 +60,17 @@ class _Node:
 
 
 class Jobs:
-    """Launches and remembers jobs; ``runner`` runs one, in a thread of its own."""
+    """Launches and remembers jobs; ``runner`` runs one, in a thread of its own.
 
-    def __init__(self, store: Store, runner: Runner) -> None:
+    ``failing_sources`` names sources of inventories whose updates fail.
+    """
+
+    def __init__(
+        self, store: Store, runner: Runner, failing_sources: frozenset[str] = frozenset()
+    ) -> None:
         self._store = store
         self._runner = runner
+        self._failing_sources = failing_sources
         self.records: dict[str, dict[int, Json]] = {
             kind: {} for kind in ("jobs", "workflow_jobs", "workflow_approvals")
         }
@@ -102,11 +108,11 @@ class Jobs:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def launch(self, template: int, answers: Json) -> Json:
-        """Start a job; the answers must keep the limits of the survey."""
-        check_answers(self._store, template, answers)
-        record = self._job(template, answers)
+        """Start a job; answers must keep the limits of the survey, other variables are ignored."""
+        accepted, others = accepted_answers(self._store, template, answers)
+        record = self._job(template, accepted)
         self._start(self._run(record, template))
-        return record
+        return {**record, "ignored_fields": {"extra_vars": others} if others else {}}
 
     def launch_workflow(self, template: int, answers: Json) -> Json:
         check_answers(self._store, template, answers)
@@ -150,9 +156,25 @@ class Jobs:
             job_template=template,
             extra_vars=json.dumps(merged),
             artifacts={},
+            job_explanation="",
         )
 
+    def _failed_update(self, template: int) -> str | None:
+        """Why a job ends before it starts: a source of its inventory that is updated on launch."""
+        inventory = self._store.get("job_templates", template)["inventory"]
+        for number, source in self._store.objects["inventory_sources"].items():
+            is_due = source["inventory"] == inventory and source["update_on_launch"]
+            if is_due and source["name"] in self._failing_sources:
+                name = f"{self._store.get('inventories', inventory)['name']} - {source['name']}"
+                update = {"job_type": "inventory_update", "job_name": name, "job_id": str(number)}
+                return f"Previous Task Failed: {json.dumps(update)}"
+        return None
+
     async def _run(self, record: Json, template: int) -> None:
+        if failed := self._failed_update(template):
+            record["job_explanation"] = failed
+            _finish(record, "failed")
+            return
         with tempfile.TemporaryDirectory() as folder:
             injected = self._injected(template, Path(folder))
             extra_vars = {**injected.extra_vars, **json.loads(record["extra_vars"])}

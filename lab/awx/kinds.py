@@ -142,6 +142,8 @@ KINDS: dict[str, Kind] = {
             ask_tags_on_launch=False,
             ask_job_type_on_launch=False,
             ask_diff_mode_on_launch=False,
+            ask_inventory_on_launch=False,
+            ask_labels_on_launch=False,
         ),
         _ORGANIZATION
         | {
@@ -163,6 +165,8 @@ KINDS: dict[str, Kind] = {
             survey_enabled=False,
             ask_limit_on_launch=False,
             ask_variables_on_launch=False,
+            ask_inventory_on_launch=False,
+            ask_labels_on_launch=False,
         ),
         _ORGANIZATION | {"inventory": "inventories"},
         associations=_APPROVALS,

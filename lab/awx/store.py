@@ -245,8 +245,13 @@ def _check_node(store: Store, values: Json) -> None:
         check_answers(store, number, values["extra_data"], need_all=False)
 
 
-def check_answers(store: Store, number: int, answers: Json, *, need_all: bool = True) -> None:
-    """Refuse variables of a launch that the survey does not ask for, or outside its limits."""
+def accepted_answers(
+    store: Store, number: int, answers: Json, *, need_all: bool = True
+) -> tuple[Json, Json]:
+    """Variables that a template takes, and variables that it ignores.
+
+    Refuses answers outside the limits of the survey.
+    """
     template = store.get(store.endpoint_of(number), number)
     spec = store.surveys.get(number, {}) if template.get("survey_enabled") else {}
     problems = surveys.problems_of_answers(spec, answers)
@@ -254,10 +259,20 @@ def check_answers(store: Store, number: int, answers: Json, *, need_all: bool = 
         problems = [each for each in problems if not each.endswith("value missing")]
     if problems:
         raise Refusal(400, {"variables_needed_to_start": problems})
+    if template.get("ask_variables_on_launch"):
+        return answers, {}
     asked = {item["variable"] for item in spec.get("spec", [])}
-    rest = sorted(answers.keys() - asked)
-    if rest and not template.get("ask_variables_on_launch"):
-        told = f"Variables {', '.join(rest)} are not allowed on launch."
+    return (
+        {name: value for name, value in answers.items() if name in asked},
+        {name: value for name, value in answers.items() if name not in asked},
+    )
+
+
+def check_answers(store: Store, number: int, answers: Json, *, need_all: bool = True) -> None:
+    """Refuse variables that the template does not ask for, as workflows, nodes and schedules do."""
+    _accepted, others = accepted_answers(store, number, answers, need_all=need_all)
+    if others:
+        told = f"Variables {', '.join(sorted(others))} are not allowed on launch."
         raise Refusal(400, {"extra_vars": [told]})
 
 

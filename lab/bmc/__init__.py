@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator
 
 from lab import pki
 from lab.process import Service
 from lab.room import Room
-from lab.serving import answers
+from lab.serving import answers, simulator_process
 from lab.state import LabSettings, LabState
 
 PORTS = ("bmc", "bmc_admin")
@@ -24,13 +23,7 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
     admin_port = settings.ports["bmc_admin"]
     for other in ("bmc", "predictor"):  # asked for now, so that the process finds them chosen
         settings.ports[other]
-    return [
-        Service(
-            name="bmc",
-            command=(sys.executable, "-m", "lab.bmc", "--state", str(state.root)),
-            ready=lambda: answers(admin_port, "/faults"),
-        )
-    ]
+    return [simulator_process("bmc", state, lambda: answers(admin_port, "/faults"))]
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@
 GET    /truth      node → the physical state, and what its BMC shows of it
 GET    /loads      cores in use by node, and whether all pods of the cluster are counted
 PUT    /loads      set them {node: cores}, where no cluster decides
+PUT    /hardware   change hardware {node: {memory_gib, has_qat, gpus, sriov_enabled}}, any of them
 GET    /requests   node → requests, answers by status, most requests at once; in all
 DELETE /requests   start counting again
 GET    /accounts   node → locked, failed attempts, open sessions
@@ -32,6 +33,8 @@ from lab.conditions import Conditions, Fault
 from lab.errors import LabError
 from lab.serving import serving_on_loopback
 
+_HARDWARE = frozenset(("memory_gib", "has_qat", "gpus", "sriov_enabled"))
+
 
 class Admin:
     """`loads` is None where no cluster decides on them."""
@@ -49,6 +52,7 @@ class Admin:
                 web.get("/truth", self._truth),
                 web.get("/loads", self._get_loads),
                 web.put("/loads", self._put_loads),
+                web.put("/hardware", self._put_hardware),
                 web.get("/requests", self._requests),
                 web.delete("/requests", self._forget_requests),
                 web.get("/accounts", self._accounts),
@@ -92,6 +96,20 @@ class Admin:
             {node: number(cores, "cores") for node, cores in body.items()}
         )
         return await self._get_loads(request)
+
+    async def _put_hardware(self, request: web.Request) -> web.Response:
+        body = await _json_object(request)
+        for node, given in body.items():
+            board = self._fleet.boards.get(node)
+            if board is None or not isinstance(given, dict) or given.keys() - _HARDWARE:
+                raise LabError(f"{node!r} is no machine, or has no hardware that can be changed.")
+            parts = {name: value for name, value in given.items() if name != "memory_gib"}
+            board.machine = dataclasses.replace(
+                board.machine,
+                memory_gib=given.get("memory_gib", board.machine.memory_gib),
+                hardware=dataclasses.replace(board.machine.hardware, **parts),
+            )
+        return web.json_response({})
 
     async def _requests(self, _request: web.Request) -> web.Response:
         by_node = {

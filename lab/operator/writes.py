@@ -158,12 +158,13 @@ def _is_reading(key: str, fields: Sequence[str]) -> bool:
 
 def _times(old: JsonObject, new: JsonObject) -> list[tuple[float, float]]:
     """Of each time of a reading or a run the old and the new one, in Unix seconds."""
+    before, after = old.get("status", {}), new.get("status", {})
     pairs = [
         *(
-            (one, new["status"].get("readings", {}).get(name, {}))
-            for name, one in old.get("status", {}).get("readings", {}).items()
+            (one, after.get("readings", {}).get(name, {}))
+            for name, one in before.get("readings", {}).items()
         ),
-        (old.get("status", {}).get("lastRun", {}), new["status"].get("lastRun", {})),
+        (before.get("lastRun", {}), after.get("lastRun", {})),
     ]
     return [
         (_seconds(one["time"]), _seconds(other["time"]))

@@ -9,14 +9,13 @@ The model is that of RMD v0.2 as its code says it; nothing of it was compared wi
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Sequence
 
 from lab import pki
 from lab.machines import SERVER_TYPES, Machine, build_machines
 from lab.process import Service
 from lab.rmd.host import SKYLAKE, SKYLAKE_WAYS, Configuration, Host
-from lab.serving import answers
+from lab.serving import answers, simulator_process
 from lab.state import LabSettings, LabState
 
 PORTS = ("rmd", "rmd_tls", "rmd_admin")
@@ -27,13 +26,7 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
     admin_port = settings.ports["rmd_admin"]
     for other in ("rmd", "rmd_tls"):  # asked for now, so that the process finds them chosen
         settings.ports[other]
-    return [
-        Service(
-            name="rmd",
-            command=(sys.executable, "-m", "lab.rmd", "--state", str(state.root)),
-            ready=lambda: answers(admin_port, "/faults"),
-        )
-    ]
+    return [simulator_process("rmd", state, lambda: answers(admin_port, "/faults"))]
 
 
 @contextlib.asynccontextmanager

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of host_role_assignment that its callers have, too."""
+"""Documentation of options that host_role_assignment and provisioning_reconciliation have."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ options:
     default: true
   group_names:
     description:
-      - Names of the groups in RV(inventory). V(current) are those of kubespray since 2.16,
-        V(legacy) those before, such as C(kube-master).
+      - Names of the groups in RV(inventory). V(current) stands for the names of kubespray
+        since 2.16, V(legacy) for older names such as C(kube-master).
     type: str
     default: current
     choices:
@@ -56,14 +56,4 @@ options:
             C(host_keys), which go before all other sources.
         type: dict
         default: {}
-  time_limit:
-    description:
-      - Seconds that the search may take, above 0.
-    type: float
-    default: 10.0
-  seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
-    type: int
-    default: 0
 """

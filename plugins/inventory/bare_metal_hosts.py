@@ -14,6 +14,10 @@ author:
 description:
   - Creates a host for every BareMetalHost (C(metal3.io/v1alpha1)) of a Kubernetes cluster with
     Metal3, with variables from its specification, its inspected hardware and its labels.
+  - C(HostHardware) (C(bpa.akraino.org/v1alpha1)) completes the hardware of the host with its name,
+    where host agents wrote it. It counts for the UID and the BMC that it names, and replaces facts
+    of an inspection that ended earlier. It never tells MAC or IP addresses. Without the right to
+    list it, the plugin warns and goes on.
   - Each host is in the group O(host_group) and in the groups C(state_<state>), C(rack_<name>) and
     C(architecture_<name>), as far as known. Characters that are invalid in group names become
     underscores.
@@ -37,7 +41,7 @@ description:
     BareMetalHost without a usable name is left out.
   - The labels, or annotations, C(wattwise.github.io/rack), C(wattwise.github.io/sriov),
     C(wattwise.github.io/qat), C(wattwise.github.io/gpus) and the annotation
-    C(wattwise.github.io/pci-devices) overrule inspected facts.
+    C(wattwise.github.io/pci-devices) overrule all other facts.
   - The file name must end in C(bare_metal_hosts.yml) or C(bare_metal_hosts.yaml).
 options:
   plugin:
@@ -111,10 +115,7 @@ keyed_groups:
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
-    bare_metal_host,
-    host_inventory,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import host_inventory
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHosts,
@@ -134,16 +135,18 @@ class InventoryModule(ClusterInventory):
     READING_OPTIONS = ("namespaces", "host_selector")
 
     def read(self, connection: t.Mapping[str, t.Any]) -> Json:
-        return bare_metal_host.list_objects(
+        return host_inventory.read_objects(
             Kube.connect(connection),
             self.get_option("namespaces"),
             self.get_option("host_selector"),
+            self._warn,
         )
 
     def hosts_of(self, read: Json) -> InventoryHosts:
         return host_inventory.inventory_hosts(
-            read,
+            read["hosts"],
             self.get_option("rack_labels"),
             self.get_option("name_prefix"),
+            told=read["told"],
             one_namespace=len(self.get_option("namespaces")) == 1,
         )

@@ -89,17 +89,6 @@ options:
     choices:
       - optimal
       - first_fit
-  time_limit:
-    description:
-      - Seconds that the search may take, above 0. Raise it where RV(stopped_by) is not
-        V(completed).
-    type: float
-    default: 10.0
-  seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
-    type: int
-    default: 0
   format:
     description:
       - V(k8srm) adds RV(text), the result in the prototype's format.
@@ -123,6 +112,7 @@ options:
       - fail
       - report
 extends_documentation_fragment:
+  - wattwise.kube.solver
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11
@@ -297,7 +287,8 @@ objective:
 stopped_by:
   description:
     - Reason for the end of the search. It is V(completed), V(work_limit) if the work that
-      O(time_limit) allows did not prove all of RV(objective), or V(wall_clock).
+      O(time_limit) allows did not prove all of RV(objective), or V(wall_clock). A higher
+      O(time_limit) allows more work.
   returned: success
   type: str
   sample: completed

@@ -28,6 +28,7 @@ description:
   - Concurrent and killed runs are safe. A write to the pool with the resource version that was read
     decides who gets a device, and the next run completes or reverts an interrupted allocation.
   - A pod or claim that fails is listed in RV(errors) and stops no other.
+  - If devices of O(plan) are gone, up to three searches run, each within O(time_limit).
 options:
   api_group:
     description:
@@ -66,18 +67,8 @@ options:
     choices:
       - optimal
       - first_fit
-  time_limit:
-    description:
-      - Seconds that one search may take, above 0. Up to three searches run if devices of O(plan)
-        are gone.
-    type: float
-    default: 10.0
-  seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
-    type: int
-    default: 0
 extends_documentation_fragment:
+  - wattwise.kube.solver
   - wattwise.kube.kubernetes
   - wattwise.kube.lease
   - wattwise.kube.progress

@@ -86,6 +86,13 @@ options:
       - Without this option the documents are kept in O(run_dir) only. A ConfigMap that cannot be
         read or written causes a warning.
     type: str
+  publish_namespace:
+    description:
+      - Namespace of the ConfigMap C(wattwise-extender), in which step V(place) publishes curves,
+        rules and plan for the extender of kube-scheduler. It is written where the extender would
+        learn from it.
+      - A ConfigMap that cannot be read or written causes a warning.
+    type: str
   node_configs:
     description:
       - Path of NodeConfigs that an earlier task rendered in check mode. They count as if they were
@@ -357,6 +364,13 @@ options:
         description:
           - Name that the certificates must have. The host of the endpoint by default.
         type: str
+      energy_period_seconds:
+        description:
+          - Length in seconds of the period, up to the run, whose energy the document and the report tell by
+            namespace and workload, from 3600 to 2678400 (31 days). V(prometheus) is asked for the growth of the
+            counters in this period; with V(kepler) the growth from run to run is kept so long.
+        type: float
+        default: 86400.0
       textfile:
         description:
           - Path of the file to write with the watts in Prometheus' text format.
@@ -496,6 +510,16 @@ options:
           - A curve needs 12 samples in 4 twentieths of the capacity, 20 points apart or more, and a
             cross-validated error of at most 15 %. It never falls with the load, and spans the
             loads that are recorded of the node and its type alone.
+        type: bool
+        default: true
+      published:
+        description:
+          - Whether a node without a stated, predicted or learned curve gets one from published
+            measurements of servers with its processor, its series of processors, a neighbouring
+            generation, or the series that its model tells, scaled by the number of cores.
+          - The BMC tells model and processor. The labels C(wattwise.github.io/system-manufacturer),
+            C(wattwise.github.io/system-model) and C(wattwise.github.io/processor-model) of a Node
+            overrule it.
         type: bool
         default: true
       type_label:
@@ -719,9 +743,17 @@ options:
           - Whether unplaced pods get the condition C(PodScheduled=False) and an event.
         type: bool
         default: true
+      volume_timeout:
+        description:
+          - Seconds to wait, once for all pods, until the volumes of their claims are bound or made. A
+            claim without a volume by then is given back, and its pod waits for the next run.
+          - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
+        type: float
+        default: 60.0
   devices:
     description:
-      - Options of step V(devices), as in M(wattwise.kube.device_reconciliation).
+      - Options of step V(devices), as in M(wattwise.kube.device_reconciliation). After step
+        V(restore), only pods of the stored plan get devices, each on its planned node.
     type: dict
     default: {}
     suboptions:

@@ -60,8 +60,9 @@ options:
     default: wattwise.github.io/rack-unit
   price_per_kwh:
     description:
-      - Price of one kWh, V(0) or more. With a price the page shows energy and cost of namespaces
-        and workloads, those of 30 days at the watts that Kepler metered.
+      - Price of one kWh, V(0) or more. With a price the page shows the cost of namespaces and
+        workloads. Their energy is what Kepler's counters counted in the period that the page
+        names. Without counts the page shows an estimate of 30 days at the metered watts.
     type: float
   currency:
     description:
@@ -124,6 +125,7 @@ summary:
   sample:
     failing: 0
     nodes: 12
+    not_bound: 0
     placed: 150
     state: current
     waiting: 0

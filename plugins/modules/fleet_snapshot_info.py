@@ -31,7 +31,7 @@ options:
       - V(volume_objects) are PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes,
         CSIDrivers, CSIStorageCapacities and VolumeAttachments, for
         M(wattwise.kube.power_placement). With V(pods) they are read only if a pod without a node
-        has a claim of a volume; else the part is empty.
+        has a claim of a volume, or a disk of a driver; else the part is empty.
       - V(namespaces) and V(replica_sets) are read as metadata only. ReplicaSets are kept if they
         have WAO's annotation C(podspread-rate).
     type: list

@@ -30,6 +30,16 @@ options:
       - At least one of O(hosts) and O(hardware) is required.
     type: list
     elements: dict
+  host_hardware:
+    description:
+      - Objects C(HostHardware) (C(bpa.akraino.org/v1alpha1)) of host agents, as the API gives them,
+        with hardware that BMCs told. Each completes the facts of the BareMetalHost with its name
+        and namespace if C(hostUid) and C(bmcAddress) are still those of the BareMetalHost.
+      - An inspection that ended after C(readTime) keeps its facts. A defect of an object is one of
+        RV(findings).
+    type: list
+    elements: dict
+    default: []
   hardware:
     description:
       - Hosts without a BareMetalHost, as RV(wattwise.kube.redfish_hardware_info#module:hardware).
@@ -90,6 +100,7 @@ options:
       - report
 extends_documentation_fragment:
   - wattwise.kube.host_roles
+  - wattwise.kube.solver
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11
@@ -106,9 +117,16 @@ EXAMPLES = r"""
     kind: BareMetalHost
   register: bare_metal
 
+- name: Read the hardware that host agents stored
+  kubernetes.core.k8s_info:
+    api_version: bpa.akraino.org/v1alpha1
+    kind: HostHardware
+  register: told
+
 - name: Find one master, and workers among the others
   wattwise.kube.host_role_assignment:
     hosts: "{{ bare_metal.resources }}"
+    host_hardware: "{{ told.resources }}"
     request:
       master:
         cpu: 10
@@ -116,6 +134,7 @@ EXAMPLES = r"""
       worker:
         cpu: 20
         memory: 8Gi
+        qat: true
   register: roles
 
 - name: Write the inventory for kubespray

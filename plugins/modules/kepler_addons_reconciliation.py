@@ -335,8 +335,10 @@ options:
     default: []
   state:
     description:
-      - V(absent) removes everything that O(spec) made. The namespace, Secrets and KeplerAddons
-        stay; the objects of KeplerAddons go with them.
+      - V(absent) removes everything that O(spec) made. The namespace and KeplerAddons stay; the
+        objects of KeplerAddons go with them.
+      - Secrets that the library issued go too, once no DaemonSet of Kepler mounts them. O(spec) is
+        needed only where it gives them names. Secrets of people and of cert-manager stay.
     type: str
     choices:
       - present

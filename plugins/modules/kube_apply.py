@@ -183,6 +183,8 @@ options:
   wait_timeout:
     description:
       - Seconds to wait at most, for readiness (O(wait)) or for a deletion (O(recreate)).
+      - A Namespace or CustomResourceDefinition that is being deleted is waited for as long before
+        it is made again.
     type: float
     default: 120.0
 extends_documentation_fragment:

@@ -74,6 +74,13 @@ options:
       - Whether unplaced pods get the condition C(PodScheduled=False) and an event.
     type: bool
     default: true
+  volume_timeout:
+    description:
+      - Seconds to wait, once for all pods, until the volumes of their claims are bound or made. A
+        claim without a volume by then is given back, and its pod waits for the next run.
+      - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
+    type: float
+    default: 60.0
   path:
     description:
       - Path of the bindings document to write, with the bound pods and the time. It is written

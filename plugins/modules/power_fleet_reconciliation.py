@@ -77,6 +77,15 @@ options:
     type: list
     elements: str
     default: []
+  publish_namespaces:
+    description:
+      - Namespaces whose PowerFleets publish curves, rules and plan in a ConfigMap
+        C(wattwise-extender-<uid>), which the extender of kube-scheduler reads. The ConfigMap is
+        written where the extender would learn from it.
+      - The PowerFleet owns its ConfigMap. One that cannot be written causes a warning.
+    type: list
+    elements: str
+    default: []
   default_credential_dir:
     description:
       - Folder of a mounted Secret, with the files C(username), C(password) and optionally

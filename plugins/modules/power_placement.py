@@ -211,19 +211,6 @@ options:
       - minimize_power
       - peaks
       - spread
-  time_limit:
-    description:
-      - Seconds of processor time that solving may take, above 0. The counted work normally ends
-        much earlier.
-      - On a busy machine solving may take up to ten times as long by the clock, so that the result
-        does not depend on other load.
-    type: float
-    default: 10.0
-  seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
-    type: int
-    default: 0
   allow_power_off:
     description:
       - Whether nodes without workload (except DaemonSet pods) count as asleep, with
@@ -301,6 +288,7 @@ options:
     type: dict
     default: {}
 extends_documentation_fragment:
+  - wattwise.kube.solver
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11

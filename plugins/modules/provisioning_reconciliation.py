@@ -88,18 +88,23 @@ options:
     default: ""
   agent_image:
     description:
-      - Image of the agent pods, of which C(spec.replicas) run. No pods if empty.
+      - Image of the agent pods, of which C(spec.replicas) run; the image of C(operator/Dockerfile)
+        for O(agent_command=host-agent). No pods if empty.
     type: str
     default: ""
   agent_command:
     description:
       - Command of the agent pods; that of the image if empty.
+      - V(host-agent) reads the hardware of the hosts from their BMCs into objects C(HostHardware),
+        whose facts then count for the assignment. One of the agents works, the others stand by.
     type: list
     elements: str
-    default: []
+    default:
+      - host-agent
   agent_service_account:
     description:
       - ServiceAccount of the agent pods in the namespace of the Provisioning. No token if empty.
+        Program C(host-agent) needs one.
     type: str
     default: ""
   document:
@@ -129,6 +134,7 @@ options:
     default: fail
 extends_documentation_fragment:
   - wattwise.kube.host_roles
+  - wattwise.kube.solver
   - wattwise.kube.kubernetes
   - wattwise.kube.attributes
   - wattwise.kube.attributes.changing_module

@@ -20,7 +20,9 @@ from pathlib import Path
 
 from ansible.utils.display import Display
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.run_owner import process_identity
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.run_owner import (
+    process_identity,
+)
 from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
     DirectActionModule,
     Result,

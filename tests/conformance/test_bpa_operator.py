@@ -286,7 +286,7 @@ class TestDefectsOfTheOriginal:
         result = answer(sample("remote-vvm115"), ssh={"known_hosts_file": "/etc/kud/known_hosts"})
         variables = result["inventory"]["all"]["vars"]
         assert variables["ansible_host_key_checking"] is True
-        assert "StrictHostKeyChecking=yes" in variables["ansible_ssh_common_args"]
+        assert "StrictHostKeyChecking=yes" in variables["ansible_ssh_args"]
         assert not re.search(r"pass|StrictHostKeyChecking=no", str(result))
         job = installer_job(read_request({"master": {}}), "c", "n", "kud:1")
         pod = job["spec"]["template"]["spec"]

@@ -6,7 +6,7 @@
 The names of the cases are upstream's: volumebinding/{binder,volume_binding}_test.go,
 volumezone/volume_zone_test.go, nodevolumelimits/csi_test.go and
 volumerestrictions/volume_restrictions_test.go of pkg/scheduler/framework/plugins. A case that is
-about caches, skipped filters or volumes without a claim has no counterpart here.
+about caches or skipped filters has no counterpart here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_choice import choose
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_IN_USE,
+    DISK_TAKEN,
     NO_STORAGE,
     NO_VOLUME,
     VOLUME_ELSEWHERE,
@@ -31,6 +32,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
     ClusterVolumes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
+    MIGRATED,
+    disk_uses,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
     VolumeObjects,
@@ -139,7 +144,11 @@ def outcome(
 
 
 def names_of(volumes: list[Json]) -> list[str]:
-    return [item["persistentVolumeClaim"]["claimName"] for item in volumes]
+    return [
+        item["persistentVolumeClaim"]["claimName"]
+        for item in volumes
+        if "persistentVolumeClaim" in item
+    ]
 
 
 WITHOUT_PROVISIONING: dict[str, tuple[list[Json], list[Json], list[str]]] = {
@@ -380,6 +389,84 @@ def test_access_mode_conflict(name: str, mode: str, user: str, passes: bool) -> 
     objects = [only, *THREE[1:]]
     found = outcome(objects, mounted("c0"), running=[other("existing", user)])
     assert found == ([] if passes else [CLAIM_IN_USE])
+
+
+def inline(source: str, **fields: t.Any) -> list[Json]:
+    return [{"name": "disk", source: fields}]
+
+
+FOO = {
+    "GCE": inline("gcePersistentDisk", pdName="foo"),
+    "AWS": inline("awsElasticBlockStore", volumeID="foo"),
+    "RBD": inline("rbd", monitors=["a", "b"], pool="foo", image="bar", fsType="ext4"),
+    "iSCSI": inline("iscsi", targetPortal="127.0.0.1", iqn="iqn.2016-12.server:storage.target01"),
+}
+OTHER = {
+    "GCE": inline("gcePersistentDisk", pdName="bar"),
+    "AWS": inline("awsElasticBlockStore", volumeID="bar"),
+    "RBD": inline("rbd", monitors=["c", "d"], pool="foo", image="bar", fsType="ext4"),
+    "iSCSI": inline("iscsi", targetPortal="127.0.0.1", iqn="iqn.2017-12.server:storage.target01"),
+}
+
+
+def reading(volumes: list[Json]) -> list[Json]:
+    return [
+        {key: {**part, "readOnly": True} if isinstance(part, dict) else part}
+        for volume in volumes
+        for key, part in volume.items()
+    ]
+
+
+@pytest.mark.parametrize("kind", FOO)
+def test_disk_conflicts(kind: str) -> None:
+    """Nothing, one state, same state, different state; and readers, of whom upstream has no case."""
+    foo, bar = FOO[kind], OTHER[kind]
+    taken = [DISK_TAKEN]
+    cases = [
+        ([], [], []),
+        ([], foo, []),
+        (foo, foo, taken),
+        (bar, foo, []),
+        (foo, reading(foo), taken),
+        (reading(foo), reading(foo), taken if kind == "AWS" else []),
+        ([{"name": "volume with no restriction"}], [], []),
+    ]
+    for volumes, on_node, reasons in cases:
+        existing = {**waiting(on_node), "metadata": {"name": "existing", "namespace": "default"}}
+        assert refused_disks(volumes, existing) == reasons, (volumes, on_node)
+
+
+def test_rbd_images_with_one_monitor_in_common_are_one_disk() -> None:
+    existing = waiting(inline("rbd", monitors=["b", "c"], pool="foo", image="bar"))
+    assert refused_disks(FOO["RBD"], existing) == [DISK_TAKEN]
+    assert refused_disks(inline("rbd", monitors=["b"], image="bar"), existing) == []
+
+
+def refused_disks(volumes: list[Json], existing: Json) -> list[str]:
+    node = Node("node1", {}, disks=frozenset(disk_uses(existing["spec"])))
+    return volume_obstacles(Constraints(disks=disk_uses({"volumes": volumes})), node)
+
+
+@pytest.mark.parametrize(
+    ("source", "driver", "part"),
+    [(source, driver, part) for source, (driver, part) in MIGRATED.items()],
+)
+def test_inline_disks_count_as_those_of_their_driver(source: str, driver: str, part: str) -> None:
+    """A disk that is on the node already, inline or as a volume of the tree, counts once."""
+    limits = csi_node("node1", 1, driver)
+    on_node = {
+        **waiting(inline(source, **{part: "foo"})),
+        "metadata": other("existing")["metadata"],
+    }
+    again, more = (inline(source, **{part: name}) for name in ("foo", "bar"))
+    assert outcome([limits], again, running=[on_node]) == []
+    assert outcome([limits], more, running=[on_node]) == ["node(s) exceed max volume count"]
+    assert outcome([], more, running=[on_node]) == []
+    tree = volume("v")
+    del tree["spec"]["csi"]
+    tree["spec"][source] = {part: "foo"}
+    objects = [limits, claim("c", volume="v"), tree]
+    assert outcome(objects, mounted("c"), running=[on_node]) == []
 
 
 @pytest.mark.parametrize("order", [("small", "large"), ("large", "small")])

@@ -5,22 +5,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab import bare_metal
-from lab.api import Api, ApiError
+from lab.api import Api
 from lab.machines import Machine, build_machines
-from lab.process import wait_until
 from lab.state import LabSettings
 from support.inventory import run_inventory
 from support.lab import RunningLab
 
-SETTINGS = LabSettings(200, 8, 3, bare_metal_hosts=100)
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io"
+SETTINGS = LabSettings(48, 8, 3, bare_metal_hosts=24)
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +31,7 @@ def machines(lab: RunningLab) -> Iterator[list[Machine]]:
         try:
             yield bare_metal.choose(machines, SETTINGS)
         finally:
-            for path in (DEFINITION, f"/api/v1/namespaces/{bare_metal.NAMESPACE}"):
-                with contextlib.suppress(ApiError):
-                    api.request("DELETE", path)
-            wait_until(lambda: api.find(DEFINITION) is None, 30.0, "the definition to be gone")
+            bare_metal.delete(api)
 
 
 def test_the_hosts_are_the_machines_that_have_one(

@@ -13,13 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.store import Store
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import reconcile
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import stored_plan
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    reconcile_fleet,
+)
 from lab.api import Api
 from lab.process import wait_until
 from support.device_cluster import DeviceCluster, problems
@@ -88,6 +93,41 @@ def test_pods_get_devices_and_their_node_and_a_second_run_writes_nothing(
     again = reconcile(cluster.options())
     assert cluster.versions() == before and not cluster.mine(again, "changes")
     assert not list(problems(cluster))
+
+
+def test_a_stored_plan_gives_devices_to_its_pods_and_to_no_others(
+    cluster: DeviceCluster, tmp_path: Path
+) -> None:
+    """The plan that a person approved has one of two waiting pods."""
+    node = cluster.node("n")
+    cluster.pool("gpus", node, count=2)
+    for name in ("approved", "later"):
+        cluster.pod(name, [cluster.claim(name)])
+    placement = {
+        "namespace": cluster.namespace,
+        "pod": "approved",
+        "uid": cluster.read_pod("approved")["metadata"]["uid"],
+        "node": node,
+    }
+    head = {"document": "wattwise.kube/plan/v1", "time": format_time(utc_now())}
+    plan: Json = {**head, "placements": [placement], "unplaced": []}
+    plan["watts"] = dict.fromkeys(("before", "after", "lower_bound"), 0.0)
+    options = cluster.options()
+    stored = stored_plan.store(
+        lambda: cluster.kube, {"path": str(tmp_path / "plan.gz")}, {"plan": plan}, check_mode=False
+    )
+    result = reconcile_fleet(
+        {
+            **{name: options[name] for name in ("kubeconfig", "lease_namespace")},
+            "steps": ["restore", "bind", "devices"],
+            "run_dir": str(tmp_path / "run"),
+            "restore": {"path": stored.path, "sha256": stored.sha256},
+            "devices": {name: options[name] for name in ("api_group", "gate", "scheduler_name")},
+        }
+    )
+    assert result["devices"]["errors"] == []
+    assert (cluster.node_of("approved"), cluster.node_of("later")) == (node, None)
+    assert "allocations" not in cluster.status_of("later")
 
 
 def test_devices_are_free_when_the_last_pod_has_ended(cluster: DeviceCluster) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from lab.machines import build_machines
+from support.commands import output_of
 from support.lab import RunningLab
 from support.pages import ROOT, Block, blocks
 from support.playbook import environment
@@ -55,17 +55,6 @@ def test_a_reader_can_type_the_commands_in_order(
     variables["PATH"] = f"{whole_lab.state.run / 'bin'}{os.pathsep}{variables['PATH']}"
     for block in PAGES[page]:
         for command in block.commands:
-            done = subprocess.run(
-                ["bash", "-c", command],
-                cwd=clone,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            assert done.returncode == 0, f"{block}: {command}\n{done.stdout}"
+            output_of(["bash", "-c", command], clone, variables)
             for name in re.findall(r"_file=(\S+)", command):
                 assert (clone / name).exists(), f"{block}: {command} wrote it elsewhere"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
@@ -78,9 +79,16 @@ class Site:
     kubeconfig: str
     namespace: str
 
-    def run(self, spec: Json | None = None, *, check: bool = False, **given: t.Any) -> Json:
+    def run(
+        self,
+        spec: Json | None = None,
+        *,
+        check: bool = False,
+        warn: t.Callable[[str], None] = print,
+        **given: t.Any,
+    ) -> Json:
         options = {"kubeconfig": self.kubeconfig, "namespace": self.namespace, **SHIPPED, **given}
-        return reconcile({**options, "spec": spec}, Context(check_mode=check))
+        return reconcile({**options, "spec": spec}, Context(check_mode=check, warn=warn))
 
     def path(self, kind: str, root: str = "/api/v1") -> str:
         return f"{root}/namespaces/{self.namespace}/{kind}"
@@ -190,9 +198,61 @@ def test_a_cluster_without_other_projects_has_what_needs_none(site: Site) -> Non
         assert found is not None and found[0].keys() == keys
     again = site.run(wanted)
     assert (again["changed"], again["diff"]) == (False, [])
-    gone = site.run(state="absent")
-    assert gone["changed"] and not site.run(state="absent")["changed"]
+    assert names_of_server(site) == names_of_service(site, "kepler")
+    # Of another system it is the Service of that one.
+    assert site.run({**wanted, "system": "energy"})["changed"]
+    assert names_of_server(site) == names_of_service(site, "energy")
+
+    gone: Json = {"state": "absent", "spec": {"certificates": certificates}}
+    kepler = collector(site)
+    warnings: list[str] = []
+    assert site.run(warn=warnings.append, **gone)["changed"]
+    assert f"because the DaemonSet {site.namespace}/kepler-amd64-rapl mounts one" in warnings[0]
+    assert secrets(site) == {"kepler-server", "kepler-client", "kepler-client-authority"}
+    site.kube.request("DELETE", kepler)
+    # A Secret of people, and one of cert-manager, stay.
+    site.kube.request("DELETE", f"{site.path('secrets')}/kepler-client")
+    site.secret("kepler-client", "tls.crt")
+    annotation = {"cert-manager.io/certificate-name": "other"}
+    path = f"{site.path('secrets')}/kepler-client-authority"
+    site.kube.request("PATCH", path, {"metadata": {"annotations": annotation}}, MERGE_CONTENT_TYPE)
+    wait_until(lambda: site.kube.find(kepler) is None, 60.0, "the end of the DaemonSet")
+    assert site.run(**gone)["changed"]
+    assert secrets(site) == {"kepler-client", "kepler-client-authority"}
+    assert site.kube.find(f"/api/v1/namespaces/{authority}/secrets/kepler-addons-authority") is None
+    assert not site.run(**gone)["changed"]
     wait_until(lambda: not site.objects(), 60.0, "the end of the add-ons")
+
+
+def names_of_server(site: Site) -> set[str]:
+    """Host names in the certificate of Kepler."""
+    found = site.kube.read_secret(site.namespace, "kepler-server")
+    assert found is not None
+    certificate = x509.load_pem_x509_certificate(found[0]["tls.crt"].encode())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return set(names.value.get_values_for_type(x509.DNSName))
+
+
+def names_of_service(site: Site, name: str) -> set[str]:
+    place = f"{name}.{site.namespace}"
+    return {name, place, f"{place}.svc", f"{place}.svc.cluster.local"}
+
+
+def secrets(site: Site) -> set[str]:
+    return {each["metadata"]["name"] for each in site.kube.list(site.path("secrets"))}
+
+
+def collector(site: Site) -> str:
+    """The path of a DaemonSet that mounts a certificate as role kepler makes it."""
+    labels = {"app.kubernetes.io/name": "kepler"}
+    volume = {"name": "tls", "secret": {"secretName": "kepler-server"}}
+    pod = {"containers": [{"name": "k", "image": IMAGE}], "volumes": [volume]}
+    template = {"metadata": {"labels": labels}, "spec": {**pod, "nodeSelector": {"no": "node"}}}
+    metadata = {"name": "kepler-amd64-rapl", "labels": labels}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    path = site.path("daemonsets", "/apis/apps/v1")
+    site.kube.request("POST", path, {"metadata": metadata, "spec": spec})
+    return f"{path}/kepler-amd64-rapl"
 
 
 def test_all_add_ons_are_taken_by_the_schemas_of_their_projects(site: Site, foreign: None) -> None:
@@ -450,12 +510,20 @@ def test_the_role_ships_the_files_of_the_collection_and_takes_all_back(
         return run.stats()["here"]["changed"]
 
     role = {"ansible.builtin.include_role": {"name": "wattwise.kube.kepler_addons"}}
-    # The second one changes nothing.
-    assert play(role, role) == 1
+    # The owner, a monitor, rules and dashboards.
     shipped = len(SHIPPED["rule_files"]) + len(SHIPPED["dashboard_files"])
-    assert len(site.objects()) == 1 + shipped
+    made = (
+        "kepler_addons_applied.results | selectattr('action', 'eq', 'created') | length"
+        f" == {2 + shipped}"
+    )
     none = {**role, "vars": {"kepler_addons_prometheus": {}, "kepler_addons_grafana": {}}}
     teardown = {"name": "wattwise.kube.kepler_addons", "tasks_from": "teardown"}
     # Without any add-on all are removed, and the teardown finds nothing.
-    assert play(none, {"ansible.builtin.include_role": teardown}) == 1
+    tasks = (
+        role,
+        {"ansible.builtin.assert": {"that": made}},
+        none,
+        {"ansible.builtin.include_role": teardown},
+    )
+    assert play(*tasks) == 2
     wait_until(lambda: not site.objects(), 60.0, "the end of the add-ons")

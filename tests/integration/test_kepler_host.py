@@ -31,6 +31,40 @@ module.exit_json(changed=changed, installed=module.params["name"])
 """
 
 
+# Stands for the network and the firmware: programs of the machine run here, its boots are counted,
+# and after one it refuses a connection.
+CONNECTION_PLUGIN = """\
+DOCUMENTATION = "name: machine\\nextends_documentation_fragment: [connection_pipelining]\\n"
+from pathlib import Path
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.connection.local import Connection as Local
+
+FOLDER = Path(%r)
+
+
+class Connection(Local):
+    transport = "machine"
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        is_down = FOLDER / "is_down"
+        if is_down.exists():
+            is_down.unlink()
+            raise AnsibleConnectionFailure("connection refused")
+        own = str(FOLDER / "boot_id")
+        cmd = cmd.replace("/proc/sys/kernel/random/boot_id", own)
+        return super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+"""
+# Module reboot looks for shutdown with it.
+FIND_MODULE = """\
+#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({"paths": {}, "patterns": {}, "file_type": {}})
+module.exit_json(files=[{"path": %r}])
+"""
+ARGUMENT = "systemd.unified_cgroup_hierarchy=1"
+
+
 class Host:
     """A node without BTF and headers, on which nothing is really installed."""
 
@@ -102,8 +136,9 @@ def test_headers_of_another_kernel_are_refused(host: Host) -> None:
     assert "are not those of the running kernel" in run.failures()["localhost"]
 
 
+# The role takes grubby for Red Hat's distributions, by a fact of the machine that runs the tests.
 @pytest.mark.skipif(
-    not Path("/etc/debian_version").exists(), reason="the boot loader is asked for by distribution"
+    not Path("/etc/debian_version").exists(), reason="the role calls update-grub on Debian alone"
 )
 def test_grub_is_renewed_until_it_has_the_argument(host: Host, tmp_path: Path) -> None:
     commands, configuration = tmp_path / "bin", tmp_path / "grub.cfg"
@@ -117,14 +152,81 @@ def test_grub_is_renewed_until_it_has_the_argument(host: Host, tmp_path: Path) -
         "kepler_host_grub_folder": str(tmp_path),
         "kepler_host_grub_configuration": str(configuration),
     }
-    argument = "systemd.unified_cgroup_hierarchy=1"
     program.write_text(
         f"#!/bin/sh\n[ -d {tmp_path}/tried ] || {{ mkdir {tmp_path}/tried; exit 1; }}\n"
-        f"echo linux /vmlinuz {argument} > {configuration}\n"
+        f"echo linux /vmlinuz {ARGUMENT} > {configuration}\n"
     )
     program.chmod(0o755)
     run = host.prepare(given, given, given, path=commands)
     assert run.returncode == 0, run.output
+    assert not any(result.get("rebooted") for result in run.results("Reboot the node"))
     renewed = run.results("Renew the configuration of grub")
     assert [bool(result.get("failed")) for result in renewed] == [True, False, False]
     assert [result["changed"] for result in renewed] == [True, True, False]
+
+
+def can_boot(host: Host, *, into_v2: bool) -> dict[str, t.Any]:
+    """Give the host a boot loader and a connection over which it boots; the variables for them."""
+    commands, plugins = host.folder / "bin", host.folder / "connection_plugins"
+    commands.mkdir()
+    plugins.mkdir()
+    groups, kernel = host.root / "sys/fs/cgroup", host.root / "proc/cmdline"
+    kernel.write_text("BOOT_IMAGE=/vmlinuz\n")
+    configuration = host.folder / "grub.cfg"
+    configuration.write_text("BOOT_IMAGE=/vmlinuz\n")
+    (host.folder / "boot_id").write_text("1\n")
+    boot = [
+        f"cp {configuration} {kernel}",
+        f"echo 1 >> {host.folder}/boot_id",
+        f"touch {host.folder}/is_down",
+        *(
+            [f"rm -r {groups}", f"mkdir {groups}", f"echo cpu > {groups}/cgroup.controllers"]
+            * into_v2
+        ),
+    ]
+    programs = {
+        "update-grub": [f"echo BOOT_IMAGE=/vmlinuz {ARGUMENT} > {configuration}"],
+        "shutdown": ['[ "$1" = -r ]', *boot],
+    }
+    for name, lines in programs.items():
+        (commands / name).write_text("\n".join(["#!/bin/sh -e", *lines, ""]))
+        (commands / name).chmod(0o755)
+    (plugins / "machine.py").write_text(CONNECTION_PLUGIN % str(host.folder))
+    (host.folder / "library/find.py").write_text(FIND_MODULE % str(commands / "shutdown"))
+    return {
+        "ansible_connection": "machine",
+        "kepler_version": "0.7.12",
+        "kepler_host_kernel_headers": False,
+        "kepler_host_cgroup_v2": True,
+        "kepler_host_grub_folder": str(host.folder),
+        "kepler_host_grub_configuration": str(configuration),
+    }
+
+
+@pytest.mark.skipif(
+    not Path("/etc/debian_version").exists(), reason="the role calls update-grub on Debian alone"
+)
+@pytest.mark.parametrize("into_v2", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_node_boots_where_that_is_wanted_and_once(host: Host, into_v2: bool) -> None:
+    """Ansible's own module reboots; the machine is simulated behind the connection."""
+    given = {**can_boot(host, into_v2=into_v2), "kepler_host_reboot": True}
+    run = host.prepare(given, given, path=host.folder / "bin")
+    assert run.returncode == 0, run.output
+    rebooted = [result.get("rebooted") for result in run.results("Reboot the node")]
+    assert rebooted == [True, None]
+    assert (host.folder / "boot_id").read_text() == "1\n1\n"
+    versions = [one.get("cgroup_version") for one in run.results("Read the node again")]
+    assert versions == (["v2", None] if into_v2 else ["hybrid"] * 2)
+    told = [str(one.get("msg")) for one in run.results("still has its old control groups")]
+    assert ["until its next boot" in text for text in told] == [not into_v2] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/etc/debian_version").exists(), reason="the role calls update-grub on Debian alone"
+)
+def test_a_node_that_does_not_come_back_is_a_failure(host: Host) -> None:
+    given = {**can_boot(host, into_v2=True), "kepler_host_reboot": True}
+    (host.folder / "bin/shutdown").write_text("#!/bin/sh\n")
+    run = host.prepare({**given, "kepler_host_reboot_timeout": 1}, path=host.folder / "bin")
+    assert "Timed out waiting for last boot time check (timeout=1)" in str(run.failures())

@@ -69,7 +69,7 @@ def node(name: str, **spec: t.Any) -> Object:
 
 @dataclasses.dataclass(frozen=True)
 class Fleet:
-    """Nodes of a test, which no kubelet plays."""
+    """Nodes of a test."""
 
     kube: Kube
     kubeconfig: str
@@ -95,6 +95,15 @@ def fleet(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Fleet]:
     names = tuple(f"{kind}-{namespace}" for kind in ("bad", "metal", "virtual"))
     for name, provider in zip(names, ("", "", "aws:///eu-west-1a/i-0"), strict=True):
         kube.request("POST", NODES, node(name, **({"providerID": provider} if provider else {})))
+    # KWOK plays the kubelet that says what the node is.
+    wait_until(
+        lambda: all(
+            kube.get(f"{NODES}/{name}")["status"]["nodeInfo"]["operatingSystem"] for name in names
+        ),
+        30.0,
+        "the nodes to be described",
+        interval=0.1,
+    )
     yield Fleet(kube, kubeconfig, names)
     for name in names:
         kube.request("DELETE", f"{NODES}/{name}")

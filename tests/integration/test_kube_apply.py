@@ -18,8 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
 )
 from lab.process import wait_until
+from support.asking_pods import MERGE
 
 CHECK = Context(check_mode=True)
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 Manifest = dict[str, t.Any]
 
 
@@ -173,6 +175,28 @@ def test_a_definition_and_its_objects_go_in_one_call(kubeconfig: str, namespace:
     ]
     assert actions(apply({"kubeconfig": kubeconfig, "manifests": manifests})) == ["created"] * 2
     assert actions(apply({"kubeconfig": kubeconfig, "manifests": manifests})) == ["unchanged"] * 2
+
+
+def test_a_definition_that_is_being_deleted_is_made_again_with_its_objects(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    manifests = [definition("Returning", namespace), custom("Returning", namespace)]
+    asked = {"kubeconfig": kubeconfig, "manifests": manifests}
+    apply(asked)
+    path = f"{DEFINITIONS}/{manifests[0]['metadata']['name']}"
+    before = kube.get(path)
+    finalizers = [*before["metadata"].get("finalizers", []), "example.com/held"]
+    kube.request("PATCH", path, {"metadata": {"finalizers": finalizers}}, MERGE)
+    kube.request("DELETE", path)
+    assert actions(apply(asked, CHECK))[0] == "created"
+    with pytest.raises(WattwiseError, match="is being deleted, and was still there after 0.5 s"):
+        apply({**asked, "wait_timeout": 0.5})
+    free: Manifest = {"metadata": {"finalizers": None}}
+    timer = threading.Timer(0.5, lambda: kube.request("PATCH", path, free, MERGE))
+    timer.start()
+    assert actions(apply(asked)) == ["created", "created"]
+    timer.join()
+    assert kube.get(path)["metadata"]["uid"] != before["metadata"]["uid"]
 
 
 def test_one_bad_object_stops_no_other_and_is_reported(kubeconfig: str, namespace: str) -> None:

@@ -75,12 +75,13 @@ class Metered:
             pod = {"metadata": metadata, "spec": spec}
             self.kube.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", pod)
 
-    def metered(self, source: str) -> metering.Metering:
+    def metered(self, source: str, previous: Json | None = None) -> metering.Metering:
         given = {"kubeconfig": self.lab.kubeconfig, "include": ["nodes", "pods"]}
         options = metering.SPEC.complete({"source": source, **self.sources[source]})
         body = snapshot.take(given)["snapshot"]
         nodes = [self.machine.name]
-        return metering.meter(options, body, {}, Context(warn=print), self.kube, nodes=nodes)
+        context = Context(warn=print)
+        return metering.meter(options, body, {}, context, self.kube, previous, nodes)
 
     def watts(self, source: str) -> dict[str, float]:
         """Watts of our pods by name."""
@@ -112,7 +113,7 @@ def site(lab: RunningLab, kube: Kube, namespace: str, definition: None) -> Itera
     found = Metered(lab, kube, namespace)
     found.run_pods()
     yield found
-    process.stop(lab.state, list(lifecycle.METERS))
+    process.stop(lab.state, [*lifecycle.METERS, kepler.PROGRAM_PORT])
     # Other tests of this lab do not want them.
     settings = lab.state.read_settings()
     parts = tuple(part for part in settings.parts if part not in lifecycle.METERS)
@@ -135,6 +136,7 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
             30.0,
             f"watts of pods from {source}",
         )
+    counted_from = site.metered("kepler")
 
     spec = {
         "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": site.machine.name}},
@@ -172,6 +174,15 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
     assert not {"Metered"} & {one["type"] for one in run(site, tmp_path)["conditions"]}
     assert "metering" not in site.kube.get(path)["status"]
     assert not (tmp_path / "metrics" / "metering.prom").exists()
+
+    # The lab counts in steps of half a second.
+    [part] = site.metered("kepler", counted_from.body()).energy
+    seconds = (part.end - part.begin).total_seconds()
+    joules = {key.name: value for key, value in part.joules.items() if key.name in CORES}
+    allowed = max(expected.values())
+    assert joules.keys() == CORES.keys()
+    for name, watts in expected.items():
+        assert joules[name] == pytest.approx(watts * seconds, rel=0.05, abs=allowed)
 
     assert not site.alerts("WattwiseKeplerDown")
     process.stop(site.lab.state, ["kepler"])

@@ -113,8 +113,7 @@ def test_a_pod_that_fits_nowhere_or_is_not_understood_waits_with_the_reason(
 ) -> None:
     pods = workload.demo_pods(3, seed=1)
     pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
-    disk = {"targetPortal": "192.0.2.1:3260", "iqn": "iqn.2001-04.com.example:data", "lun": 0}
-    pods[1]["spec"]["volumes"] = [{"name": "data", "iscsi": disk}]
+    pods[1]["metadata"]["annotations"] = {"wattwise.github.io/device-claims": "gpu"}
     workload.create_pods(api, pods, "wattwise")
     assert play("site", whole_lab, tmp_path).returncode == 0
     found = {pod["metadata"]["name"]: pod for pod in workload.list_pods(api)}
@@ -126,7 +125,7 @@ def test_a_pod_that_fits_nowhere_or_is_not_understood_waits_with_the_reason(
         messages.append(condition["message"])
     assert messages[0].startswith("0/50 nodes are available: ")
     assert "50 Insufficient cpu" in messages[0]
-    assert "unsupported: spec.volumes.iscsi" in messages[1]
+    assert "unsupported: wattwise.github.io/device-claims" in messages[1]
     assert found[pods[2]["metadata"]["name"]]["spec"]["nodeName"]
     again = play("site", whole_lab, tmp_path, as_json=True)
     assert again.stats()[CLUSTER]["changed"] == 0

@@ -76,6 +76,19 @@ def of_nodes(name: str) -> Expected:
     )
 
 
+def of_energy(names: tuple[str, str, str], begun: float, *, with_uid: bool) -> Expected:
+    """Joules of all pods in the hour, with what their counters had at its begin."""
+    found: Expected = {}
+    for node in NODES:
+        for load in node.loads:
+            labels = dict(zip(names, (node.name, load.namespace, load.name), strict=True))
+            labels.update({"pod_id": load.uid} if with_uid else {})
+            watts = (node.package + node.dram) * node.share(load)
+            # Counters that grow from next to zero began within the first minute.
+            found.update([labelled(round(watts * 3600 + begun, 6), **labels)])
+    return found
+
+
 def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them() -> None:
     pod = Pod("shop", "web-1", "u1", "n1", "Deployment", "web")
     found = metering.Metering(
@@ -108,10 +121,14 @@ def test_pods_and_nodes_have_their_watts_however_many_jobs_scrape_them(tmp_path:
         for node in NODES
         for load in node.loads
     )
+    names = ("node_name", "pod_namespace", "pod_name")
     expected = {
         QUERIES.nodes: of_nodes("node_name"),
-        QUERIES.pods: of_pods(("node_name", "pod_namespace", "pod_name"), with_uid=True),
+        QUERIES.pods: of_pods(names, with_uid=True),
         QUERIES.cores: cores,
+        # Two zones.
+        f"round({QUERIES.energy}, 1e-6)": of_energy(names, 4.0, with_uid=True),
+        QUERIES.covered: dict([labelled(3600.0)]),
     }
     assert unmet(series, expected, tmp_path) == ""
     wrong = {QUERIES.nodes: {**of_nodes("node_name"), (("node_name", "n3"),): 1.0}}
@@ -136,6 +153,9 @@ def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
     expected = {
         QUERIES.old_nodes: of_nodes("instance"),
         QUERIES.old_pods: of_pods(names, with_uid=False),
+        # Two zones of two containers.
+        QUERIES.old_energy: of_energy(names, 12.0, with_uid=False),
+        QUERIES.old_covered: dict([labelled(3600.0)]),
     }
     # Counters that grow by tenths are no exact sums of them.
     rounded = {f"round({query}, 1e-6)": samples_ for query, samples_ in expected.items()}

@@ -25,7 +25,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.node_confi
     follow_templates,
     reconcile,
 )
-from support.wao import DEFINITIONS, Object, fake, template
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import NOTHING
+from support.wao import DEFINITIONS, Object, fake, remove_all, template
 
 NAMESPACE = "reconciled"
 FILES = [str(path) for path in sorted(DEFINITIONS.glob("wao.bitmedia.co.jp_nodeconfig*.yaml"))]
@@ -104,14 +105,18 @@ def test_following_the_templates_leaves_what_an_inventory_applied(
     apply({"kubeconfig": kubeconfig, "src": FILES, "wait": True})
     reconcile(given)
     [secret] = kube.list(f"/api/v1/namespaces/{NAMESPACE}/secrets")
-    nothing = follow_templates(kube)
+    nothing, parts = follow_templates(kube)
+    assert {each["metadata"]["name"] for each in parts.objects["node_configs"]} >= {
+        f"t-{name}" for name in nodes[:2]
+    }
     assert not nothing["changed"] and actions(nothing) == {"unchanged"} and nothing["pruned"] == []
 
     by_hand = {**template("by-hand", fake("x"), namespace=NAMESPACE), "apiVersion": API_VERSIONS[0]}
     by_hand["spec"]["nodeSelector"] = {"matchLabels": {"kubernetes.io/hostname": nodes[2]}}
     apply({"kubeconfig": kubeconfig, "manifests": [by_hand]})
-    assert follow_templates(kube, Context(check_mode=True))["changed"]
-    assert follow_templates(kube)["changed"]
+    assert follow_templates(kube, Context(check_mode=True)).result["changed"]
+    made, changed_parts = follow_templates(kube)
+    assert made["changed"] and changed_parts == NOTHING
     configs = {each["metadata"]["name"]: each for each in kube.list(f"{PATH}/nodeconfigs")}
     assert sorted(configs) == [f"by-hand-{nodes[2]}", *(f"t-{name}" for name in nodes[:2])]
     pinned = {name for name, each in configs.items() if each["metadata"].get("annotations")}
@@ -126,6 +131,26 @@ def test_following_the_templates_leaves_what_an_inventory_applied(
     reconcile({**given, "templates": [], "secrets": [], "prune_max": 1.0})
 
 
+def test_a_run_reads_each_list_once(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    every = {**template("every", namespace=NAMESPACE), "apiVersion": API_VERSIONS[0]}
+    apply({"src": FILES, "wait": True}, kube=kube)
+    apply({"manifests": [home, every]}, kube=kube)
+    # So many that an application lists them rather than to ask for each.
+    assert len(follow_templates(kube).result["results"]) > 20
+    listed: list[str] = []
+    read = Kube.list
+
+    def reading(self: Kube, path: str, *given: t.Any) -> list[Object]:
+        listed.append(path)
+        return read(self, path, *given)
+
+    monkeypatch.setattr(Kube, "list", reading)
+    assert follow_templates(kube).parts != NOTHING
+    assert f"/apis/{API_VERSIONS[0]}/nodeconfigs" in listed and len(listed) == len(set(listed))
+    remove_all(kube)
+
+
 def others_change_and_make(kube: Kube, name: str) -> None:
     """Fields of our NodeConfig become ours again, and a NodeConfig of others stays theirs."""
     path, theirs = f"{PATH}/nodeconfigs/{name}", {"fieldManager": "another"}
@@ -138,7 +163,7 @@ def others_change_and_make(kube: Kube, name: str) -> None:
     ours["spec"]["metricsCollector"]["inletTemp"]["endpoint"] = "theirs"
     body = {**ours, "metadata": {"name": name, "namespace": NAMESPACE}}
     kube.request("POST", f"{PATH}/nodeconfigs", body, query=theirs)
-    assert name not in {entry["name"] for entry in follow_templates(kube)["results"]}
+    assert name not in {entry["name"] for entry in follow_templates(kube).result["results"]}
     stored = kube.get(path)
     assert stored["spec"]["metricsCollector"]["inletTemp"]["endpoint"] == "theirs"
     kube.request("DELETE", path)

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 import typing as t
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import role_assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -31,7 +30,6 @@ from lab.process import wait_until
 from lab.state import LabSettings
 from support.dockerfile import ROOT
 from support.lab import RunningLab
-from support.playbook import run_playbook
 from support.recording_proxy import Right, recording_proxy
 from support.wao import DEFINITIONS
 
@@ -46,7 +44,7 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJzT3Gd2wJhPPsxLpc0rKz3hLhP2Ij8s
 def machines(lab: RunningLab) -> Iterator[list[Machine]]:
     """All machines; the definition of BareMetalHosts goes with them at the end."""
     made = build_machines(SETTINGS.nodes, SETTINGS.racks, SETTINGS.seed)
-    files = [str(DEFINITIONS / "bpa.akraino.org_provisionings.yaml")]
+    files = [str(path) for path in DEFINITIONS.glob("bpa.akraino.org_*.yaml")]
     apply({"kubeconfig": lab.kubeconfig, "src": files, "wait": True})
     with Api(lab.state.kubeconfig) as api:
         bare_metal.create(api, made, SETTINGS)
@@ -282,7 +280,7 @@ def hardware_of(machine: Machine) -> Json:
 
 
 def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
-    site: Site, machines: list[Machine]
+    site: Site, machines: list[Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_metal3 = site.hosts().keys()
     hardware = [hardware_of(each) for each in machines if each.name not in by_metal3]
@@ -305,6 +303,19 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
     stored = versions(site)
     assert not site.run("north", **given)["changed"]
     assert versions(site) == stored
+
+    # A run that is cut off after its reservation, before anything else, leaves its hosts to nobody.
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(role_assignment, "outputs", cut_off)
+        site.run("west", **given)
+    west = {each["host"] for each in site.resource("west")["status"]["assignments"]}
+    assert len(west) == 21
+    assert not west & named(site.run("east", **given))
+    assert named(site.run("west", **given)) == west
+
+
+def cut_off(*_arguments: t.Any) -> t.NoReturn:
+    raise KeyboardInterrupt
 
 
 def fail_job(site: Site) -> None:
@@ -332,7 +343,8 @@ def test_the_installer_runs_once_for_equal_inputs_and_is_followed(site: Site) ->
     assert site.conditions()["Installed"] == ("Unknown", "Running")
     jobs = site.path("jobs/kud-edge", "/apis/batch/v1")
     job = site.kube.get(jobs)
-    assert not site.run(**given)["changed"]
+    # The status says what the pod of the installer waits for, which changes until it starts.
+    wait_until(lambda: not site.run(**given)["changed"], 30.0, "a run without a change")
     fail_job(site)
     site.run(**given)
     assert site.conditions()["Installed"] == ("False", "Failed")
@@ -354,7 +366,9 @@ def test_agents_follow_their_number_down_to_zero(site: Site) -> None:
     assert site.conditions()["Agents"] == ("False", "NoImage")
     site.run(agent_image="registry.example/agent:1")
     deployment = site.path("deployments/edge-agents", "/apis/apps/v1")
-    assert site.kube.get(deployment)["spec"]["replicas"] == 2
+    made = site.kube.get(deployment)["spec"]
+    [container] = made["template"]["spec"]["containers"]
+    assert (made["replicas"], container["command"]) == (2, ["host-agent"])
 
     def pods() -> list[str]:
         found = site.kube.list(site.path("pods"), {"labelSelector": "bpa.akraino.org/agents-of"})
@@ -472,24 +486,3 @@ def forget_lease(site: Site) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-provisioning"
     if site.kube.find(path):
         site.kube.request("DELETE", path)
-
-
-def test_the_playbook_reserves_once_and_writes_inventories(
-    site: Site, lab: RunningLab, tmp_path: Path
-) -> None:
-    variables = {
-        "provisioning_namespace": site.namespace,
-        "provisioning_name": "edge",
-        "provisioning_spec": {"master": {"count": 1}, "worker": {"count": 2}},
-        "provisioning_folder": str(tmp_path / "edge"),
-        "wattwise_kubeconfig": site.kubeconfig,
-    }
-    inventory = str(lab.state.inventory)
-    arguments = ("-i", inventory, "-e", json.dumps(variables))
-    first = run_playbook("wattwise.kube.provision", tmp_path, *arguments)
-    assert first.returncode == 0, first.output
-    made = yaml.safe_load((tmp_path / "edge" / "hosts.yml").read_text())["all"]
-    assert len(made["hosts"]) == len(site.consumed()) == 3
-    assert (tmp_path / "edge" / "hosts.ini").read_text().startswith("[all]\n")
-    again = run_playbook("wattwise.kube.provision", tmp_path, *arguments)
-    assert again.returncode == 0 and "changed=0" in again.output, again.output

@@ -12,9 +12,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
-    VolumeBinding,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
@@ -91,10 +88,10 @@ def make_pod(kube: Kube, namespace: str) -> Callable[..., Json]:
 @pytest.fixture
 def placed(
     kube: Kube, kubeconfig: str, namespace: str, nodes: list[str]
-) -> Callable[[], tuple[Json, Json]]:
+) -> Callable[..., tuple[Json, Json]]:
     """Places and binds what waits in the namespace: the plan and the result of binding."""
 
-    def run() -> tuple[Json, Json]:
+    def run(**options: t.Any) -> tuple[Json, Json]:
         include = ["pods", "namespaces", "volume_objects"]
         selectors = {"nodes": f"test={namespace}"}
         taken = snapshot.take(
@@ -113,7 +110,7 @@ def placed(
             }
             | {"nodes": [_with_curve(node, nodes) for node in taken["nodes"]]}
         )
-        return plan, bind({"kubeconfig": kubeconfig, **_of_plan(plan)})
+        return plan, bind({"kubeconfig": kubeconfig, **_of_plan(plan), **options})
 
     return run
 
@@ -199,14 +196,9 @@ def test_claims_without_a_volume_are_given_back(
     nodes: list[str],
     make: Make,
     make_pod: Callable[..., Json],
-    placed: Callable[[], tuple[Json, Json]],
-    monkeypatch: pytest.MonkeyPatch,
+    placed: Callable[..., tuple[Json, Json]],
 ) -> None:
     """One provisioner never answers, another has no storage for the node; no class at all."""
-    import time
-
-    defaults = (1.5, time.sleep, time.monotonic)
-    monkeypatch.setattr(VolumeBinding.__init__, "__defaults__", defaults)
     full, absent = f"full.{namespace}.example.com", f"absent.{namespace}.example.com"
     make(storage_class(f"{namespace}-a", absent), storage_class(f"{namespace}-f", full))
     make(claim("absent", f"{namespace}-a"), claim("full", f"{namespace}-f"))
@@ -214,7 +206,7 @@ def test_claims_without_a_volume_are_given_back(
     for name in ("absent", "full", "without"):
         make_pod(name, name)
     with Provisioner(Path(kubeconfig), full, "host", frozenset(nodes)):
-        plan, result = placed()
+        plan, result = placed(volume_timeout=1.5)
     assert {entry["pod"]: entry["reason"] for entry in result["skipped"]} == {
         "absent": f"binding volumes: provisioner {absent} made no volume for claim "
         f"{namespace}/absent on node {nodes[0]} in 2 s",

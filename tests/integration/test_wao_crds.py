@@ -118,11 +118,18 @@ def test_a_bad_node_config_is_refused_with_its_reason(
 
 
 @pytest.mark.usefixtures("definitions")
-@pytest.mark.parametrize("part", ["inletTemp", "deltaP"])
-def test_both_collectors_are_required(kube: Kube, namespace: str, part: str) -> None:
-    obj = in_group(sample("nodeconfig"), 0, namespace)
-    with pytest.raises(ApiError, match=part):
-        create(kube, without(obj, "spec", "metricsCollector", part))
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_bmc_is_required_and_pressure_and_predictor_are_not(
+    kube: Kube, namespace: str, group: int
+) -> None:
+    obj = in_group(sample("nodeconfig"), group, namespace)
+    with pytest.raises(ApiError, match="inletTemp"):
+        create(kube, without(obj, "spec", "metricsCollector", "inletTemp"))
+    obj = in_group(sample("nodeconfig"), group, namespace)
+    create(kube, without(without(obj, "spec", "metricsCollector", "deltaP"), "spec", "predictor"))
+    template = in_group(sample("nodeconfigtemplate"), group, namespace)
+    less = without(template, "spec", "template", "metricsCollector", "deltaP")
+    create(kube, without(less, "spec", "template", "predictor"))
 
 
 TEMPLATE_TERM = ("spec", "template", "metricsCollector", "inletTemp")
@@ -131,7 +138,7 @@ REFUSED_TEMPLATES: dict[str, tuple[tuple[str, ...], t.Any, str]] = {
     "half of the flat shape beside the other": (
         ("spec", "metricsCollector"),
         {"inletTemp": {"type": "a", "endpoint": ""}, "deltaP": {"type": "a", "endpoint": ""}},
-        "go together",
+        "write either template, or",
     ),
     "a duration that is none": ((*TEMPLATE_TERM, "fetchInterval"), "{{ .Hostname }}", DURATION),
     "an unknown field": ((*TEMPLATE_TERM, "timeout"), "5s", "unknown field"),
@@ -171,8 +178,7 @@ def test_a_bad_template_is_refused_with_its_reason(
     [
         ("nodeconfigtemplate", ("spec", "nodeSelector"), "nodeSelector"),
         ("nodeconfigtemplate", ("spec", "template"), "write either template, or"),
-        ("nodeconfigtemplate-flat", ("spec", "predictor"), "go together"),
-        ("nodeconfigtemplate-flat", ("spec", "metricsCollector"), "go together"),
+        ("nodeconfigtemplate-flat", ("spec", "metricsCollector"), "goes together"),
     ],
 )
 def test_a_template_without_selector_or_shape_is_refused(
@@ -203,6 +209,13 @@ STATUS: Object = {
         "vendor": "Dell",
         "inletTemp": {"uri": "/redfish/v1/Chassis/1/Sensors/Inlet", "name": "Inlet"},
         "power": {"uri": "/redfish/v1/Chassis/1/EnvironmentMetrics"},
+        "system": {
+            "manufacturer": "Dell Inc.",
+            "model": "PowerEdge R6515",
+            "processor": "AMD EPYC 7702P",
+            "sockets": 1,
+            "cores": 64,
+        },
     },
     "authentication": {
         "failures": 1,

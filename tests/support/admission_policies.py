@@ -32,6 +32,20 @@ def devices_policies(account: str, gate: str) -> list[dict[str, t.Any]]:
     return _rendered("crds", "devices_policy", **given)
 
 
+def opt_in_policies(scheduler: str, *never: str) -> list[dict[str, t.Any]]:
+    """Those of role crds for labelled pods and namespaces."""
+    variables = yaml.safe_load((ROLES / "crds" / "vars" / "main.yml").read_text())
+    label = variables["crds_opt_in_label"]
+    system = [name for name in variables["crds_opt_in_never"] if "{{" not in name]
+    return _rendered(
+        "crds",
+        "opt_in_policy",
+        crds_opt_in_label=label,
+        crds_opt_in_scheduler=scheduler,
+        crds_opt_in_never=[*system, *never],
+    )
+
+
 def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
     """Those of role kepler for its discovery pods in this namespace, and the pods themselves."""
     given = {
@@ -45,7 +59,7 @@ def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
     return [manifest for name in names for manifest in _rendered("kepler", name, **given)]
 
 
-def _rendered(role: str, name: str, **given: str) -> list[dict[str, t.Any]]:
+def _rendered(role: str, name: str, **given: t.Any) -> list[dict[str, t.Any]]:
     """The manifests, as the role's template makes them."""
     environment = jinja2.Environment(autoescape=False)
     environment.filters["to_json"] = json.dumps

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Playbook awx, and modules of awx.awx in this process, against the simulated AWX or a real one.
 
-AWX_HOST names a real AWX and AWX_TOKEN the token of an administrator; the tests of the playbook then
-use an organization of their own there, and the project of AWX_PROJECT_URL, which must have the
-playbooks.
+AWX_HOST names a real AWX and AWX_TOKEN the token of an administrator; tests that ask for ``an_awx``
+then use an organization of their own there, and the project of AWX_PROJECT_URL, which must have the
+playbooks. They start no job, and remove what they made.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
 from lab.awx.api import ADMINISTRATOR, running_awx
+from support.awx_settings import default_configuration
 from support.playbook import PlaybookRun, run_playbook
 
 Json = dict[str, t.Any]
@@ -53,6 +54,12 @@ _MODULES = {
     "controller_schedules": "schedule",
 }
 _LINKS = ("success_nodes", "failure_nodes", "always_nodes")
+# Endpoints of what a test makes, those that refer to others first.
+_MADE = (
+    *("schedules", "workflow_job_templates", "job_templates", "inventory_sources", "inventories"),
+    *("projects", "notification_templates", "credentials", "credential_types"),
+    "execution_environments",
+)
 
 
 class Refused(Exception):
@@ -77,6 +84,9 @@ class Server:
 
     def post(self, path: str, body: Json, token: str | None = None) -> Json:
         return self._ask("POST", path, body, token)
+
+    def delete(self, path: str) -> None:
+        self._ask("DELETE", path)
 
     def _ask(
         self, method: str, path: str, body: Json | None = None, token: str | None = None
@@ -105,10 +115,34 @@ def an_awx() -> Iterator[Server]:
     host = os.environ.get("AWX_HOST")
     if host:
         url = {"awx_project_url": os.environ["AWX_PROJECT_URL"]}
-        yield Server(host.rstrip("/"), os.environ["AWX_TOKEN"], url)
+        server = Server(host.rstrip("/"), os.environ["AWX_TOKEN"], url)
+        _remove_made(server)
+        try:
+            yield server
+        finally:
+            _remove_made(server)
         return
     with running_awx(PLAYBOOKS) as awx:
         yield Server(awx.endpoint, awx.token_of(ADMINISTRATOR[0]), {})
+
+
+def _remove_made(server: Server) -> None:
+    """Remove the organization of the tests, and all objects of role awx that name it."""
+    for endpoint in _MADE:
+        ours = {"description__endswith": f"organization {ORGANIZATION}.", "page_size": "200"}
+        for item in server.get(f"{endpoint}/", **ours)["results"]:
+            server.delete(f"{endpoint}/{item['id']}/")
+    for organization in server.get("organizations/", name=ORGANIZATION)["results"]:
+        for item in server.get("inventories/", organization=str(organization["id"]))["results"]:
+            server.delete(f"inventories/{item['id']}/")
+        server.delete(f"organizations/{organization['id']}/")
+
+
+def configuration_of(server: Server, **settings: t.Any) -> Configuration:
+    """The objects of the role's defaults in the organization of the tests."""
+    url = server.variables.get("awx_project_url")
+    given = {"organization": ORGANIZATION, **settings}
+    return default_configuration(**given, **({"project_url": url} if url else {}))
 
 
 def configure_awx(

@@ -18,6 +18,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration im
 
 Json = dict[str, t.Any]
 
+# What the workflow needs.
+WORKFLOW_ALONE: Json = {
+    "job_templates": [{"playbook": name} for name in ("observe", "place", "bind")],
+    "inventory_sources": [],
+    "schedules": [],
+}
 _ROLE = Path(__file__).resolve().parents[2] / "roles" / "awx"
 
 

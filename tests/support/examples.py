@@ -15,7 +15,7 @@ import typing as t
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 
 FACTOR = "WATTWISE_EXAMPLES_FACTOR"
 FIRST_SEED = "WATTWISE_EXAMPLES_SEED"
@@ -64,6 +64,12 @@ def examples(count: int, *, shrinks: bool = True) -> settings:
         phases=tuple(Phase) if shrinks else phases,
         suppress_health_check=list(HealthCheck),
     )
+
+
+def of_part(part: int) -> Callable[[Test], Test]:
+    """A part of many examples, with a seed of its own; nothing where every run tries the same."""
+    first = first_seed()
+    return (lambda test: test) if first is None else seed(first + part)
 
 
 def are_many(tried: t.Sized) -> bool:

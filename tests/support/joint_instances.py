@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from support.device_objects import DRA, dra_class, dra_device, manifest, resource_slice
 from support.placement_devices import SLOTS
 from support.placement_instances import Draw, Json, curves, one_in
+from support.placement_rules import HOSTNAME
+from support.volume_instances import volume_objects, volumes_of_pod
 
 DRIVER = "gpu.example.com"
 NUMA = f"{DRIVER}/numa"
@@ -101,6 +103,12 @@ def tasks(draw: Draw) -> Json:
     held = slices[0]["spec"]["devices"]
     if one_in(draw, 3) and held:
         hold(shared, names[0], held[0]["name"])
+    if one_in(draw, 4):
+        for item in nodes:
+            item["labels"] = {**item.get("labels", {}), HOSTNAME: item["name"]}
+        for item in waiting:
+            item["spec"]["volumes"] = volumes_of_pod(draw)
+        given["volume_objects"] = volume_objects(draw, names)
     if not one_in(draw, 4):
         given["device_power"] = "watts"
     if one_in(draw, 4):

@@ -91,7 +91,7 @@ class MeteredNode:
         """The part of the node's watts that is the pod's: its CPU time."""
         return load.cores / self.cores
 
-    def text(self, _seconds: float = 0.0) -> str:
+    def text(self, seconds: float = 0.0) -> str:
         lines = ["# TYPE kepler_node_cpu_watts gauge"]
         for zone, watts in self.zones().items():
             # A series for each socket.
@@ -108,6 +108,21 @@ class MeteredNode:
                         f'kepler_pod_cpu_watts{{node_name="{self.name}",pod_id="{load.uid}",'
                         f'pod_name="{load.name}",pod_namespace="{load.namespace}",'
                         f'state="{state}",zone="{zone}"}} {watts * self.share(load) * factor!r}'
+                    )
+        lines.append("# TYPE kepler_node_cpu_joules_total counter")
+        lines.append(
+            f'kepler_node_cpu_joules_total{{node_name="{self.name}",path="/package-0",'
+            f'zone="package"}} {self.package * seconds!r}'
+        )
+        lines.append("# TYPE kepler_pod_cpu_joules_total counter")
+        for load in self.loads:
+            for zone, watts in self.zones().items():
+                for state, begun in (("running", 2.0), ("terminated", 9e6)):
+                    lines.append(
+                        f'kepler_pod_cpu_joules_total{{node_name="{self.name}",pod_id="{load.uid}",'
+                        f'pod_name="{load.name}",pod_namespace="{load.namespace}",'
+                        f'state="{state}",zone="{zone}"}} '
+                        f"{begun + watts * self.share(load) * seconds!r}"
                     )
         return "\n".join(lines) + "\n"
 
@@ -161,10 +176,28 @@ def exporter(
         yield server
 
 
-def vectors(query: str, nodes: t.Iterable[MeteredNode]) -> list[Json]:
-    """The vector that Prometheus gives to a query of the collection; old families are not there."""
+def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0) -> list[Json]:
+    """The vector that Prometheus gives to a query of the collection; old families are not there.
+
+    It has metrics of the last ``covered`` seconds.
+    """
     series: list[tuple[Json, float]] = []
+    if "kepler_node_cpu_joules_total" in query:
+        series.append(({}, covered))
     for node in nodes:
+        if "kepler_pod_cpu_joules_total" in query:
+            series += [
+                (
+                    {
+                        "node_name": node.name,
+                        "pod_id": load.uid,
+                        "pod_name": load.name,
+                        "pod_namespace": load.namespace,
+                    },
+                    (node.package + node.dram) * node.share(load) * covered,
+                )
+                for load in node.loads
+            ]
         if "cpu_seconds" in query:
             series += [
                 ({"node_name": node.name, "pod_id": load.uid}, load.cores) for load in node.loads
@@ -191,7 +224,7 @@ def vector_reply(result: t.Any) -> Reply:
 
 
 @contextlib.contextmanager
-def prometheus(*nodes: MeteredNode) -> Iterator[ScriptedApi]:
+def prometheus(*nodes: MeteredNode, covered: float = 7200.0) -> Iterator[ScriptedApi]:
     """A server that answers the queries of the collection as Prometheus does."""
 
     def answer(asked: Asked) -> Reply:
@@ -199,7 +232,7 @@ def prometheus(*nodes: MeteredNode) -> Iterator[ScriptedApi]:
         if url.path != "/api/v1/query":
             return Reply(b"not found", 404)
         [query] = urllib.parse.parse_qs(url.query)["query"]
-        return vector_reply(vectors(query, nodes))
+        return vector_reply(vectors(query, nodes, covered))
 
     with ScriptedApi(answer) as server:
         yield server

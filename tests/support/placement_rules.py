@@ -22,6 +22,7 @@ Requests = Mapping[str, int]
 
 SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+DISKS = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 HOSTNAME = "kubernetes.io/hostname"
 GANG_LABEL = "scheduling.x-k8s.io/pod-group"
 
@@ -123,6 +124,7 @@ class Pod:
     away_from: Sequence[Term] = field(init=False)
     near: Sequence[Term] = field(init=False)
     ports: frozenset[tuple[str, int, str]] = field(init=False)
+    disks: Sequence[Json] = field(init=False)
     spreads: Sequence[Json] = field(init=False)
     soft_spreads: Sequence[Json] = field(init=False)
 
@@ -131,6 +133,9 @@ class Pod:
         self.away_from = self._terms("podAntiAffinity")
         self.near = self._terms("podAffinity")
         self.ports = frozenset(host_ports(self.spec))
+        self.disks = [
+            volume for volume in get(self.spec, "volumes", []) if not DISKS.isdisjoint(volume)
+        ]
         self.spreads = self._spreads("DoNotSchedule")
         self.soft_spreads = self._spreads("ScheduleAnyway")
 
@@ -364,10 +369,11 @@ def same_domain(first: Node, second: Node, key: str) -> bool:
 
 
 def collide(first: Placed, second: Placed) -> bool:
-    """Whether one of two pods keeps the other away: host ports, required anti-affinity."""
+    """Whether one of two pods keeps the other away: ports, disks, required anti-affinity."""
     (pod, node), (other, other_node) = first, second
-    if node is other_node and any(
-        same_port(port, taken) for port in pod.ports for taken in other.ports
+    if node is other_node and (
+        any(same_port(port, taken) for port in pod.ports for taken in other.ports)
+        or any(disks_conflict(disk, taken) for disk in pod.disks for taken in other.disks)
     ):
         return True
     return any(
@@ -380,6 +386,27 @@ def collide(first: Placed, second: Placed) -> bool:
 def same_port(first: tuple[str, int, str], second: tuple[str, int, str]) -> bool:
     overlap = first[2] == second[2] or "0.0.0.0" in (first[2], second[2])
     return first[:2] == second[:2] and overlap
+
+
+def disks_conflict(first: Json, second: Json) -> bool:
+    """Whether two volumes are one disk that pods of a node must not share."""
+    for source in DISKS:
+        if source not in first or source not in second:
+            continue
+        one, other = first[source], second[source]
+        if source == "awsElasticBlockStore":
+            return bool(one["volumeID"] == other["volumeID"])
+        if one.get("readOnly") and other.get("readOnly"):
+            return False
+        if source == "rbd":
+            same_image = (one.get("pool", "rbd"), one["image"]) == (
+                other.get("pool", "rbd"),
+                other["image"],
+            )
+            return same_image and not set(one["monitors"]).isdisjoint(other["monitors"])
+        name = "pdName" if source == "gcePersistentDisk" else "iqn"
+        return bool(one[name] == other[name])
+    return False
 
 
 def finds_company(pod: Pod, node: Node, others: Sequence[Placed]) -> bool:

@@ -24,6 +24,13 @@ ZONES = {
 }
 
 
+# Drivers that count disks which pods name themselves, without a claim.
+INLINE = {
+    "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID"),
+    "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName"),
+}
+
+
 class Volumes:
     """The storage of a task; without ``volume_objects`` nobody knows any."""
 
@@ -77,7 +84,7 @@ class Volumes:
 
     def may_be_on(self, node: Node, pod: Pod) -> bool:
         """Whether the pod's volumes let it onto the node, other waiting pods aside."""
-        if not self.claims(pod):
+        if not self.claims(pod) and not any(inline(pod)):
             return True
         if not self.known or not self.is_ready(pod):
             return False
@@ -175,6 +182,7 @@ class Volumes:
 
     def _disks(self, pod: Pod) -> Iterator[tuple[str, str]]:
         """Driver and name of what is attached for a pod."""
+        yield from inline(pod)
         for name, claim in self.claims(pod).items():
             if claim is None:
                 continue
@@ -196,6 +204,14 @@ class Volumes:
             if needed and needed + used > driver["allocatable"]["count"]:
                 return False
         return True
+
+
+def inline(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Driver and name of disks of a pod without a claim."""
+    for volume in get(pod.spec, "volumes", []):
+        for source, (driver, part) in INLINE.items():
+            if source in volume:
+                yield driver, volume[source][part]
 
 
 def is_exclusive(claim: Json) -> bool:

@@ -30,12 +30,30 @@ Draw = Callable[[st.SearchStrategy[t.Any]], t.Any]
 CLAIMS = ("c0", "c1", "c2", "c3")
 SIZES = st.sampled_from(["1Gi", "1Gi", "2Gi", "5Gi"])
 MODES = st.sampled_from([("ReadWriteOnce",), ("ReadWriteOnce",), ("ReadWriteOncePod",)])
+# Disks without a claim; the drivers of the first two may have limits.
+INLINE = st.sampled_from(
+    [
+        {"gcePersistentDisk": {"pdName": "a"}},
+        {"gcePersistentDisk": {"pdName": "a", "readOnly": True}},
+        {"awsElasticBlockStore": {"volumeID": "vol-1", "readOnly": True}},
+        {"iscsi": {"iqn": "iqn.2001-04.com.example:a", "readOnly": True}},
+        {"iscsi": {"iqn": "iqn.2001-04.com.example:a"}},
+        {"rbd": {"monitors": ["m1", "m2"], "image": "a"}},
+        {"rbd": {"monitors": ["m2"], "image": "a", "readOnly": True}},
+        {"rbd": {"monitors": ["m2"], "image": "a", "pool": "other"}},
+        {"nfs": {"server": "nfs.example.com", "path": "/a"}},
+    ]
+)
 _BY_NAME = st.sampled_from(CLAIMS)
+_DRIVERS = ("disks.example.com", "disks.example.com", "pd.csi.storage.gke.io", "ebs.csi.aws.com")
 
 
 def volumes_of_pod(draw: Draw) -> list[Json]:
-    """No claim, one or two; some pods name the same one."""
-    return mounted(*sorted(draw(st.sets(_BY_NAME, max_size=2))))
+    """No claim, one or two; some pods name the same one, or a disk without a claim."""
+    volumes = mounted(*sorted(draw(st.sets(_BY_NAME, max_size=2))))
+    if draw(st.integers(1, 4)) == 4:
+        volumes.append({"name": "disk", **draw(INLINE)})
+    return volumes
 
 
 def volume_objects(draw: Draw, node_names: list[str]) -> list[Json]:
@@ -51,7 +69,8 @@ def volume_objects(draw: Draw, node_names: list[str]) -> list[Json]:
         objects.append(_volume(draw, f"free-{index}", in_class, node_names))
     for name in node_names:
         if draw(st.booleans()):
-            objects.append(csi_node(name, draw(st.integers(0, 3))))
+            driver = draw(st.sampled_from(_DRIVERS))
+            objects.append(csi_node(name, draw(st.integers(0, 3)), driver))
     if draw(st.integers(1, 3)) == 3:
         objects.append(csi_driver())
         zones = draw(st.sets(st.sampled_from(["x", "y", None])))

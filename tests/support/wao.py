@@ -103,6 +103,8 @@ def template(name: str, inlet: Object | None = None, **metadata: t.Any) -> Objec
 
 def remove_all(kube: Kube) -> None:
     """Take away all NodeConfigs and templates of the cluster, which earlier tests may have left."""
+    if not kube.serves(API_VERSIONS[0], "NodeConfig"):
+        return
     group = f"/apis/{API_VERSIONS[0]}"
     for plural in ("nodeconfigtemplates", "nodeconfigs"):
         for left in kube.list(f"{group}/{plural}"):

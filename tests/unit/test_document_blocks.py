@@ -264,6 +264,33 @@ def check_python(words: list[str]) -> None:
     assert all(word in done.stdout for word in words[4:] if word.startswith("--"))
 
 
+def check_builder(words: list[str]) -> None:
+    """tests/unit/test_execution_environment.py creates the context; nothing here builds an image."""
+    assert words[1] == "build" and (ROOT / "execution-environment.yml").exists()
+    assert {word for word in words[2:] if word.startswith("--")} <= {
+        "--tag",
+        "--extra-build-cli-args",
+    } | {word for word in words if word.startswith("--secret ")}
+
+
+def check_navigator(words: list[str]) -> None:
+    """A run has the options of ansible-playbook, and one of its own."""
+    assert words[1] == "run"
+    if "--ee" in words:
+        position = words.index("--ee")
+        assert words[position + 1] in ("true", "false")
+        words = words[:position] + words[position + 2 :]
+    check_playbook(words[1:])
+
+
+def check_rulebook(words: list[str]) -> None:
+    """The program itself runs rulebooks in tests/integration; here are those that exist."""
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert options.keys() <= {"--rulebook", "--vars", "--controller-url", "-i"}
+    name = options["--rulebook"].removeprefix("wattwise.kube.")
+    assert (ROOT / "extensions" / "eda" / "rulebooks" / f"{name}.yml").exists()
+
+
 def check_galaxy(words: list[str]) -> None:
     version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
     if words[1:3] == ["collection", "install"]:
@@ -274,6 +301,9 @@ def check_galaxy(words: list[str]) -> None:
 
 def check_pip(words: list[str]) -> None:
     required = (ROOT / "requirements.txt").read_text()
+    required += (ROOT / "requirements" / "development.in").read_text()
+    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
+    required += f"\nansible-core{runtime['requires_ansible']}"
     assert words[1] == "install"
     assert all(f"\n{word}" in required for word in words[2:])
 
@@ -289,14 +319,20 @@ def check_nothing_more(words: list[str]) -> None:
 PROGRAMS: dict[str, t.Callable[[list[str]], None]] = {
     "make": check_make,
     "ansible-playbook": check_playbook,
+    "ansible-builder": check_builder,
+    "ansible-navigator": check_navigator,
+    "ansible-rulebook": check_rulebook,
     "ansible-galaxy": check_galaxy,
     "ansible-doc": check_doc,
     "antsibull-changelog": check_nothing_more,
+    "export": check_nothing_more,
     "kubectl": check_nothing_more,
     "mlserver": check_nothing_more,
     "nox": check_nothing_more,
     "pip": check_pip,
     "podman": check_nothing_more,
+    "python3": check_nothing_more,
+    "read": check_nothing_more,
     "python": check_python,
 }
 

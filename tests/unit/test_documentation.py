@@ -18,10 +18,6 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    VOLUME,
-    VOLUME_FIELDS,
-)
 from support import ansible_yaml, pages
 from support.report_documents import Case, write
 from support.wao import node
@@ -36,6 +32,14 @@ OTHER_VARIABLES = {
     "wattwise_run_dir",
     "wattwise_gateway_selector",
     "observe_trust_file",
+    "observe_try_endpoint",
+    "observe_try_hosts_kubeconfig",
+    "observe_try_hosts_context",
+    "observe_try_hosts_namespaces",
+    "observe_try_confirmed",
+    "observe_try_labels",
+    "observe_try_scheduler",
+    "observe_try_standby_watts",
     "rmd_endpoints",
     "teardown_everything_of",
 }
@@ -119,6 +123,7 @@ def test_everything_of_the_collection_that_is_named_exists(page: str) -> None:
         "plugins/modules": "*.py",
         "roles": "*",
         "extensions/eda/plugins/event_source": "*.py",
+        "extensions/eda/rulebooks": "*.yml",
     }
     present = {
         path.stem for folder, pattern in folders.items() for path in (ROOT / folder).glob(pattern)
@@ -371,13 +376,3 @@ def test_the_first_screen_of_the_readme_has_the_picture_and_two_commands_each_on
     picture, demo, title = (readme.index(part) for part in ("<picture>", "make demo", "\n## "))
     assert picture < demo < title
     assert readme[: readme.index("make test")].count("\n") < 25
-
-
-def test_the_readme_says_which_volumes_keep_a_pod_waiting() -> None:
-    section_text = section("README.md", "### Which pods are placed")
-    refused, others = section_text[section_text.index("disks without a claim") :].split(". Pods", 1)
-    claiming = {field.rpartition(".")[2] for field in VOLUME_FIELDS}
-    assert set(re.findall(r"`(\w+)`", refused)) == VOLUME.refused - claiming
-    harmless = VOLUME.harmless - {"name", "gitRepo"}
-    named = set(re.findall(r"`(\w+)`", others.split("\n- ", 1)[0]))
-    assert named == harmless | claiming

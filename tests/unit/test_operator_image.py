@@ -23,12 +23,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig impo
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import (
     DEFAULT_SECONDS,
 )
+from lab import pki
 from lab.process import wait_until
 from scripts import build_image
 from scripts.ansible_test_home import interpreter_folders
 from scripts.collection_tree import listed_files
 from support import dockerfile
 from support.dockerfile import ROOT
+from support.extender_program import plain_kubeconfig
 
 OPERATOR = ROOT / "operator"
 BUILD, FINAL = dockerfile.stages()
@@ -46,7 +48,8 @@ module.exit_json(given=module.params, report=False)
 """
 PARAMETERS = [
     *("kubeconfig", "namespace", "name", "run_dir", "rmd_client", "lease_namespace"),
-    *("record_namespaces", "default_credential_dir", "default_credential_namespaces"),
+    *("publish_namespaces", "record_namespaces"),
+    *("default_credential_dir", "default_credential_namespaces"),
     *("metering_credential_dir", "heartbeat_seconds"),
 ]
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch hacked') }}"
@@ -178,6 +181,7 @@ def test_the_playbook_passes_names_and_the_environment_and_nothing_of_a_spec(
         WATTWISE_RMD_CLIENT=str(secret),
         WATTWISE_LEASE_NAMESPACE="leases" if is_set else "",
         WATTWISE_RECORD_NAMESPACES="halls, others" if is_set else "",
+        WATTWISE_PUBLISH_NAMESPACES="halls" if is_set else "",
         WATTWISE_DEFAULT_CREDENTIAL="/etc/bmc" if is_set else "",
         WATTWISE_DEFAULT_CREDENTIAL_NAMESPACES="wao-system" if is_set else "",
         WATTWISE_METERING_CREDENTIAL="/etc/metering" if is_set else "",
@@ -193,6 +197,7 @@ def test_the_playbook_passes_names_and_the_environment_and_nothing_of_a_spec(
         "rmd_client": {key: f"{secret}/{name}" for key, name in files.items() if is_set},
         "lease_namespace": "leases" if is_set else None,
         "record_namespaces": ["halls", "others"] if is_set else [],
+        "publish_namespaces": ["halls"] if is_set else [],
         "default_credential_dir": "/etc/bmc" if is_set else None,
         "default_credential_namespaces": ["wao-system"] if is_set else [],
         "metering_credential_dir": "/etc/metering" if is_set else None,
@@ -290,6 +295,38 @@ def test_the_node_agent_looks_again_and_again_until_it_is_told_to_end(image: Pat
     finally:
         agent.kill()
         agent.wait()
+
+
+def test_the_host_agent_says_in_one_sentence_what_it_lacks(image: Path) -> None:
+    program = str(image / "entrypoints/host-agent")
+    place = {"PROVISIONING_NAMESPACE": "bpa-system", "PROVISIONING_NAME": "edge"}
+    for given, told in (({}, "must name a Provisioning"), (place, "/nowhere/kubeconfig")):
+        run = run_in_image(image, program, "--period", "60", **given)
+        assert run.returncode == 1 and told in run.stdout, run.stdout + run.stderr
+        assert run.stdout.count("\n") == 1 and not run.stderr
+    assert run_in_image(image, program, "--period", "0").returncode == 2
+
+
+def test_the_extender_serves_kube_scheduler_until_it_is_told_to_end(image: Path) -> None:
+    """Without an API server: it starts before that, and goes on while that is away."""
+    folder, log = image.parent, image.parent / "log"
+    files = pki.issue(pki.create_authority(folder, "CA"), "server", ["127.0.0.1"], [], folder)
+    (folder / "kubeconfig").write_text(plain_kubeconfig("http://127.0.0.1:1"))
+    command = [
+        *(str(image / "entrypoints/scheduler-extender"), "--address=127.0.0.1", "--port=0"),
+        *("--plain-port=0", f"--certificate={files.certificate}", f"--key={files.key}"),
+    ]
+    given = environment(image, WATTWISE_KUBECONFIG=str(folder / "kubeconfig"))
+    with log.open("w") as output:
+        program = subprocess.Popen(command, env=given, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: "serving kube-scheduler" in log.read_text(), 60.0, "the server")
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(60) == 0, log.read_text()
+        assert "Traceback" not in log.read_text()
+    finally:
+        program.kill()
+        program.wait()
 
 
 # make image

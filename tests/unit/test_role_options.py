@@ -68,13 +68,25 @@ REASONS: dict[str, dict[str, str]] = {
     "fleet_reconciliation": {
         **dict.fromkeys(
             (
-                *("devices", "evict", "predict", "place", "store", "restore", "bind"),
-                *("lease_namespace", "lease_timeout", "record_namespace"),
+                *("devices", "evict", "predict", "store", "restore", "bind"),
+                *("lease_namespace", "lease_timeout", "record_namespace", "publish_namespace"),
             ),
             "role observe makes no step that these are about",
         ),
         "run_process": "the action plugin fills it in",
     },
+    "bare_metal_host_info": {"host_selector": "observe_try_labels selects the nodes of the trial"},
+    "node_config_template": {
+        "nodes": DOCUMENT,
+        "tls_fingerprints": "playbook try has one list of confirmed certificates for all BMCs",
+    },
+    "fleet_report": dict.fromkeys(
+        (
+            *("path", "settle_seconds", "type_label", "rack_labels", "position_label"),
+            *("price_per_kwh", "currency"),
+        ),
+        "the page of playbook try is of a cluster that nobody has described yet",
+    ),
     "device_allocation": {"curves": "the role answers which devices, not which node is cheapest"},
     "kepler_reconciliation": {"on_error": "an error of a role fails its task"},
     "kepler_addons_reconciliation": {"on_error": "an error of a role fails its task"},

@@ -147,6 +147,7 @@ _TARGETS: Schema = {
                     "cpu_capacity": _TEXT,
                     "cpu_usage_format": _TEXT,
                     "power_curve": _TEXT,
+                    "system": _TEXT,
                     "fallbacks": {
                         "type": "object",
                         "additionalProperties": False,
@@ -225,6 +226,21 @@ _LEARNED: Schema = {
 }
 
 
+# The published measurements that a curve comes from; see published/curves.py.
+_PUBLISHED: Schema = {
+    "type": "object",
+    "required": ["match", "of", "scale", "generations", "server", "told_by"],
+    "properties": {
+        "match": {"enum": ["processor", "series", "generation", "model"]},
+        "of": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "scale": {"type": "number", "exclusiveMinimum": 0},
+        "generations": {"type": "integer", "minimum": 0},
+        "server": {"type": "string"},
+        "told_by": {"enum": ["labels", "Redfish", "annotation"]},
+    },
+}
+
+
 _COUNT_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
 _CAN: dict[str, Schema] = {
     "processors": _COUNT_OR_NULL,
@@ -273,6 +289,8 @@ SCHEMAS: dict[str, Schema] = {
                         "time": _TIME,
                         "source": {"type": ["object", "string", "null"]},
                         "stale": {"type": "boolean"},
+                        # Identity of the server; see published/curves.py.
+                        "system": {"type": "object"},
                     },
                 }
             )
@@ -304,7 +322,8 @@ SCHEMAS: dict[str, Schema] = {
         {},
     ),
     # Watts that Kepler gives to pods, and RAPL's of nodes beside those of their BMCs; see
-    # observe/metering. ``counters`` are joules of a Kepler that counts energy alone.
+    # observe/metering. ``counters`` are joules that the next run compares its own with, ``energy``
+    # are those of workloads in parts of time; one without a name is of pods that have ended.
     "metering": _schema(
         "metering",
         {
@@ -344,6 +363,30 @@ SCHEMAS: dict[str, Schema] = {
         {
             "left_out": {"type": "integer", "minimum": 0},
             "errors": _ERRORS,
+            "energy": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["begin", "end", "workloads"],
+                    "properties": {
+                        "begin": _TIME,
+                        "end": _TIME,
+                        "workloads": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "required": ["namespace", "workload_kind", "workload", "joules"],
+                                "properties": {
+                                    "namespace": _TEXT,
+                                    "workload_kind": _TEXT,
+                                    "workload": _TEXT,
+                                    "joules": {"type": "number", "minimum": 0},
+                                },
+                            },
+                        },
+                    },
+                },
+            },
             "counters": _by_node(
                 {
                     "type": "object",
@@ -352,6 +395,8 @@ SCHEMAS: dict[str, Schema] = {
                         "time": _TIME,
                         "node": _JOULES,
                         "pods": {"type": "object", "additionalProperties": _JOULES},
+                        # Of pods that the metrics lack this time.
+                        "kept": {"type": "object", "additionalProperties": _JOULES},
                     },
                 }
             ),
@@ -368,10 +413,13 @@ SCHEMAS: dict[str, Schema] = {
                     "properties": {
                         "cpu": _NUMBERS,
                         "watts": _NUMBERS,
-                        "source": {"enum": ["stated", "predictor", "learned"]},
+                        "source": {"enum": ["stated", "predictor", "learned", "published"]},
                         # Inputs and time of the prediction or the fit.
                         "inputs": {"type": "object"},
                         "learned": _LEARNED,
+                        "published": _PUBLISHED,
+                        # The predictor's curve of a node whose curve is stated.
+                        "predicted": {"type": "object"},
                     },
                 }
             )
@@ -379,7 +427,7 @@ SCHEMAS: dict[str, Schema] = {
         {
             "errors": _ERRORS,
             "findings": _FINDINGS,
-            # Why nodes without a curve have no learned one, by node.
+            # Why nodes without a curve have no learned and no published one, by node.
             "lacking": _by_node(_TEXT),
         },
     ),
@@ -478,6 +526,7 @@ SCHEMAS: dict[str, Schema] = {
             "state": {"enum": ["observed", "planned", "pending", "measured"]},
             "nodes": {"type": "integer"},
             "placed": {"type": "integer"},
+            "not_bound": {"type": "integer"},
             "waiting": {"type": "integer"},
             "failing": {"type": "integer"},
             "watts": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},

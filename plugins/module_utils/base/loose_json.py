@@ -41,6 +41,12 @@ def whole(value: t.Any) -> int | None:
     return int(found) if found is not None and abs(found) <= _LARGEST_WHOLE else None
 
 
+def count(value: t.Any, most: int = _LARGEST_WHOLE) -> int | None:
+    """A number from 1 to ``most`` as an integer; None for all else."""
+    found = number(value)
+    return int(found) if found is not None and 1 <= found <= most else None
+
+
 def text(value: t.Any, longest: int = LONGEST_TEXT) -> str:
     """A stripped, printable text of limited length; empty for anything else."""
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Metrics in the Prometheus text format, for node_exporter's textfile collector.
+"""Metrics in the Prometheus text format, for node_exporter's textfile collector and for servers.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
@@ -19,14 +19,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 Labels = t.Mapping[str, str]
 Samples = t.Iterable[tuple[Labels, float]]
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
 # Of all metrics of the collection, so that one set of labels serves every file.
 _OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache", "namespace"})
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def family(name: str, text: str, samples: Samples, labels: Labels) -> str:
-    """The samples of a gauge; each bears ``labels`` beside those of its own."""
-    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+def family(name: str, text: str, samples: Samples, labels: Labels, kind: str = "gauge") -> str:
+    """The samples of a metric; each bears ``labels`` beside its own labels."""
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for own, value in samples:
         if not math.isfinite(value):
             continue

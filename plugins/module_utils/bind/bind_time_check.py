@@ -86,7 +86,8 @@ class OpenNode:
         for name, amount in shape.requests:
             free[name] = free.get(name, 0) - amount
         ports = self.node.ports | set(shape.constraints.ports)
-        self.node = replace(self.node, free=free, ports=ports)
+        disks = self.node.disks | set(shape.constraints.disks)
+        self.node = replace(self.node, free=free, ports=ports, disks=disks)
         self.pods.append({**pod, "spec": {**pod["spec"], "nodeName": self.node.name}})
 
     def _shape_of(self, pod: Object) -> Shape:

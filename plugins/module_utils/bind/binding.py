@@ -40,6 +40,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
+    VOLUME_TIMEOUT,
     Asked,
     VolumeBinding,
 )
@@ -51,7 +52,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    has_claims,
+    depends_on_storage,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
     Unready,
@@ -80,6 +81,7 @@ SPEC = KUBERNETES.merge(
             # No suboptions: Ansible reserves the name ``message``.
             "unplaced": {"type": "list", "elements": "dict"},
             "mark_unplaced": {"type": "bool", "default": True},
+            "volume_timeout": {"type": "float", "default": VOLUME_TIMEOUT},
             "path": {"type": "path"},
             "keep": {"type": "list", "elements": "path", "default": []},
         },
@@ -89,6 +91,8 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
+# The Lease keeps other runs out meanwhile.
+_LONGEST_VOLUME_TIMEOUT = 3600
 # From this number on, pods are listed instead of read one by one.
 _LIST_FROM = 20
 NEEDS_DEVICES = (
@@ -166,11 +170,16 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
 def bind_planned(
     kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
 ) -> Result:
-    """As ``bind``, with the placements as a value; ``options`` are those of argspec.LEASE."""
+    """As ``bind``, with the placements as a value; ``options`` are those of SPEC."""
+    volume_timeout = options["volume_timeout"]
+    if not 0 <= volume_timeout <= _LONGEST_VOLUME_TIMEOUT:
+        raise InvalidInput(
+            f"volume_timeout: {volume_timeout} is not from 0 to {_LONGEST_VOLUME_TIMEOUT} seconds"
+        )
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
-        outcomes = bind_all(guarded, context, planned.placements)
+        outcomes = bind_all(guarded, context, planned.placements, volume_timeout=volume_timeout)
         unplaced = [*planned.unplaced]
         if planned.mark_unplaced:
             unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
@@ -191,6 +200,7 @@ def bind_all(
     placements: t.Sequence[Placement],
     *,
     have_devices: bool = False,
+    volume_timeout: float = VOLUME_TIMEOUT,
 ) -> list[Outcome]:
     """Bind, with nodes in parallel and the pods of a node in this order; outcomes in this order.
 
@@ -198,7 +208,7 @@ def bind_all(
     Pods whose volumes have to be made come last, after one wait for all of these volumes.
     """
     listed = _waiting(kube, placements)
-    binder = _Binder(kube, context, placements, have_devices, listed)
+    binder = _Binder(kube, context, placements, have_devices, volume_timeout, listed)
     outcomes = binder.bind_by_node(placements)
     outcomes.update(binder.bind_waiting())
     return [outcomes[placement] for placement in placements]
@@ -306,6 +316,7 @@ class _Binder:
     context: Context
     placements: t.Sequence[Placement]
     have_devices: bool
+    volume_timeout: float
     listed: t.Mapping[str, Object]
     _done: int = 0
     _failed: int = 0
@@ -314,7 +325,7 @@ class _Binder:
     _volumes: VolumeBinding = field(init=False)
 
     def __post_init__(self) -> None:
-        self._volumes = VolumeBinding(self.kube, self._waiting_pods)
+        self._volumes = VolumeBinding(self.kube, self._waiting_pods, self.volume_timeout)
 
     def _waiting_pods(self) -> list[tuple[Object, str]]:
         """The pods that still wait, with their nodes."""
@@ -424,7 +435,7 @@ class _Binder:
         reason = node.refusal(pod)
         if reason is not None:
             raise _Refused(reason)
-        if has_claims(pod):
+        if depends_on_storage(pod):
             self._prepare_volumes(placement, pod, node)
         if not self.context.check_mode:
             try:

@@ -64,7 +64,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
     read_part,
 )
 
-WAIT_SECONDS = 60.0
+VOLUME_TIMEOUT = 60.0
 _POLL_SECONDS = 1.0
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _GONE_OR_CHANGED = (404, 409)
@@ -107,13 +107,13 @@ class VolumeBinding:
         self,
         kube: Kube,
         planned: t.Callable[[], t.Sequence[tuple[Object, str]]],
-        wait_seconds: float = WAIT_SECONDS,
+        timeout: float = VOLUME_TIMEOUT,
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
         self._planned = planned
-        self._wait_seconds = wait_seconds
+        self._timeout = timeout
         self._sleep, self._clock = sleep, clock
         self._lock = threading.Lock()
         self._known: _State | None = None
@@ -252,7 +252,7 @@ class VolumeBinding:
         """
         asked = {each.claim.key: each for all_of in pending.values() for each in all_of}
         failed: dict[Key, str] = {}
-        until = self._clock() + self._wait_seconds
+        until = self._clock() + self._timeout
         while True:
             found = self._read_claims({key[0] for key in asked})
             for key, each in list(asked.items()):
@@ -280,7 +280,7 @@ class VolumeBinding:
         }
 
     def _too_late(self, asked: Asked) -> str:
-        seconds = f"{self._wait_seconds:.0f} s"
+        seconds = f"{self._timeout:.0f} s"
         if asked.volume:
             return (
                 f"binding volumes: claim {asked.name} was not bound to {asked.volume} in {seconds}"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 import typing as t
@@ -36,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.clus
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
     Room,
+    confine,
     prefer,
     send_to_nodes,
     trimmed,
@@ -116,15 +118,19 @@ def give_devices(
     options: Parameters,
     context: Context,
     scope: Scope | None = None,
+    *,
+    is_approved: bool = False,
 ) -> Result:
     """As ``reconcile``, with the plan as a value; an empty one leaves all nodes open.
 
-    Pods and nodes outside of ``scope`` are left as they are.
+    Pods and nodes outside of ``scope`` are left as they are. If the plan ``is_approved``, only its
+    pods get devices, each on its planned node.
     """
     Limits.of(options)
 
     def work(guard: Guard | None) -> Result:
-        return _Reconciliation(kube.guarded(guard), plan, options, context, scope).run()
+        guarded_kube = kube.guarded(guard)
+        return _Reconciliation(guarded_kube, plan, options, context, scope, is_approved).run()
 
     return alone(kube, options, context, work)
 
@@ -149,6 +155,7 @@ class _Reconciliation:
     options: Parameters
     context: Context
     scope: Scope | None = None
+    is_approved: bool = False
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
@@ -181,7 +188,8 @@ class _Reconciliation:
         self._send(view, pods, view.placed())
         room = Room(nodes, pods)
         task, allocation = self._solve(self._task(view, nodes, room), pods)
-        answer = describe(task, allocation, Limits.of(self.options), room.why_not)
+        why_not = functools.partial(self._why_not, room, pods.planned)
+        answer = describe(task, allocation, Limits.of(self.options), why_not)
         given = view.give(grants_of(task, allocation))
         self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
         refused = {
@@ -212,8 +220,10 @@ class _Reconciliation:
         those of another, the plan counts for nobody.
         """
         solve = STRATEGIES[self.options["strategy"]]
-        placed = self._of_plan("placements", pods)
-        planned = {key: entry["node"] for key, entry in placed.items()}
+        planned = dict(pods.planned)
+        if self.is_approved:
+            confined = confine(task, planned)
+            return confined, solve(confined.instance, Limits.of(self.options))
         for _attempt in range(2):
             preferred = prefer(task, planned)
             allocation = solve(preferred.instance, Limits.of(self.options))
@@ -222,6 +232,15 @@ class _Reconciliation:
                 return preferred, allocation
             planned = {key: node for key, node in planned.items() if key not in in_vain}
         return task, solve(task.instance, Limits.of(self.options))
+
+    def _why_not(self, room: Room, planned: t.Mapping[Key, str], key: Key) -> t.Mapping[str, str]:
+        """By the names of nodes that do not take the pod, why."""
+        reasons = room.why_not(key)
+        if not self.is_approved or key not in planned:
+            return reasons
+        others = dict.fromkeys(room.names, "node(s) outside of the approved plan")
+        others.pop(planned[key], None)
+        return {**others, **reasons}
 
     def _of_plan(self, part: str, pods: Pods) -> dict[Key, Object]:
         """A part of the plan by pods, without those that were replaced meanwhile.
@@ -245,7 +264,13 @@ class _Reconciliation:
         found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         options = self.options
-        return Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
+        pods = Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
+        placed = self._of_plan("placements", pods)
+        planned = {key: entry["node"] for key, entry in placed.items()}
+        scope = self.scope
+        if self.is_approved:
+            scope = Scope(frozenset(planned.values()), frozenset(planned))
+        return replace(pods, scope=scope, planned=planned)
 
     def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]

@@ -252,6 +252,23 @@ class Client:
             lambda: self._exchange(method, url, content, None, what), repeatable=method == "GET"
         )
 
+    async def put(self, link: str, content: bytes, headers: t.Mapping[str, str]) -> Received:
+        """PUT bytes; the caller judges the status.
+
+        The request is repeated after a broken connection and after a status that passes. Failures
+        omit the query of the link, which may be a signature.
+        """
+        url = self._address.url(link)
+        what = f"PUT {url[len(origin_text(self._address.origin)) :].partition('?')[0]}"
+
+        async def once() -> Received:
+            received = await self._exchange("PUT", url, content, None, what, headers)
+            if received.status in _RETRIED:
+                raise self._failure_of_status(received, what)
+            return received
+
+        return await self._repeated(once, repeatable=True)
+
     async def certificate(self) -> bytes:
         """Certificate of the server (DER), from a TLS handshake without a request."""
         if self._address.origin.scheme != "https":
@@ -321,13 +338,18 @@ class Client:
         return received
 
     async def _exchange(
-        self, method: str, url: str, content: bytes | None, limit: float | None, what: str
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        limit: float | None,
+        what: str,
+        more: t.Mapping[str, str] | None = None,
     ) -> Received:
         self._spent.request(what)
         seconds = min(self._remaining(what), limit or self._options.timeout)
-        headers = dict(self._headers)
-        if content is not None:
-            headers["Content-Type"] = "application/json"
+        kind = {} if content is None else {"Content-Type": "application/json"}
+        headers = {**self._headers, **kind, **(more or {})}
         self._is_connected = False
         try:
             async with self._session.request(

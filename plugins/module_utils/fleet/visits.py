@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 import typing as t
 from dataclasses import dataclass, field, replace
@@ -238,10 +239,15 @@ class _Round(t.Generic[T]):
             # The client counts unpacked bytes.
             auto_decompress=False,
             headers={"User-Agent": USER_AGENT},
-            trace_configs=[_connection_trace()],
+            trace_configs=[self._trace],
             # Proxies of the environment serve the internet, not machine networks.
             trust_env=False,
         )
+
+    @functools.cached_property
+    def _trace(self) -> t.Any:
+        """Trace of all sessions; making one takes longer than making a session."""
+        return _connection_trace()
 
     def _context(self, trust: Trust) -> ssl.SSLContext:
         if trust not in self.contexts:

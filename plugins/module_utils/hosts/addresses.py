@@ -20,6 +20,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
+# Groups of inventories and of kubespray. Its plays for a group would run on such a host, and a host
+# named bastion would become the way to all others, whose keys nobody checks.
+_NAMES_OF_GROUPS = frozenset(
+    (
+        *("all", "ungrouped", "etcd", "bastion", "calico-rr", "no-floating"),
+        *("kube-master", "kube-node", "k8s-cluster", "ovn-central", "ovn-controller", "virtlet"),
+    )
+)
 _LONGEST_ADDRESS = 64
 _LONGEST_PART = 63  # of the name of a host (RFC 1123)
 
@@ -36,6 +44,8 @@ def inventory_name(value: t.Any, path: str) -> str:
         raise InvalidField(
             path, f"a part of {shown(value)} has more than {_LONGEST_PART} characters; shorten it"
         )
+    if value in _NAMES_OF_GROUPS:
+        raise InvalidField(path, f"{value} is the name of a group; choose another name")
     require_name_of_a_host(value, path, "choose another name")
     return str(value)
 

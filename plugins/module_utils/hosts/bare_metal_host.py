@@ -10,9 +10,11 @@ whether a host is free, an unreadable value counts as taken or in error.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import typing as t
 from dataclasses import replace
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes, strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -23,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     shown,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
@@ -32,6 +35,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Host,
     NetworkInterface,
     Processors,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import (
+    HostsTold,
+    completed,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import (
     RACK_LABELS,
@@ -52,6 +59,7 @@ _LONGEST_ANNOTATION = 4096
 _LONGEST_ERROR = 1024
 _DETAILS = strict_json.JsonLimits(size=256 * 1024, members=20_000, depth=16)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_NONE_TOLD: HostsTold = MappingProxyType({})
 
 
 class Hosts(t.NamedTuple):
@@ -61,13 +69,20 @@ class Hosts(t.NamedTuple):
     findings: list[Finding]
 
 
-def read_hosts(objects: t.Sequence[t.Any], rack_labels: t.Sequence[str] = RACK_LABELS) -> Hosts:
-    """The BareMetalHosts as hosts. An object without a usable name becomes no host."""
+def read_hosts(
+    objects: t.Sequence[t.Any],
+    rack_labels: t.Sequence[str] = RACK_LABELS,
+    told: HostsTold = _NONE_TOLD,
+) -> Hosts:
+    """The BareMetalHosts as hosts. An object without a usable name becomes no host.
+
+    ``told`` is the hardware that their BMCs told, by namespace and name.
+    """
     hosts: list[Host] = []
     findings: list[Finding] = []
     for index, obj in enumerate(objects):
         subject = subject_of(obj, KIND, f"{KIND}[{index}]")
-        read = guarded(subject, functools.partial(host_of, obj, rack_labels))
+        read = guarded(subject, functools.partial(host_of, obj, rack_labels, told))
         if isinstance(read, Finding):
             findings.append(read)
             continue
@@ -93,36 +108,44 @@ def list_objects(
     ]
 
 
-def host_of(obj: t.Any, rack_labels: t.Sequence[str] = RACK_LABELS) -> Host:
+def host_of(
+    obj: t.Any, rack_labels: t.Sequence[str] = RACK_LABELS, told: HostsTold = _NONE_TOLD
+) -> Host:
     """One BareMetalHost as a host. Raises InvalidField for an object without a usable name."""
     metadata = object_shapes.mapping(object_shapes.mapping(obj, "").get("metadata"), "metadata")
     name = object_shapes.required_text(metadata.get("name"), "metadata.name")
     if not object_shapes.is_subdomain(name):
         raise InvalidField("metadata.name", f"{shown(name)} is not the name of a {KIND}")
-    namespace = metadata.get("namespace")
-    if namespace is not None:
+    namespace = metadata.get("namespace") or ""
+    if namespace:
         namespace = object_shapes.object_name(namespace, "metadata.namespace")
     found = Facts()
     spec, status = _part(found, obj, "spec"), _part(found, obj, "status")
-    labels = _texts(metadata, "labels", found)
-    annotations = _texts(metadata, "annotations", found)
+    labels, annotations = (_texts(metadata, part, found) for part in ("labels", "annotations"))
     details = _hardware_details(status, annotations, found)
-    hardware = with_labels(_hardware(details, spec, found), labels, annotations, found)
+    hardware, rack = _hardware(details, spec, found), None
+    uid = _text(metadata, "uid", "metadata", found) or ""
+    address, inspected_at = _bmc_address_of(spec, found), _inspected_at(status, found)
+    by_bmc = told.get((namespace, name))
+    if by_bmc is not None and by_bmc.is_about(uid, address):
+        hardware, rack = completed(hardware, by_bmc, inspected_at), by_bmc.rack
     host = Host(
         name=name,
         source="BareMetalHost",
-        namespace=namespace or "",
-        uid=_text(metadata, "uid", "metadata", found) or "",
+        namespace=namespace,
+        uid=uid,
         resource_version=_text(metadata, "resourceVersion", "metadata", found) or "",
         labels=labels,
         annotations=annotations,
-        hardware=hardware,
-        rack=rack_of(labels, annotations, rack_labels, found),
+        hardware=with_labels(hardware, labels, annotations, found),
+        rack=rack_of(labels, annotations, rack_labels, found) or rack,
+        bmc_address=address,
         state=_state(status, found),
         operational_status=_operational_status(obj, status, annotations, found),
         error_message=found.read(status.get("errorMessage"), "status.errorMessage", _message) or "",
         is_online=found.read(status.get("poweredOn"), "status.poweredOn", facts.boolean),
         consumer=_consumer(spec.get("consumerRef"), found),
+        inspected_at=inspected_at,
     )
     return _with_access(host, spec, found)
 
@@ -135,13 +158,24 @@ def _with_access(host: Host, spec: Object, found: Facts) -> Host:
     return replace(
         host,
         boot_mac=boot_mac or _booting(host.hardware),
-        bmc_address=found.read(bmc.get("address"), "spec.bmc.address", _bmc_address),
         bmc_credentials_name=found.read(credentials, "spec.bmc.credentialsName", object_name),
         user_data_secret=found.read(
             _own_secret(user_data, host, found), "spec.userData.name", object_name
         ),
         findings=found.findings,
     )
+
+
+def _bmc_address_of(spec: Object, found: Facts) -> str | None:
+    bmc = _part(found, spec, "bmc", "spec")
+    return found.read(bmc.get("address"), "spec.bmc.address", _bmc_address)
+
+
+def _inspected_at(status: Object, found: Facts) -> datetime.datetime | None:
+    place = "status.operationHistory"
+    history = _part(found, status, "operationHistory", "status")
+    last = _part(found, history, "inspect", place)
+    return found.read(last.get("end"), f"{place}.inspect.end", parse_time)
 
 
 def _own_secret(reference: Object, host: Host, found: Facts) -> t.Any:

@@ -8,6 +8,7 @@ None stands for a fact that nobody told: not known is not the same as no.
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from dataclasses import dataclass, field
 
@@ -85,7 +86,8 @@ class Host:
 
     `state` is Metal3's ``status.provisioning.state``, empty for hosts without BareMetalHost;
     `operational_status` is ``OK``, ``error``, ``detached``, … . `consumer` names the object that
-    consumes the host, as ``kind/namespace/name``. `findings` are sentences about what was wrong
+    consumes the host, as ``kind/namespace/name``. `inspected_at` is the end of Metal3's last
+    inspection. `findings` are sentences about what was wrong
     with this host's own data: it touches no other host.
     """
 
@@ -107,6 +109,7 @@ class Host:
     is_online: bool | None = None
     consumer: str | None = None
     user_data_secret: str | None = None
+    inspected_at: datetime.datetime | None = None
     findings: tuple[str, ...] = ()
 
     @property

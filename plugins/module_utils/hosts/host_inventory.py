@@ -14,11 +14,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     Subject,
     guarded,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
+    bare_metal_host,
+    host_hardware,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
     KIND,
     read_hosts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import read_told
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHost,
     InventoryHosts,
@@ -27,21 +34,47 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory
     require_name_of_a_host,
 )
 
+_FORBIDDEN = 403
+
+
+def read_objects(
+    kube: Kube,
+    namespaces: t.Sequence[str],
+    selector: str | None,
+    warn: t.Callable[[str], None],
+) -> dict[str, t.Any]:
+    """The BareMetalHosts under ``hosts``, and the objects of host agents under ``told``.
+
+    An account without the right to the latter gets a warning, because inspected hardware is there
+    without them. Raises UnknownKind for a cluster without Metal3, and ApiError.
+    """
+    hosts = bare_metal_host.list_objects(kube, namespaces, selector)
+    told: t.Sequence[t.Any] = ()
+    try:
+        told = host_hardware.list_objects(kube, namespaces)
+    except ApiError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        warn(f"Facts that host agents read from BMCs are missing in the inventory: {error}")
+    return {"hosts": hosts, "told": told}
+
 
 def inventory_hosts(
     objects: t.Sequence[t.Any],
     rack_labels: t.Sequence[str],
     name_prefix: str = "",
     *,
+    told: t.Sequence[t.Any] = (),
     one_namespace: bool = False,
 ) -> InventoryHosts:
-    """The BareMetalHosts as hosts.
+    """The BareMetalHosts as hosts; ``told`` are the objects of host agents about them.
 
     Names are ``<namespace>.<name>``, because equal names are in several namespaces, and nobody may
     displace the host of another one; with ``one_namespace`` the name alone.
     """
-    found = read_hosts(objects, rack_labels)
-    findings = list(found.findings)
+    by_bmc, findings = read_told(told)
+    found = read_hosts(objects, rack_labels, by_bmc)
+    findings += found.findings
     hosts: dict[str, InventoryHost] = {}
     for host in found.hosts:
         plain = one_namespace or not host.namespace

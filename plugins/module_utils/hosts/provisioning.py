@@ -57,6 +57,8 @@ _DEFAULT_PODS = ipaddress.ip_network("10.233.64.0/18")
 _DEFAULT_SERVICES = ipaddress.ip_network("10.233.0.0/18")
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _MOST_HOSTS = 100_000
+# One agent works. People who write Provisionings should not fill a cluster with the others.
+_MOST_AGENTS = 100
 _LONGEST_MODEL = 256
 _MOST_EXPRESSIONS = 16
 _FIELDS_OF_REQUIREMENTS = ("cpu", "memory", "sriov", "qat", "gpu", "cpuModel", "minDisk")
@@ -181,7 +183,7 @@ def read_request(spec: t.Any) -> Request:
         raise InvalidField("spec.PodSubnet", f"{pods} overlaps with the ServiceSubnet {services}")
     return Request(
         items=items,
-        replicas=_number(given, "replicas", "spec") or 0,
+        replicas=_number(given, "replicas", "spec", _MOST_AGENTS) or 0,
         plugins=_plugins(given.get("KUDPlugins")),
         pod_subnet=pods,
         service_subnet=services,
@@ -346,9 +348,11 @@ def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
     )
 
 
-def _number(fields: t.Mapping[str, t.Any], name: str, where: str) -> int | None:
+def _number(
+    fields: t.Mapping[str, t.Any], name: str, where: str, most: int = _MOST_HOSTS
+) -> int | None:
     value = fields.get(name)
-    return None if value is None else whole_number(value, f"{where}.{name}", 0, _MOST_HOSTS)
+    return None if value is None else whole_number(value, f"{where}.{name}", 0, most)
 
 
 def _bytes(fields: t.Mapping[str, t.Any], name: str, where: str) -> int:

@@ -84,7 +84,10 @@ def read(
     context: Context = Context(),
     secrets: SecretSource | None = None,
 ) -> Result:
-    """Read every BMC once; ``hardware``, ``authentication`` and ``errors``."""
+    """Read every BMC once; ``hardware``, ``authentication`` and ``errors``.
+
+    ``extra`` of a target may have the path of its computer system under ``system``.
+    """
     jobs: list[Job[t.Any]] = [Job(target, _REDFISH, _work, None) for target in found]
     polled = poll(jobs, options, context, secrets)
     hardware: list[Result] = []
@@ -101,8 +104,8 @@ def read(
     return conclude(options, len(found), errors, result)
 
 
-async def _work(client: Client, _target: PollTarget) -> _Answer:
-    walk = Walk(Tree(client))
+async def _work(client: Client, target: PollTarget) -> _Answer:
+    walk = Walk(Tree(client), target.extra.get("system") or "")
     await walk.read()
     return _Answer(walk.hardware, walk.failure)
 

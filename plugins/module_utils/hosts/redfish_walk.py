@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     objects,
     whole,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
@@ -40,6 +41,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 
+# A finding about processors whose cores stand for threads.
+CORES_COUNTED = "processors: the BMC tells no threads, so cores are counted"
 _MOST_SYSTEMS = 16
 _MOST_CHASSIS = 8
 _MOST_READ = 256  # members of one collection
@@ -131,10 +134,14 @@ class Bus:
 
 
 class Walk:
-    """One BMC's hardware. ``hardware`` holds what was read so far, ``failure`` the first defect."""
+    """One BMC's hardware. ``hardware`` holds what was read so far, ``failure`` the first defect.
 
-    def __init__(self, tree: Tree) -> None:
+    ``system`` is the path of the computer system, for BMCs of several servers.
+    """
+
+    def __init__(self, tree: Tree, system: str = "") -> None:
         self._tree = tree
+        self._wanted = identity(system)
         self._found = Facts()
         self._systems: list[Member] = []
         self._chassis: list[Member] = []
@@ -169,11 +176,12 @@ class Walk:
         self._tree.can_expand = member(features, "NoLinks") is True
         uri = link(root.get("Systems")) or SYSTEMS
         uris = await self._tree.members(uri, required=True) or []
-        bodies = [(identity(uri), await self._tree.read(uri)) for uri in uris[:_MOST_SYSTEMS]]
+        uris = sorted(uris, key=lambda uri: identity(uri) != self._wanted)[:_MOST_SYSTEMS]
+        bodies = [(identity(uri), await self._tree.read(uri)) for uri in uris]
         systems = [(uri, body) for uri, body in bodies if body is not None]
         if not systems:
             raise nothing_found(self._tree, "computer system", "not_found")
-        self._systems = sorted(systems, key=_whole_servers_first)
+        self._systems = _chosen(sorted(systems, key=_whole_servers_first), self._wanted)
         uri, body = self._systems[0]
         maker = name_of(body.get("Manufacturer")) or name_of(root.get("Vendor"))
         # The serial number is that of the board, and the service tag is the SKU.
@@ -220,7 +228,7 @@ class Walk:
         count = threads or _positive(member(summary, "LogicalProcessorCount"))
         cores = cores or _positive(member(summary, "CoreCount"))
         if count is None and cores is not None:
-            self._found.note("processors: the BMC tells no threads, so cores are counted")
+            self._found.note(CORES_COUNTED)
             count = cores
         names = [body.get("Model") for body in found] + [member(summary, "Model")]
         sets = [(body.get("InstructionSet"), body.get("ProcessorArchitecture")) for body in found]
@@ -474,6 +482,24 @@ _NOT_READ: t.Mapping[str, t.Any] = {
     "gpus": None,
     "sriov_enabled": None,
 }
+
+
+def _chosen(systems: list[Member], wanted: str) -> list[Member]:
+    """The wanted system, with systems that are no whole servers and so may be parts of it.
+
+    All systems where none is wanted. Raises TargetFailure.
+    """
+    if not wanted:
+        return systems
+    own = [item for item in systems if item[0] == wanted]
+    if not own:
+        raise TargetFailure(
+            "not_found",
+            f"the BMC has no computer system {shown_text(wanted, 200)}; correct its address",
+        )
+    return own + [
+        item for item in systems if item not in own and any(_whole_servers_first(item)[:2])
+    ]
 
 
 def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:

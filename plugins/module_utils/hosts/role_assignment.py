@@ -40,6 +40,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses impo
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import read_told
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import (
     cluster_objects,
     kubespray,
@@ -84,6 +85,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 SPEC = ArgumentSpec(
     {
         "hosts": {"type": "list", "elements": "dict"},
+        "host_hardware": {"type": "list", "elements": "dict", "default": []},
         "hardware": {"type": "list", "elements": "dict"},
         "request": {"type": "dict", "required": True},
         "cluster": {"type": "str"},
@@ -134,7 +136,9 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     limits = Limits.of(options)
     wanted = read_wanted(options)
-    hosts, findings = read_all_hosts(options["hosts"] or [], options["hardware"] or [])
+    hosts, findings = read_all_hosts(
+        options["hosts"] or [], options["hardware"] or [], options["host_hardware"]
+    )
     warn_of(findings, context)
     answer = assign_hosts(
         Question(
@@ -188,10 +192,15 @@ def read_wanted(options: Parameters) -> Wanted:
 
 
 def read_all_hosts(
-    objects: t.Sequence[t.Any], hardware: t.Sequence[t.Any]
+    objects: t.Sequence[t.Any], hardware: t.Sequence[t.Any], host_hardware: t.Sequence[t.Any] = ()
 ) -> tuple[list[Host], list[Finding]]:
-    """BareMetalHosts, and hosts of which Redfish alone tells; each defect stays with its host."""
-    hosts, findings = read_hosts(objects)
+    """BareMetalHosts, and hosts of which Redfish alone tells; each defect stays with its host.
+
+    ``host_hardware`` are objects that complete the BareMetalHosts.
+    """
+    told, defects = read_told(host_hardware)
+    hosts, findings = read_hosts(objects, told=told)
+    findings = [*defects, *findings]
     for index, entry in enumerate(hardware):
         subject = subject_of(entry, "Host", f"hardware[{index}]")
         read = guarded(subject, functools.partial(host_of, entry))

@@ -11,7 +11,9 @@ from __future__ import annotations
 import datetime
 import typing as t
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding, Subject
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
@@ -26,15 +28,39 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning i
     learn,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.published_curves import (
+    PublishedCurves,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import NOTABLE
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
+    FRESH_SOURCES,
+    NOTABLE,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import MATCHES
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 
 Object = t.Mapping[str, t.Any]
 
-STATED, PREDICTOR, LEARNED = "stated", "predictor", "learned"
-# Explicit goes before inferred, and a model of the machine before samples of it.
-SOURCES = (STATED, PREDICTOR, LEARNED)
+STATED, PREDICTOR, LEARNED, PUBLISHED = "stated", "predictor", "learned", "published"
+# Explicit goes before inferred, a model of the machine before samples of it, and samples before
+# measurements of other machines.
+SOURCES = (STATED, PREDICTOR, LEARNED, PUBLISHED)
 TYPE_LABEL = "node.kubernetes.io/instance-type"
+# A machine with adapters and disks of its own draws more than the one of a curve, but not so much.
+_MOST_APART = 2.0
+# Of two sources that speak of the machine itself.
+_MOST_APART_OF_ONE_MACHINE = 1.5
+# By source the one that its curves are compared with, how many times the watts may differ, and what
+# to do then. Measurements of other machines say nothing against a statement of the user.
+_COMPARED: t.Mapping[str, tuple[str, float, str]] = {
+    STATED: (PREDICTOR, _MOST_APART_OF_ONE_MACHINE, "correct the statement, or the power model"),
+    LEARNED: (
+        PUBLISHED,
+        _MOST_APART,
+        "check the BMC's unit and whether it meters one machine alone, and state the curve if both "
+        "are right",
+    ),
+}
 # Inputs of a learned curve besides temperature and pressure.
 _SAME = ("cpu_capacity", "server_type", "axis", "pod_usage_assumption")
 
@@ -48,6 +74,21 @@ def in_order(by_source: t.Mapping[str, t.Mapping[str, Object]]) -> dict[str, Res
     return found
 
 
+def with_predicted(
+    said: t.Mapping[str, Object], predicted: t.Mapping[str, Object]
+) -> dict[str, Result]:
+    """Stated curves, each with the one that its predictor has instead, for a comparison."""
+    return {
+        name: {**curve, **({"predicted": dict(predicted[name])} if name in predicted else {})}
+        for name, curve in said.items()
+    }
+
+
+def predicted_before(last: Object) -> dict[str, t.Any]:
+    """The curves of the last run, of stated ones those that their predictors had instead."""
+    return {name: member(curve, "predicted") or curve for name, curve in last.items()}
+
+
 def counted(curves: t.Mapping[str, Object], nodes: t.Collection[str]) -> dict[str, int]:
     """Number of nodes by the source of their curve; ``none`` are the others of ``nodes``."""
     sources = [curve["source"] for curve in curves.values()]
@@ -55,6 +96,102 @@ def counted(curves: t.Mapping[str, Object], nodes: t.Collection[str]) -> dict[st
         **{source: sources.count(source) for source in SOURCES},
         "none": sum(name not in curves for name in nodes),
     }
+
+
+def matches(curves: t.Mapping[str, Object]) -> dict[str, int]:
+    """Number of nodes by the match of their published curve, without matches of no node."""
+    found = [
+        member(curve, PUBLISHED, "match")
+        for curve in curves.values()
+        if curve["source"] == PUBLISHED
+    ]
+    return {match: found.count(match) for match in MATCHES if match in found}
+
+
+def contradictions(
+    curves: t.Mapping[str, Object],
+    readings: Object,
+    by_source: t.Mapping[str, t.Mapping[str, Object]] = MappingProxyType({}),
+) -> list[Finding]:
+    """Nodes whose curve is far from the watts of their BMC, or from the curve of another source.
+
+    One finding for each node. Other sources are compared as far as ``by_source`` has their curves.
+    """
+    found = (
+        _contradicted_by_meter(name, curve, readings)
+        or _contradicted_by_source(name, curve, by_source)
+        for name, curve in curves.items()
+    )
+    return [finding for finding in found if finding is not None]
+
+
+def _contradicted_by_meter(name: str, curve: Object, readings: Object) -> Finding | None:
+    measured = number(member(readings, name, "power_watts"))
+    is_read = member(readings, name, "source", "power_watts") in FRESH_SOURCES
+    low, high = min(curve["watts"]), max(curve["watts"])
+    if not measured or not is_read or low / _MOST_APART <= measured <= high * _MOST_APART:
+        return None
+    return Finding(
+        Subject("Node", name),
+        "power_watts",
+        f"the BMC measures {measured:.0f} W, but the {curve['source']} power curve spans "
+        f"{low:.0f} to {high:.0f} W; check the source of the curve and the BMC's unit",
+    )
+
+
+def _contradicted_by_source(
+    name: str, curve: Object, by_source: t.Mapping[str, t.Mapping[str, Object]]
+) -> Finding | None:
+    source = curve["source"]
+    if source not in _COMPARED:
+        return None
+    other_source, most_apart, remedy = _COMPARED[source]
+    other = (by_source.get(other_source) or {}).get(name)
+    if other is None:
+        return None
+    for cores in _ends_of_both(curve, other):
+        watts, others = _at(cores, curve), _at(cores, other)
+        if max(watts, others) > most_apart * min(watts, others):
+            return Finding(
+                Subject("Node", name),
+                "power_curve",
+                f"at {cores:g} cores the {source} power curve has {watts:.0f} W and the "
+                f"{other_source} one {others:.0f} W; the {source} one counts; {remedy}",
+            )
+    return None
+
+
+def _ends_of_both(curve: Object, other: Object) -> tuple[float, ...]:
+    """The least and the highest load of both curves; nothing where they have none in common."""
+    low = max(min(curve["cpu"]), min(other["cpu"]))
+    high = min(max(curve["cpu"]), max(other["cpu"]))
+    return (low, high) if low <= high else ()
+
+
+def _at(cores: float, curve: Object) -> float:
+    return Curve(tuple(curve["cpu"]), tuple(curve["watts"])).watts_at(cores)
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Curves of nodes by source, and why nodes have none of them."""
+
+    curves: t.Mapping[str, t.Mapping[str, Result]]
+    lacking: t.Mapping[str, str]
+    findings: t.Sequence[Finding]
+
+    @classmethod
+    def of(cls, learned: Learning, published: PublishedCurves) -> Inferred:
+        without = [name for name in learned.lacking if name not in published.curves]
+        reasons = {name: [learned.lacking[name]] for name in without}
+        for name, reason in published.lacking.items():
+            if name not in learned.curves:
+                reasons.setdefault(name, []).append(reason)
+        return cls(
+            {LEARNED: learned.curves, PUBLISHED: published.curves},
+            {name: "; ".join(told) for name, told in reasons.items()},
+            [*learned.findings, *published.findings],
+        )
 
 
 @dataclass(frozen=True)

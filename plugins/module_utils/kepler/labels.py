@@ -41,7 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe im
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     BARE_METAL_HOST,
     PROBE_ANNOTATION,
-    BareMetalHosts,
+    bmcs_of,
     bmcs_of_node_configs,
     facts_in_annotation,
     facts_of_node,
@@ -53,8 +53,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict impor
     judge,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_of_node import (
+    Machines,
+)
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -118,7 +122,7 @@ class Grounds:
     fake_cpu_meter: bool
     probes: t.Mapping[str, t.Any]
     configured: t.Mapping[str, Bmc]
-    hosts: BareMetalHosts
+    hosts: Machines[Bmc]
 
     def judge(self, node: t.Any) -> tuple[Judged, list[Finding]]:
         """The verdict on a node. Facts that cannot be read leave it unsupported.
@@ -166,7 +170,7 @@ def label_nodes(parameters: Parameters, context: Context = Context()) -> Result:
         return _taken_back(kube, nodes, options, context)
     configured, hosts, findings = _bmcs(kube)
     grounds = Grounds(
-        version, options["fake_cpu_meter"], options["probes"], configured, BareMetalHosts(hosts)
+        version, options["fake_cpu_meter"], options["probes"], configured, bmcs_of(hosts)
     )
     judged, found = _judged(nodes, grounds)
     findings += [*missing, *found]
@@ -279,7 +283,7 @@ def _applied(
                 "on_error": "report",
             }
         )
-        result = applying.apply_manifests(kube, manifests, how, context, known)
+        result = applying.apply_manifests(kube, manifests, how, context, LiveObjects(known))
         changed = changed or result["changed"]
         by_name = {manifest["metadata"]["name"]: manifest for manifest in manifests}
         for entry in result["results"]:

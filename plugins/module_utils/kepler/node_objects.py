@@ -3,13 +3,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Facts and BMCs of nodes from objects of the cluster, where the host cannot be reached.
 
-Sources: Node Feature Discovery, docs/usage/features.md; provider IDs of the cloud controllers, of
-Metal3 (``metal3://NAMESPACE/HOST/MACHINE``) and of OpenShift (``baremetalhost:///NAMESPACE/HOST/…``).
+Sources: Node Feature Discovery, docs/usage/features.md; provider IDs of the cloud controllers.
 """
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
@@ -35,6 +33,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processo
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.virtualization import OTHER
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import Bmc
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
+    redfish_endpoint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_of_node import (
+    Machines,
+)
 
 Object = t.Mapping[str, t.Any]
 
@@ -55,9 +59,6 @@ _CLOUDS = {
     "digitalocean": "kvm",
     "kubevirt": "kvm",
 }
-_OF_HOST = re.compile(r"(?:metal3|baremetalhost):///?([^/]+)/([^/]+)(?:/.*)?")
-_OF_UID = re.compile(r"metal3://([^/]+)")
-_REDFISH = re.compile(r"(?:[a-z0-9-]*redfish[a-z0-9+-]*|[a-z0-9-]+-virtualmedia[a-z0-9+-]*)://")
 
 
 def facts_of_node(node: t.Any) -> NodeFacts:
@@ -120,40 +121,23 @@ _REDFISH_TERMS: tuple[nodeconfig.EndpointKind, ...] = (
 )
 
 
-class BareMetalHosts:
-    """The BMCs of BareMetalHosts, found by provider ID, else by the name of the Node."""
-
-    def __init__(self, hosts: t.Iterable[t.Any]) -> None:
-        self._by_place: dict[tuple[str, str], Bmc] = {}
-        self._by_uid: dict[str, Bmc] = {}
-        self._by_name: dict[str, list[Bmc]] = {}
-        for host in hosts:
-            namespace, name, uid, address = (
-                text(member(host, *path), LONGEST_TEXT)
-                for path in (
-                    ("metadata", "namespace"),
-                    ("metadata", "name"),
-                    ("metadata", "uid"),
-                    ("spec", "bmc", "address"),
-                )
+def bmcs_of(hosts: t.Iterable[t.Any]) -> Machines[Bmc]:
+    """The BMCs of BareMetalHosts, by machine."""
+    found: Machines[Bmc] = Machines()
+    for host in hosts:
+        namespace, name, uid, address = (
+            text(member(host, *path), LONGEST_TEXT)
+            for path in (
+                ("metadata", "namespace"),
+                ("metadata", "name"),
+                ("metadata", "uid"),
+                ("spec", "bmc", "address"),
             )
-            if name and address:
-                is_redfish = _REDFISH.match(address) is not None
-                bmc = Bmc(f"BareMetalHost {namespace}/{name}", is_redfish)
-                self._by_place[namespace, name] = self._by_uid[uid] = bmc
-                self._by_name.setdefault(name, []).append(bmc)
-
-    def of_node(self, node: t.Any) -> Bmc | None:
-        """The BMC of this node's machine; None if no BareMetalHost is this node's."""
-        provider = text(member(node, "spec", "providerID"))
-        if match := _OF_HOST.fullmatch(provider):
-            return self._by_place.get((match[1], match[2]))
-        if match := _OF_UID.fullmatch(provider):
-            return self._by_uid.get(match[1])
-        if provider:
-            return None
-        named = self._by_name.get(text(member(node, "metadata", "name")), [])
-        return named[0] if len(named) == 1 else None
+        )
+        if name and address:
+            is_redfish = redfish_endpoint(address) is not None
+            found.add(namespace, name, uid, Bmc(f"BareMetalHost {namespace}/{name}", is_redfish))
+    return found
 
 
 def _virtualization(node: Object, labels: t.Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
@@ -87,12 +88,16 @@ def _namespace_of(options: Parameters, name: str) -> str:
 
 
 def keep_certificates(
-    parameters: Parameters, context: Context = Context(), kube: Kube | None = None
+    parameters: Parameters,
+    context: Context = Context(),
+    kube: Kube | None = None,
+    labels: t.Mapping[str, str] = MappingProxyType({}),
 ) -> Result:
     """Make what is missing, renew what ends soon or fits no longer, and leave the rest alone.
 
-    Without ``issue`` nothing is made: what others keep is looked at. Raises InvalidInput for keys
-    that are too short, for numbers of days that make no sense, and for others' that cannot be used.
+    Secrets that are written get these labels. Without ``issue`` nothing is made: what others keep
+    is looked at. Raises InvalidInput for keys that are too short, for numbers of days that make no
+    sense, and for others' that cannot be used.
     """
     options = SPEC.complete(parameters)
     _require_sense(options)
@@ -108,8 +113,9 @@ def keep_certificates(
         pairs[name] = maker.keep(name, stored[name], request, authority)
     for pair in pairs.values():
         context.protect(pair.key.decode())
+    ca = base64.b64encode(authority.certificate).decode()
     if maker.made:
-        _write(kube, options, pairs, maker.made, context)
+        _write(kube, options, {name: pairs[name] for name in maker.made}, ca, labels, context)
     written = _write_files(options["folder"], pairs, context) if options["folder"] else []
     certificates = [maker.shown(name, pair) for name, pair in pairs.items()]
     return {"changed": bool(maker.made or written), "certificates": certificates, "files": written}
@@ -307,11 +313,11 @@ class _Maker:
 def _write(
     kube: Kube,
     options: Parameters,
-    pairs: t.Mapping[str, Pair],
-    made: t.Collection[str],
+    made: t.Mapping[str, Pair],
+    ca: str,
+    labels: t.Mapping[str, str],
     context: Context,
 ) -> None:
-    ca = base64.b64encode(pairs["authority"].certificate).decode()
     secrets = [
         {
             "apiVersion": "v1",
@@ -320,18 +326,17 @@ def _write(
             "metadata": {
                 "name": options[f"{name}_secret"],
                 "namespace": _namespace_of(options, name),
-                "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
+                "labels": {**labels, "app.kubernetes.io/managed-by": "wattwise.kube"},
             },
             "data": {
-                "tls.crt": base64.b64encode(pairs[name].certificate).decode(),
-                "tls.key": base64.b64encode(pairs[name].key).decode(),
+                "tls.crt": base64.b64encode(pair.certificate).decode(),
+                "tls.key": base64.b64encode(pair.key).decode(),
                 "ca.crt": ca,
             },
         }
-        for name in pairs
-        if name in made
+        for name, pair in made.items()
     ]
-    namespaces = {_namespace_of(options, name) for name in pairs}
+    namespaces = {options["namespace"], options["authority_namespace"]}
     asked = {
         "secret_manifests": secrets,
         "force_conflicts": True,

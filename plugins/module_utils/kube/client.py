@@ -35,6 +35,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.errors import (
 Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Union[str, int]]
 
+# Names the kubeconfig of a program in a container.
+KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
 MERGE_CONTENT_TYPE = "application/merge-patch+json"
 PAGE_SIZE = 500
@@ -88,6 +90,14 @@ class Kube:
         """A client from the options of ``argspec.KUBERNETES``. Raises InvalidInput."""
         access = access_of({name: parameters.get(name) for name in KUBERNETES.options})
         return cls(pool_of(access), access.host, access.headers, **options)
+
+    @classmethod
+    def of_program(cls, environment: t.Mapping[str, str]) -> Kube:
+        """A client from the kubeconfig in $WATTWISE_KUBECONFIG, else from the account of the pod.
+
+        Raises InvalidInput.
+        """
+        return cls.connect({"kubeconfig": environment.get(KUBECONFIG_VARIABLE) or None})
 
     def metadata_only(self) -> Kube:
         """The same server, with lists of metadata only."""
@@ -316,14 +326,20 @@ class Kube:
         return decode_secret(secret), secret["metadata"]["resourceVersion"]
 
 
+# No CustomResourceDefinition can add to this group.
+_ADMISSION = "admissionregistration.k8s.io/"
+
+
 class UnknownKind(InvalidInput):
     """The cluster does not serve the kind, perhaps not yet."""
 
     def __init__(self, api_version: str, kind: str, host: str) -> None:
-        super().__init__(
-            f"The cluster at {host} serves no {kind} of {api_version}; "
+        remedy = (
             "install its CustomResourceDefinition first (role wattwise.kube.crds installs ours)"
         )
+        if api_version.startswith(_ADMISSION):
+            remedy = "its Kubernetes is older than this API, or has switched it off"
+        super().__init__(f"The cluster at {host} serves no {kind} of {api_version}; {remedy}")
 
 
 class Resource(t.NamedTuple):

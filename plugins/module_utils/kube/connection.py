@@ -140,10 +140,26 @@ def pool_of(access: Access) -> t.Any:
     return urllib3.ProxyManager(proxy, **settings)
 
 
+class _SharedContext(ssl.SSLContext):
+    """A TLS context for connections that several threads open at the same time.
+
+    urllib3 gives it the ALPN protocols for every connection. OpenSSL then frees the list that a
+    handshake in another thread may be copying, and the server refuses what that handshake sends.
+    """
+
+    _protocols: tuple[str, ...] = ()
+
+    def set_alpn_protocols(self, alpn_protocols: t.Iterable[str]) -> None:
+        protocols = tuple(alpn_protocols)
+        if protocols != self._protocols:
+            self._protocols = protocols
+            super().set_alpn_protocols(protocols)
+
+
 def _tls_context(access: Access) -> ssl.SSLContext:
-    context = urllib3.util.ssl_.create_urllib3_context()
+    context = _SharedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if access.verify:
-        context.verify_mode, context.check_hostname = ssl.CERT_REQUIRED, True
         _load_authorities(context, access.ca)
     else:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -92,6 +92,11 @@ class Collection(t.Generic[View]):
         self._failures = 0
         self._trouble: ApiError | None = None
 
+    @property
+    def was_listed(self) -> bool:
+        """Whether everything that was there at the beginning has been told."""
+        return self._was_listed
+
     def run(self, stop: threading.Event) -> None:
         """List and watch until ``stop`` is set, which is noticed with the next event or pause."""
         while not stop.is_set():

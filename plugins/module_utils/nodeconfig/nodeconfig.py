@@ -72,7 +72,7 @@ class Term:
 
 TERMS: t.Mapping[EndpointKind, Term] = {
     "inlet_temp": Term(("metricsCollector", "inletTemp"), ("Redfish", "Fake"), True),
-    "delta_p": Term(("metricsCollector", "deltaP"), ("DifferentialPressureAPI", "Fake"), True),
+    "delta_p": Term(("metricsCollector", "deltaP"), ("DifferentialPressureAPI", "Fake")),
     "power_consumption": Term(("predictor", "powerConsumption"), ("V2InferenceProtocol", "Fake")),
     "power_consumption_endpoint_provider": Term(
         ("predictor", "powerConsumptionEndpointProvider"), ("Redfish", "Fake")
@@ -271,7 +271,11 @@ def _readable_status(status: Object, part: str) -> t.Any:
         object_shapes.text(value.get("secretResourceVersion"), f"{field}.secretResourceVersion")
     elif part == "sensors":
         object_shapes.text(value.get("vendor"), f"{field}.vendor")
-        for member in value.keys() - {"vendor"}:
+        system = object_shapes.mapping(value.get("system"), f"{field}.system")
+        for key, item in system.items():
+            check = object_shapes.number if key in ("sockets", "cores") else object_shapes.text
+            check(item, f"{field}.system.{key}")
+        for member in value.keys() - {"vendor", "system"}:
             for key, item in object_shapes.mapping(value[member], f"{field}.{member}").items():
                 object_shapes.text(item, f"{field}.{member}.{key}")
     return value

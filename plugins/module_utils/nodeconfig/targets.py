@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
 Object = t.Mapping[str, t.Any]
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
+SYSTEM_ANNOTATION = "wattwise.github.io/system"
 CURVE_ANNOTATION = "wattwise.github.io/power-curve"
 FALLBACK_ANNOTATIONS = {
     "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
@@ -88,6 +89,7 @@ class NodeTarget:
     cpu_capacity: str | None = None
     cpu_usage_format: str | None = None
     power_curve: str | None = None
+    system: str | None = None
     endpoints: t.Mapping[EndpointKind, Endpoint] = field(default_factory=dict)
     fallbacks: t.Mapping[str, float] = field(default_factory=dict)
     status: Object = field(default_factory=dict)
@@ -152,7 +154,7 @@ class NodeTarget:
 
 _TEXTS = (
     *("name", "node_config", "namespace", "api_version", "uid"),
-    *("cpu_capacity", "cpu_usage_format", "power_curve"),
+    *("cpu_capacity", "cpu_usage_format", "power_curve", "system"),
 )
 
 
@@ -264,6 +266,7 @@ def _target(name: str, node: Object, config: Object, findings: list[Finding]) ->
         **_of_node(node),
         cpu_usage_format=annotations.get(FORMAT_ANNOTATION),
         power_curve=annotations.get(CURVE_ANNOTATION),
+        system=annotations.get(SYSTEM_ANNOTATION),
         endpoints=_endpoints(config, annotations),
         fallbacks=_fallbacks(config, annotations, findings),
         status=config.get("status") or {},

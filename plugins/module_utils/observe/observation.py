@@ -85,9 +85,16 @@ SPEC = ArgumentSpec(
 
 @dataclass
 class NodeReading:
-    """Value, time and source of each quantity of one node, and failures."""
+    """Value, time and source of each quantity of one node, and failures.
+
+    ``needed`` are the quantities that the NodeConfig names a source of. Without a power model, the
+    watts of a BMC are as good as its inlet temperature. ``system`` is the identity of the server.
+    """
 
     node: str
+    needed: frozenset[str] = frozenset({"inlet_celsius"})
+    has_power_model: bool = True
+    system: Object = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     times: dict[str, datetime.datetime] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
@@ -106,9 +113,11 @@ class NodeReading:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether both readings for a prediction are fresh."""
-        needed = ("inlet_celsius", "delta_p_pascal")
-        return all(self.sources.get(name) in FRESH_SOURCES for name in needed)
+        """Whether fresh readings of all that is configured are there."""
+        fresh = {name for name, source in self.sources.items() if source in FRESH_SOURCES}
+        if "power_watts" in fresh and not self.has_power_model:
+            fresh.add("inlet_celsius")
+        return self.needed <= fresh
 
     @property
     def is_stale(self) -> bool:
@@ -122,6 +131,7 @@ class NodeReading:
             "times": {name: format_time(moment) for name, moment in self.times.items()},
             "source": self.sources,
             "stale": self.is_stale,
+            **({"system": dict(self.system)} if self.system else {}),
         }
 
 
@@ -223,15 +233,15 @@ def merge(
     the NodeConfig. A machine that was not asked this time failed as in ``previous_errors``, those of
     the last observation. Stored readings older than ``heartbeat_seconds`` are written again.
     """
-    nodes = {target.name: NodeReading(target.name) for target in targets.nodes}
-    _merge(nodes, thermal, {"inlet_celsius": "inlet_celsius"}, now)
-    _merge(nodes, thermal, {"power_watts": "power_watts"}, now)
+    nodes = _unread(targets)
+    _merge(nodes, thermal, {name: name for name in ("inlet_celsius", "power_watts")}, now)
     _merge(nodes, pressure, {"pascals": "delta_p_pascal"}, now)
     errors = _errors(nodes, {"bmc": [*thermal, *models], "pressure": pressure})
     errors += _still_failing(nodes, previous, previous_errors)
     for target in targets.nodes:
         _fill_gaps(nodes[target.name], target, member(previous, target.name), max_age, now)
     findings = list(targets.findings)
+    _identify(nodes, targets, previous, thermal)
     details = _details(nodes, [*thermal, *models])
     make = functools.partial(_status, nodes, details, now, heartbeat_seconds)
     return Observation(
@@ -244,6 +254,38 @@ def merge(
         findings=findings,
         summary=_summary(nodes, errors),
     )
+
+
+def _unread(targets: Targets) -> dict[str, NodeReading]:
+    nodes: dict[str, NodeReading] = {}
+    for target in targets.nodes:
+        pressure = {"delta_p_pascal"} if "delta_p" in target.endpoints else set()
+        has_power_model = any(kind.startswith("power_consumption") for kind in target.endpoints)
+        needed = frozenset({"inlet_celsius", *pressure})
+        nodes[target.name] = NodeReading(target.name, needed, has_power_model)
+    return nodes
+
+
+def _identify(
+    nodes: t.Mapping[str, NodeReading],
+    targets: Targets,
+    previous: Object,
+    thermal: t.Sequence[Object],
+) -> None:
+    """The identity of each server, read now or before."""
+    for target in targets.nodes:
+        stored = member(target.status, "sensors", "system") or member(
+            previous, target.name, "system"
+        )
+        nodes[target.name].system = _mapping(stored)
+    for entry in _entries(nodes, thermal, "sensors"):
+        told = _mapping(entry.get("system"))
+        if told:
+            nodes[entry["name"]].system = told
+
+
+def _mapping(given: t.Any) -> Object:
+    return given if isinstance(given, dict) else {}
 
 
 def _entries(

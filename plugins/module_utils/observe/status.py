@@ -14,6 +14,7 @@ import zlib
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    count,
     member,
     number,
     objects,
@@ -23,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_time,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
+    FRESH_SOURCES,
     IN_STATUS,
     NOTABLE,
 )
@@ -48,6 +50,9 @@ _LONGEST_MESSAGE = 1024
 _LONGEST_URI = 2048
 _LONGEST_NAME = 256
 _MOST_FAILURES = 2**31 - 1
+_AIR = {"inlet_celsius": "inlet temperature", "delta_p_pascal": "differential pressure"}
+_SYSTEM_TEXTS = ("manufacturer", "model", "processor")
+_SYSTEM_COUNTS = ("sockets", "cores")
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 # A reading is written if it moved by NOTABLE (relative for power), …
@@ -91,7 +96,7 @@ def _ready(reading: Reading) -> dict[str, str]:
             "type": "Ready",
             "status": "True",
             "reason": "Read",
-            "message": "Inlet temperature and differential pressure were read.",
+            "message": _was_read(reading),
         }
     error = reading.errors[0] if reading.errors else {"reason": "missing", "detail": "Not read."}
     reason = "".join(word.capitalize() for word in str(error["reason"]).split("_"))
@@ -101,6 +106,12 @@ def _ready(reading: Reading) -> dict[str, str]:
         "reason": reason if _REASON.fullmatch(reason) else "NotRead",
         "message": shown_text(str(error["detail"]), _LONGEST_MESSAGE),
     }
+
+
+def _was_read(reading: Reading) -> str:
+    air = [words for name, words in _AIR.items() if reading.sources.get(name) in FRESH_SOURCES]
+    names = " and ".join(air) or "power"
+    return f"{names[0].upper()}{names[1:]} {'were' if len(air) > 1 else 'was'} read."
 
 
 def _longest_age_seconds(node: str, heartbeat_seconds: float) -> float:
@@ -167,7 +178,17 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
     vendor = _fitting(entry.get("vendor"), _LONGEST_NAME)
     if vendor:
         sensors["vendor"] = vendor
+    system = _system(entry.get("system"))
+    if system:
+        sensors["system"] = system
     return sensors
+
+
+def _system(given: t.Any) -> dict[str, t.Any]:
+    """Identity of the server, without fields that the definition would refuse."""
+    texts = {name: _fitting(member(given, name), _LONGEST_NAME) for name in _SYSTEM_TEXTS}
+    counts = {name: count(member(given, name)) for name in _SYSTEM_COUNTS}
+    return {name: value for name, value in {**texts, **counts}.items() if value}
 
 
 def _stored_sensors(stored: Object) -> dict[str, t.Any]:
@@ -179,6 +200,7 @@ def _stored_sensors(stored: Object) -> dict[str, t.Any]:
             "inlet_name": inlet.get("name"),
             "power_uri": power.get("uri"),
             "vendor": stored.get("vendor"),
+            "system": stored.get("system"),
         }
     )
 

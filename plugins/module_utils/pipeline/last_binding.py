@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import base64
 import typing as t
-from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base import compressed, documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import compressed
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import (
+    MOST_BYTES,
+    Record,
+)
+
+Object = t.Mapping[str, t.Any]
 
 NAME = "wattwise-last-binding"
-_MOST_BYTES = 1_000_000
 # Files in the run folder and kinds of documents, by importance.
 _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
     ("bound/bindings.json", "bindings"),
@@ -34,37 +37,9 @@ _FILES: tuple[tuple[str, documents.DocumentKind], ...] = (
 _LEFT_OUT = ("allocations", "findings", "steps", "unplaced")
 
 
-@dataclass(frozen=True)
-class Record:
-    """The ConfigMap of a series of runs; it is deleted together with ``owner`` in its namespace."""
-
-    namespace: str
-    name: str = NAME
-    owner: t.Mapping[str, t.Any] | None = None
-
-    @property
-    def path(self) -> str:
-        """Its path on the API server."""
-        return f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name}"
-
-    def manifest(self, data: t.Mapping[str, str]) -> dict[str, t.Any]:
-        """The ConfigMap with these documents."""
-        metadata: dict[str, t.Any] = {"name": self.name, "namespace": self.namespace}
-        if self.owner is not None:
-            metadata["ownerReferences"] = [
-                {
-                    "apiVersion": self.owner["apiVersion"],
-                    "kind": self.owner["kind"],
-                    "name": self.owner["metadata"]["name"],
-                    "uid": self.owner["metadata"]["uid"],
-                }
-            ]
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata,
-            "binaryData": dict(data),
-        }
+def record_of(namespace: str, suffix: str = "", owner: Object | None = None) -> Record:
+    """The ConfigMap of a series of runs; ``suffix`` tells it from the ConfigMaps of others."""
+    return Record(namespace, f"{NAME}{suffix}", owner)
 
 
 def keep(kube: Kube, record: Record, folder: Path) -> list[str]:
@@ -74,7 +49,7 @@ def keep(kube: Kube, record: Record, folder: Path) -> list[str]:
     """
     data: dict[str, str] = {}
     left_out: list[str] = []
-    room = _MOST_BYTES
+    room = MOST_BYTES
     for name, kind in _FILES:
         if not (folder / name).exists():
             continue
@@ -87,11 +62,7 @@ def keep(kube: Kube, record: Record, folder: Path) -> list[str]:
         else:
             data[_key(name)] = text
             room -= len(text)
-    manifest = record.manifest(data)
-    if kube.find(record.path) is None:
-        kube.request("POST", record.path.rpartition("/")[0], manifest)
-    else:
-        kube.request("PUT", record.path, manifest)
+    record.write(kube, data, kube.find(record.path) is not None)
     return left_out
 
 

@@ -67,6 +67,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         **_of(prediction.SPEC, "model_origins"),
         "keep_seconds": {"type": "float", "default": 600.0},
         "learn": {"type": "bool", "default": True},
+        "published": {"type": "bool", "default": True},
         "power_curves": {
             "type": "list",
             "elements": "dict",
@@ -89,7 +90,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
     ),
     "store": stored_plan.STORE_OPTIONS,
     "restore": stored_plan.RESTORE_OPTIONS,
-    "bind": _of(binding.SPEC, "mark_unplaced"),
+    "bind": _of(binding.SPEC, "mark_unplaced", "volume_timeout"),
     "devices": _of(
         reconciliation.SPEC,
         *("api_group", "device_power", "gate", "plan", "scheduler_name", "strategy", *_LIMITS),
@@ -112,6 +113,7 @@ SPEC = KUBERNETES.merge(
             "run_dir": {"type": "path"},
             "run_process": {"type": "str"},
             "record_namespace": {"type": "str"},
+            "publish_namespace": {"type": "str"},
             "node_configs": {"type": "path"},
             "thermal": _RESULTS,
             "pressure": _RESULTS,

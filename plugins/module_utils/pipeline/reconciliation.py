@@ -29,16 +29,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import identity
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation as devices
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import (
+    publication_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
     curve_sources,
     kept_predictions,
     learning,
     prediction,
+    published_curves,
     samples,
     sources,
     stated,
@@ -51,6 +54,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes impo
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import unschedulable
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import poll_targets
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
@@ -63,9 +67,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import (
+    extender_record,
     last_binding,
     stored_plan,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import Record
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
     complete,
     of_module,
@@ -107,7 +113,9 @@ class FleetRun:
 
     ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
     younger than ``valid_seconds`` are not asked, even if their fetchInterval is shorter.
-    ``binding_record`` is the ConfigMap of the last binding, if there is one.
+    ``binding_record`` is the ConfigMap of the last binding, and ``publication`` is the ConfigMap for
+    extenders; each is None where a run keeps none. ``known`` are parts of the cluster that were read
+    just before the run.
     """
 
     options: Parameters
@@ -116,7 +124,9 @@ class FleetRun:
     log: StepLog
     scope_of: ScopeOf | None = None
     valid_seconds: float = 0.0
-    binding_record: last_binding.Record | None = None
+    binding_record: Record | None = None
+    publication: Record | None = None
+    known: snapshot.Parts = snapshot.NOTHING
     snapshot: Object | None = None
     answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
     observation: observation.Observation | None = None
@@ -139,15 +149,20 @@ class FleetRun:
         context: Context = Context(),
         scope_of: ScopeOf | None = None,
         valid_seconds: float = 0.0,
-        binding_record: last_binding.Record | None = None,
+        binding_record: Record | None = None,
+        publication: Record | None = None,
     ) -> FleetRun:
         """A run that has not begun. Raises InvalidInput."""
         options = complete(parameters)
         folder, namespace = RunFolder(options["run_dir"]), options["record_namespace"]
         if binding_record is None and namespace:
-            binding_record = last_binding.Record(namespace)
+            binding_record = last_binding.record_of(namespace)
+        if publication is None and options["publish_namespace"]:
+            publication = extender_record.record_of(options["publish_namespace"])
         log = StepLog(context)
-        return cls(options, context, folder, log, scope_of, valid_seconds, binding_record)
+        return cls(
+            options, context, folder, log, scope_of, valid_seconds, binding_record, publication
+        )
 
     def make(self) -> None:
         """Make the steps in their order. Raises WattwiseError where one fails."""
@@ -170,7 +185,7 @@ class FleetRun:
             if name in self.options["steps"]:
                 step()
 
-    def _with_record(self, work: t.Callable[[Kube, last_binding.Record, Path], t.Any]) -> None:
+    def _with_record(self, work: t.Callable[[Kube, Record, Path], t.Any]) -> None:
         """Restore or keep the last binding; a failure is only a warning, because it is optional."""
         kept_in, path = self.binding_record, self.folder.path
         if kept_in is None or path is None:
@@ -233,7 +248,9 @@ class FleetRun:
     def _read_cluster(self) -> None:
         with self.log.step("snapshot") as (step, context):
             options = of_module(snapshot.SPEC, self.options)
-            self.snapshot = snapshot.read_cluster(self.kube, options, context, self._rendered())
+            self.snapshot = snapshot.read_cluster(
+                self.kube, options, context, self._rendered(), self.known
+            )
             step.errors += self.snapshot["findings"]
             step.counts = {
                 name: len(items) for name, items in self.snapshot.items() if isinstance(items, list)
@@ -336,7 +353,7 @@ class FleetRun:
             step.counts = {"new": len(new)}
             if context.check_mode or not new:
                 return
-            stored = {identity(config): config for config in self._snapshot()["node_configs"]}
+            stored = LiveObjects.of(self._snapshot()["node_configs"])
             options = applying.SPEC.complete(
                 {"status": True, "on_error": "report", "field_manager": _FIELD_MANAGER}
             )
@@ -420,38 +437,38 @@ class FleetRun:
             nodes = facts_of(self._snapshot(), None if self.scope is None else self.scope.nodes)
             said, findings = self._stated(nodes)
             readings, models = self._read_values()
-            all_subjects, without = sources.of_targets(self.targets, readings, models, options)
-            subjects = [one for one in all_subjects if one.query.name not in said]
+            subjects, without = sources.of_targets(self.targets, readings, models, options)
             last = (self.folder.last("curves") or {}).get("curves") or {}
-            due, kept = kept_predictions.divide(subjects, last, now, keep_seconds)
+            before = curve_sources.predicted_before(last)
+            due, kept = kept_predictions.divide(subjects, before, now, keep_seconds)
             lenient = {**options, "min_success": 0.0, "on_error": "report"}
             found = prediction.predict(due, lenient, context, self.kube)
-            asked = kept_predictions.with_inputs(
-                prediction.curves_of(found["predictions"]), due, now
-            )
-            predicted = {**kept, **asked}
-            learned = self._learned(nodes, {**said, **predicted}, readings, last)
-            findings += learned.findings
-            self.curves = curve_sources.in_order(
-                {
-                    curve_sources.STATED: said,
-                    curve_sources.PREDICTOR: predicted,
-                    curve_sources.LEARNED: learned.curves,
-                }
-            )
-            step.errors += [*found["errors"], *(finding.as_dict() for finding in findings)]
+            asked = prediction.curves_of(found["predictions"])
+            predicted = {**kept, **kept_predictions.with_inputs(asked, due, now)}
+            inferred = self._inferred(nodes, {**said, **predicted}, readings, last)
+            of_source: dict[str, t.Mapping[str, Object]] = {
+                curve_sources.STATED: curve_sources.with_predicted(said, predicted),
+                curve_sources.PREDICTOR: predicted,
+                **inferred.curves,
+            }
+            self.curves = curve_sources.in_order(of_source)
+            # Nobody needs the predictor of a node with a stated curve.
+            errors = [error for error in found["errors"] if error["name"] not in said]
+            findings += inferred.findings
+            findings += curve_sources.contradictions(self.curves, readings, of_source)
+            step.errors += [*errors, *(finding.as_dict() for finding in findings)]
             warn_of(findings, context)
             step.counts = {
                 "asked": len(due),
                 "kept": len(kept),
                 "requests": found["requests"],
                 "without_predictor": len(without),
-                "stated": len(said),
-                "learned": len(learned.curves),
+                **curve_sources.counted(self.curves, nodes),
             }
-            self._keep_curves(found["errors"], findings, learned.lacking)
+            self._keep_curves(errors, findings, inferred.lacking)
             self.summary.update(kept_curves=len(kept))
-            _require_curves(len(subjects), found["errors"], options["min_success"])
+            needed = sum(subject.query.name not in said for subject in subjects)
+            _require_curves(needed, errors, options["min_success"])
 
     def _keep_curves(
         self,
@@ -468,13 +485,32 @@ class FleetRun:
         self._write("curves", body)
         configured = [target.name for target in self.targets.nodes]
         self.summary.update(
-            curves=len(curves), curve_sources=curve_sources.counted(curves, configured)
+            curves=len(curves),
+            curve_sources=curve_sources.counted(curves, configured),
+            published_matches=curve_sources.matches(curves),
         )
 
     def _stated(self, nodes: t.Mapping[str, NodeFacts]) -> tuple[dict[str, Result], list[Finding]]:
         given = stated.statements(self.options["predict"]["power_curves"])
         targets = {target.name: target for target in self.targets.nodes}
         return stated.stated_curves(nodes.values(), targets, given)
+
+    def _inferred(
+        self, nodes: t.Mapping[str, NodeFacts], others: Object, readings: Object, last: Object
+    ) -> curve_sources.Inferred:
+        """Learned and published curves of the nodes that have none from ``others``.
+
+        A node may have both.
+        """
+        learned = self._learned(nodes, others, readings, last)
+        given, published = self.options["predict"], published_curves.PublishedCurves()
+        if given["published"]:
+            # Learned curves are compared with them.
+            annotations = {one.name: one.system for one in self.targets.nodes if one.system}
+            published = published_curves.published_curves(
+                nodes, others, readings, given["type_label"], annotations=annotations
+            )
+        return curve_sources.Inferred.of(learned, published)
 
     def _learned(
         self, nodes: t.Mapping[str, NodeFacts], others: Object, readings: Object, last: Object
@@ -525,6 +561,17 @@ class FleetRun:
             step.errors += plan["findings"]
             self.summary.update(watts=plan["watts"], gap=plan["gap"], **step.counts)
             self._write("plan", self.plan)
+            self._publish(options)
+
+    def _publish(self, options: Parameters) -> None:
+        """Curves and plan for extenders; a failure is only a warning, as scheduling goes on."""
+        if self.publication is None or self.context.check_mode:
+            return
+        body = publication_of(self.curves or {}, self.plan or {}, options, self.context.now())
+        try:
+            extender_record.publish(self.kube, self.publication, body)
+        except (ApiError, InvalidInput) as error:
+            self.context.warn(f"Curves and plan were not published for the extender: {error}")
 
     def _planned(self) -> Object:
         if self.plan is None:
@@ -601,7 +648,15 @@ class FleetRun:
         with self.log.step("devices") as (step, context):
             options = of_module(devices.SPEC, self.options, "devices")
             plan = self._plan_for_devices(options["plan"])
-            result = devices.give_devices(self.kube, dict(plan), options, context, self.scope)
+            result = devices.give_devices(
+                self.kube,
+                dict(plan),
+                options,
+                context,
+                self.scope,
+                # A person approved the stored plan, and nothing else.
+                is_approved="restore" in self.options["steps"],
+            )
             self.devices = {
                 name: result[name] for name in ("outcome", "changes", "pods", "errors", "conflict")
             }

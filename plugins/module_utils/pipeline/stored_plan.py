@@ -19,7 +19,11 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
+from ansible_collections.wattwise.kube.plugins.module_utils.base import (
+    compressed,
+    documents,
+    whole_files,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
@@ -32,7 +36,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_time,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import compressed
 
 STORE_OPTIONS: t.Mapping[str, t.Any] = {
     "namespace": {"type": "str"},

@@ -51,6 +51,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejectio
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.load_search import (
     search_by_loads,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.pattern_generation import (
+    deal_out_anew,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.warm_start import (
     kept,
     previous_counts,
@@ -63,7 +66,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
 )
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
 
 
 _SEARCH_ROUNDS = 2000
@@ -114,6 +120,7 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     relaxation = _relaxed(bounds, _NODE_CLASSES, problem.count, limits)
     best = _start(problem, relaxation, limits)
     bound = _bound(bounds, best, relaxation, limits)
+    prices = None if relaxation is None else relaxation.pod
     for node_classes in _OTHER_NODE_CLASSES[: _restarts(problem, limits)]:
         if _is_good(best, bound) or limits.expired():
             break
@@ -124,6 +131,8 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             best = max(best, found, key=Assignment.rank)
             other = _bound(bounds, best, relaxation, limits)
             bound = max(bound, other) if same_pods else other
+    if prices is not None and not _is_good(best, bound):
+        best = _dealt_out_anew(bounds, best, prices, limits)
     proven = is_proof(best, bound)
     if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
         best, bound = _improved_by_loads(best, bound, limits)
@@ -134,6 +143,19 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             return _solve_whole(bounds, model, best, bound, limits)
     stopped_by = _stopped_by(proven, limits, otherwise="completed")
     return Answer(best, bound, proven, "local_search", stopped_by)
+
+
+def _dealt_out_anew(
+    bounds: LowerBounds, best: Assignment, pod_price: Floats, limits: Limits
+) -> Assignment:
+    """The better of this assignment and of what column generation makes of it."""
+    if best.left().any():
+        return best
+    counts = deal_out_anew(best, bounds.functions, pod_price, limits)
+    if counts is None:
+        return best
+    found = _improved(settled(best.problem, counts), limits)
+    return max(best, found, key=Assignment.rank)
 
 
 def _improved_by_loads(best: Assignment, bound: float, limits: Limits) -> tuple[Assignment, float]:

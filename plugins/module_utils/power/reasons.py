@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints im
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_IN_USE,
+    DISK_TAKEN,
     NO_CURVE,
     TOO_MANY_VOLUMES,
     obstacle,
@@ -110,7 +111,7 @@ class _Explainer:
     ) -> list[str]:
         if shape.refusals:
             return list(shape.refusals)
-        reason = obstacle(replace(shape.constraints, volumes=()), node)
+        reason = obstacle(replace(shape.constraints, volumes=(), disks=()), node)
         if reason is not None:
             return [reason]
         if node.curve is None and not self._instance.rules.use_unpriced:
@@ -119,7 +120,7 @@ class _Explainer:
         volumes = volume_obstacles(shape.constraints, node)
         in_order = (
             [reason for reason in missing if reason != TOO_MANY_VOLUMES],
-            [reason for reason in volumes if reason == CLAIM_IN_USE],
+            [reason for reason in volumes if reason in (DISK_TAKEN, CLAIM_IN_USE)],
             missing,
             volumes,
             [related] if related is not None else [],
@@ -128,7 +129,9 @@ class _Explainer:
 
     def _fits_empty_fleet(self, shape: Shape) -> bool:
         """Whether a node that the pod may run on is large enough for it, other pods aside."""
-        constraints = replace(shape.constraints, anti_affinity_nodes=frozenset(), ports=())
+        constraints = replace(
+            shape.constraints, anti_affinity_nodes=frozenset(), ports=(), disks=()
+        )
         usable = self._instance.rules.use_unpriced
         return any(
             obstacle(constraints, node) is None

@@ -47,7 +47,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     is_finished,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    has_claims,
+    depends_on_storage,
 )
 
 if t.TYPE_CHECKING:
@@ -118,7 +118,7 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
         and not asks_for_ways(pod)
         and not spec.get("resourceClaims")
         # Its volumes would have to follow it.
-        and not has_claims(pod)
+        and not depends_on_storage(pod)
     )
 
 

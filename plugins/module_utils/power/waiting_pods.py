@@ -102,7 +102,7 @@ class WaitingPods:
         concerned = [
             draft.given
             for draft in self._drafts
-            if not draft.pod.shape.invalid
+            if not (draft.pod.shape.invalid or draft.pod.shape.unready)
             and CLAIM_FIELDS.issuperset(draft.pod.shape.unsupported)
             and (not draft.pod.shape.unsupported or self._has_sound_rules(draft.given))
         ]
@@ -130,8 +130,7 @@ class WaitingPods:
         for draft in self._drafts:
             shape = draft.pod.shape
             unsupported = frozenset(shape.unsupported)
-            # Nobody binds a pod that has both claims of devices and of volumes.
-            if shape.invalid or not unsupported & VOLUME_FIELDS or unsupported & CLAIM_FIELDS:
+            if shape.invalid or not unsupported & VOLUME_FIELDS:
                 continue
             subject = Subject("Pod", draft.pod.name, draft.pod.namespace)
             read = guarded(subject, functools.partial(_with_volumes, draft, volumes))
@@ -227,7 +226,9 @@ def _with_volumes(draft: _Draft, volumes: ClusterVolumes) -> Shape:
     try:
         needs = volumes.needs(draft.given)
     except Unready as problem:
-        return replace(shape, unready=str(problem))
+        # Its claims of devices are read when it can have a node.
+        others = tuple(name for name in shape.unsupported if name not in CLAIM_FIELDS)
+        return replace(shape, unsupported=others, unready=str(problem))
     return replace(
         shape,
         requests=tuple(sorted({**dict(shape.requests), **needs.requests}.items())),

@@ -80,6 +80,7 @@ SPEC = KUBERNETES.merge(
             "run_process": {"type": "str"},
             "heartbeat_seconds": {"type": "float", "default": 300.0},
             "record_namespaces": {"type": "list", "elements": "str", "default": []},
+            "publish_namespaces": {"type": "list", "elements": "str", "default": []},
             "default_credential_dir": {"type": "path"},
             "default_credential_namespaces": {"type": "list", "elements": "str", "default": []},
             "metering_credential_dir": {"type": "path"},
@@ -153,6 +154,7 @@ class _Run:
             functools.partial(self._scope_of, fleets),
             0.0 if trigger.is_whole else float(self.fleet.spec["observe"]["maxAgeSeconds"]),
             settings.record_of(self.fleet, self.options),
+            settings.publication_of(self.fleet, self.options),
         )
         # Before anything is written: another run in this folder is refused.
         run.folder.open(self.options["run_process"], began)
@@ -184,7 +186,11 @@ class _Run:
         spec = self.fleet.spec
         self.result = {"changed": False, "diff": []}
         if spec["nodeConfigs"]["enabled"] and trigger.renders:
-            follow = functools.partial(node_configs.follow_templates, self.kube)
+
+            def follow(context: Context) -> Result:
+                found, run.known = node_configs.follow_templates(self.kube, context)
+                return found
+
             self._attempt(log, "node_configs", follow)
         if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
             given = settings.rmd_options(self.fleet, self.options)

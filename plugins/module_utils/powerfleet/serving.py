@@ -21,11 +21,11 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition
 
 PORT = 9090
 RUNS_VARIABLE = "WATTWISE_RUNS"
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Prometheus asks in one connection; further clients are turned away before they cost memory.
 _CONNECTIONS = 8
 _CLIENT_SECONDS = 10.0
@@ -87,7 +87,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(200, self.server.metrics(), CONTENT_TYPE)
+            self._answer(200, self.server.metrics(), metrics.CONTENT_TYPE)
         elif path == "/healthz":
             self._answer(200, b"ok\n")
         else:

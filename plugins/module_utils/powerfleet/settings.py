@@ -13,7 +13,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import DEFAULT_KEY
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import origin_of
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import last_binding
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import (
+    extender_record,
+    last_binding,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import Record
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
     API_VERSION,
     KIND,
@@ -49,6 +53,7 @@ _METER = {
     "ca_path": "caPath",
     "tls_fingerprint": "tlsFingerprints",
     "tls_server_name": "tlsServerName",
+    "energy_period_seconds": "energyPeriodSeconds",
 }
 _PREDICT = {
     **_ASKING,
@@ -58,6 +63,7 @@ _PREDICT = {
     "keep_seconds": "keepPredictionsSeconds",
     "min_success": "minSuccess",
     "learn": "learnCurves",
+    "published": "publishedCurves",
     "model_origins": "modelOrigins",
     "type_label": "typeLabel",
 }
@@ -77,6 +83,7 @@ _PLACE = {
     "unpriced": "unpriced",
     "usage_source": "usageSource",
 }
+_BIND = {"mark_unplaced": "markUnplaced", "volume_timeout": "volumeTimeoutSeconds"}
 _DEVICES = {
     "api_group": "apiGroup",
     "gate": "gate",
@@ -160,7 +167,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "textfile": str(metrics / "predicted.prom"),
             "textfile_labels": labels,
         },
-        "bind": {"mark_unplaced": spec["placement"]["markUnplaced"]},
+        "bind": _taken(spec["placement"], _BIND),
         "devices": {
             **_taken(spec["devices"], _DEVICES),
             "device_power": power,
@@ -170,7 +177,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
     }
 
 
-def record_of(fleet: PowerFleet, options: Parameters) -> last_binding.Record | None:
+def record_of(fleet: PowerFleet, options: Parameters) -> Record | None:
     """The ConfigMap of the fleet's last binding; None where it binds nothing or may have none.
 
     Its name has the fleet's uid, so that a new fleet takes over nothing of an old one.
@@ -180,8 +187,20 @@ def record_of(fleet: PowerFleet, options: Parameters) -> last_binding.Record | N
         return None
     if fleet.namespace not in options["record_namespaces"]:
         return None
-    owner = {**fleet.manifest, "apiVersion": API_VERSION, "kind": KIND}
-    return last_binding.Record(fleet.namespace, f"{last_binding.NAME}-{fleet.uid}", owner)
+    return last_binding.record_of(fleet.namespace, f"-{fleet.uid}", _owner(fleet))
+
+
+def publication_of(fleet: PowerFleet, options: Parameters) -> Record | None:
+    """The ConfigMap of the fleet's curves and plan for extenders; None where it may have none."""
+    if not fleet.spec["placement"]["enabled"]:
+        return None
+    if fleet.namespace not in options["publish_namespaces"]:
+        return None
+    return extender_record.record_of(fleet.namespace, f"-{fleet.uid}", _owner(fleet))
+
+
+def _owner(fleet: PowerFleet) -> Object:
+    return {**fleet.manifest, "apiVersion": API_VERSION, "kind": KIND}
 
 
 def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:

@@ -225,7 +225,10 @@ def _nodes(fleet: PowerFleet, outcome: Outcome) -> Status:
 
 def _curves(fleet: PowerFleet, outcome: Outcome) -> Status:
     found = outcome.summary.get("curve_sources")
-    return dict(member(fleet.status, "curves") or {}) if found is None else dict(found)
+    if found is None:
+        return dict(member(fleet.status, "curves") or {})
+    matches = outcome.summary.get("published_matches")
+    return {**found, **({"publishedMatches": dict(matches)} if matches else {})}
 
 
 def _watts(fleet: PowerFleet, outcome: Outcome) -> Status:

@@ -48,7 +48,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
 Say = t.Callable[[str], None]
 
 FIELD_MANAGER = "wattwise-watcher"
-KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 _PATCH_TIMEOUT_SECONDS = 10.0
 _REPEAT_SECONDS = 10.0
 
@@ -186,13 +185,13 @@ def _say(text: str) -> None:
 def main() -> int:
     """The container's program: 0 when it was told to end, 1 with one sentence when it cannot go on.
 
-    The API server is that of the kubeconfig in $WATTWISE_KUBECONFIG, else that of the pod.
+    The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it asks its own.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
-        kube = Kube.connect({"kubeconfig": os.environ.get(KUBECONFIG_VARIABLE) or None})
+        kube = Kube.of_program(os.environ)
         _say(f"watching {kube.host}")
         Watcher(kube, _say).run(stop)
     except WattwiseError as error:

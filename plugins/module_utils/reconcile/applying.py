@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
 
@@ -30,11 +31,11 @@ class Applying:
         self._assume = assume
         self.result: Result = {"changed": False, "diff": [], "results": [], "pruned": []}
 
-    def apply(self, parameters: Parameters) -> bool:
+    def apply(self, parameters: Parameters, live: LiveObjects | None = None) -> bool:
         """One call of ``kube_apply``; whether it changed anything."""
         given = {**parameters, "assume": list(self._assume)}
         try:
-            result = work.apply(given, self._context, self.kube)
+            result = work.apply(given, self._context, self.kube, live)
         except WattwiseError as error:
             self.add(error.fields)
             error.fields.update(self.result)

@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
     certificates,
     files,
@@ -34,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import
     names,
     options,
     status,
+    telemetry,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.rendering import (
     Files,
@@ -46,14 +48,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec i
     read_addons,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
-    MANAGED_BY_LABEL,
-    MANAGER,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     keep_certificates,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import issued_secrets
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
     Failed,
@@ -159,15 +158,18 @@ class _Run:
 
     def _label_namespace(self, wanted: Addons) -> None:
         """Make the namespace. Labels that are somebody else's are a failure of the mesh alone."""
-        has_mesh = any(part.condition == "ServiceMesh" and part.manifests for part in self.parts)
-        labels = mesh.namespace_labels(wanted.mesh if has_mesh else None)
-        namespace = _namespace_manifest(wanted.namespace, labels)
+        has = {part.condition for part in self.parts if part.manifests}
+        own = telemetry.namespace_labels(has_collectors="Logging" in has)
+        of_mesh = mesh.namespace_labels(wanted.mesh if "ServiceMesh" in has else None)
+        how = {"field_manager": _label_manager(wanted.name)}
         try:
-            self._write([namespace], field_manager=_label_manager(wanted.name))
+            self._write([_namespace_manifest(wanted.namespace, {**own, **of_mesh})], **how)
         except WattwiseError as error:
-            if not labels:
+            if not of_mesh:
                 raise
             self.failures["ServiceMesh"] = str(error)
+            if own:
+                self._write([_namespace_manifest(wanted.namespace, own)], **how)
 
     def _is_of_library(self, addons: Addons) -> bool:
         wanted = addons.certificates
@@ -220,7 +222,8 @@ class _Run:
         """All certificates, and the authority's for Kepler, without its key."""
         self._write([_namespace_manifest(wanted.authority_namespace, {})])
         asked = certificates.library_options(addons, wanted)
-        kept = keep_certificates(asked, self.context, self.kube)
+        labels = certificates.secret_labels(addons)
+        kept = keep_certificates(asked, self.context, self.kube, labels)
         self.applying.add({"changed": kept["changed"]})
         found = self.kube.read_secret(addons.namespace, addons.security.server_secret)
         if found is None:
@@ -231,7 +234,7 @@ class _Run:
             "metadata": {
                 "name": addons.security.client_authority_secret,
                 "namespace": addons.namespace,
-                "labels": {MANAGED_BY_LABEL: MANAGER},
+                "labels": labels,
             },
             "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
         }
@@ -299,9 +302,9 @@ class _Run:
 
 
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
-    """Remove the owner, with it all that it owns, and the labels of the namespace.
+    """Remove the owner, with it all that it owns, labels of the namespace and own Secrets.
 
-    Namespaces, Secrets and KeplerAddons stay: Kepler may still mount the Secrets.
+    Namespaces and KeplerAddons stay. The option ``spec`` gives names of Secrets alone.
     """
     applying = Applying(kube, context, ())
     namespace = given["namespace"]
@@ -310,7 +313,23 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
         applying.apply({"manifests": [bare], "field_manager": _label_manager(given["name"])})
     owner = owner_manifest(namespace, names.owner_name(given["name"]))
     applying.apply({"manifests": [owner], "state": "absent"})
+    issued_secrets.take_back(applying, _issued_by(given), context)
     return {**applying.result, "found": False}
+
+
+def _issued_by(given: Parameters) -> issued_secrets.Issued:
+    """The Secrets that the library fills for these add-ons. Raises InvalidInput."""
+    spec = options.ADDONS.complete(given["spec"] or {})
+    addons = read_addons(given["namespace"], given["name"], spec)
+    return issued_secrets.Issued(
+        namespace=addons.namespace,
+        secrets=certificates.server_secrets(addons),
+        authority_namespace=fields.name(
+            spec["certificates"]["authority_namespace"], "certificates.authority_namespace"
+        ),
+        authority_secret=certificates.authority_secret(addons),
+        labels=certificates.secret_labels(addons),
+    )
 
 
 def _label_manager(name: str) -> str:

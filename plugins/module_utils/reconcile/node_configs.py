@@ -14,6 +14,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
     PROGRESS,
     ArgumentSpec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
@@ -23,7 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     TLS_FINGERPRINT_ANNOTATION,
 )
@@ -36,10 +41,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying i
     running,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    NOTHING,
     SOURCES,
     WAO_GROUPS,
+    Parts,
+    Source,
+    images_of,
     read_part,
-    take,
+    trim_node_config,
 )
 
 # ConfigMap that owns Secrets and templates of the inventory, and their ApplySet.
@@ -93,25 +102,33 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
-    taken = _taken(kube, context, options["force"])
+    cluster = _read(kube, context, options["force"])
     namespace = _namespace(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
     applying.apply({"manifests": namespace})
     if applying.apply(_of_inventory(options)) and not context.check_mode:
         source = SOURCES["node_config_templates"]
-        taken["snapshot"]["node_config_templates"], _findings = read_part(kube, source, None)
-    rendered = _render(options, taken["snapshot"], context)
-    return _applied(applying, options, rendered)
+        cluster.parts.objects["node_config_templates"], _findings = read_part(kube, source, None)
+    rendered = _render(options, cluster.parts.objects, context)
+    return _applied(applying, options, rendered, cluster.live)
 
 
-def follow_templates(kube: Kube, context: Context = Context()) -> Result:
+class Followed(t.NamedTuple):
+    """The result of ``follow_templates``, and parts of the cluster that are as it read them."""
+
+    result: Result
+    parts: Parts
+
+
+def follow_templates(kube: Kube, context: Context = Context()) -> Followed:
     """Of all templates of the cluster apply a NodeConfig for each node that they select.
 
     Nothing that an inventory applied is touched: its Secrets and templates stay as they are, and so
     do the certificates that it pinned. Raises as ``reconcile`` does.
     """
     options = SPEC.complete({})
-    snapshot = _taken(kube, context, force=False)["snapshot"]
+    cluster = _read(kube, context, force=False)
+    snapshot = cluster.parts.objects
     rendered = _render(options, snapshot, context)
     pinned = {
         (config["apiVersion"], config["metadata"].get("namespace"), config["metadata"]["name"]): pin
@@ -127,41 +144,77 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Result:
             metadata["annotations"] = annotations
     # Nobody repeats this run by hand, so a value of another writer would stay for ever. NodeConfigs
     # that come from no template are not rendered.
-    return _applied(Applying(kube, context, ()), options, rendered, force=True)
+    applying = Applying(kube, context, ())
+    result = _applied(applying, options, rendered, cluster.live, force=True)
+    is_as_read = all(one["action"] == "unchanged" for one in result["results"])
+    return Followed(result, cluster.parts if is_as_read and not result["pruned"] else NOTHING)
 
 
-def _taken(kube: Kube, context: Context, force: bool) -> Result:
-    """What of the cluster the templates are rendered for. Raises InvalidInput beside wao-core."""
-    parts = ["controllers", "node_configs", "node_config_templates"]
-    taken = take({"include": parts}, context, kube)
-    rivals = running(taken["controllers"], "wao-controller")
+class _Cluster(t.NamedTuple):
+    """What templates are rendered for, with the NodeConfigs also as the API server has them."""
+
+    parts: Parts
+    live: LiveObjects
+
+
+def _read(kube: Kube, context: Context, force: bool) -> _Cluster:
+    """Raises InvalidInput beside wao-core."""
+    live = LiveObjects()
+
+    def kept(node_config: Object) -> Object:
+        live.add(node_config)
+        return trim_node_config(node_config)
+
+    sources = {
+        "nodes": SOURCES["nodes"],
+        "node_config_templates": SOURCES["node_config_templates"],
+        "controllers": SOURCES["controllers"],
+        "node_configs": SOURCES["node_configs"]._replace(trim=kept),
+    }
+
+    def read(source: Source) -> tuple[list[Object], list[Finding]]:
+        return read_part(kube, source, None)
+
+    found = kube.in_parallel(read, list(sources.values()))
+    live.collections.update(SOURCES["node_configs"].paths)
+    objects = {name: items for name, (items, _findings) in zip(sources, found)}
+    findings = [finding for _items, findings in found for finding in findings]
+    warn_of(findings, context)
+    rivals = running(images_of(objects.pop("controllers")), "wao-controller")
     if rivals and not force:
         raise InvalidInput(
             f"wao-core runs in this cluster ({rivals}) and writes the same NodeConfigs; scale it "
             "to zero, or set node_configs_force to true."
         )
-    return taken
+    return _Cluster(Parts(objects, findings), live)
 
 
 def _applied(
-    applying: Applying, options: Parameters, rendered: Result, force: bool = False
+    applying: Applying,
+    options: Parameters,
+    rendered: Result,
+    live: LiveObjects,
+    force: bool = False,
 ) -> Result:
     """NodeConfigs and statuses in the cluster."""
     given = _of_templates(options, rendered["node_configs"])
-    applying.apply({**given, "force_conflicts": force})
+    changed = applying.apply({**given, "force_conflicts": force}, live)
     applying.apply(
         {
             "manifests": rendered["statuses"],
             "status": True,
             "on_error": "report",
             "field_manager": "wattwise-node-configs",
-        }
+        },
+        None if changed else live,
     )
     told = {name: rendered[name] for name in ("errors", "warnings", "counts", "findings")}
     return {**applying.result, **told}
 
 
-def _render(options: Parameters, snapshot: Result, context: Context) -> Result:
+def _render(
+    options: Parameters, snapshot: t.Mapping[str, list[Object]], context: Context
+) -> Result:
     path = options["path"]
     if path:
         make_folder(Path(path).parent)

@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
     bare_metal_host,
+    host_hardware,
     role_assignment,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import (
@@ -48,6 +49,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.ins
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.status import (
     Agents,
     Seen,
+    reserving_status,
     status_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
@@ -91,6 +93,7 @@ LEASE_NAME = "wattwise-provisioning"
 # How often hosts may be lost to others in one run; the next run then goes on.
 _ATTEMPTS = 8
 _OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/"
 
 SPEC = KUBERNETES.merge(
     LEASE,
@@ -111,7 +114,7 @@ SPEC = KUBERNETES.merge(
             "read_user_data": {"type": "bool", "default": False},
             "installer_image": {"type": "str", "default": ""},
             "agent_image": {"type": "str", "default": ""},
-            "agent_command": {"type": "list", "elements": "str", "default": []},
+            "agent_command": {"type": "list", "elements": "str", "default": [agents.PROGRAM]},
             "agent_service_account": {"type": "str", "default": ""},
             **{name: role_assignment.SPEC.options[name] for name in _OF_ASSIGNMENT},
             "document": {"type": "path"},
@@ -198,6 +201,7 @@ class _Run:
         self._read()
         wanted = t.cast("Wanted", self.wanted)
         self._reserve(wanted)
+        self._store_reservation()
         self._render(wanted)
         self._document(wanted)
         self._install(wanted)
@@ -216,12 +220,13 @@ class _Run:
             self.wanted = role_assignment.read_wanted(options)
         except InvalidInput as error:
             raise Failed("InvalidProvisioning", str(error)) from error
-        rival = _older_with_cluster(self.resource, self.wanted.cluster, others)
+        mark = self.given["reserve"]
+        rival = older_with_cluster(self.resource, self.wanted.cluster, others, mark)
         if rival:
             raise Failed(
                 "ClusterNameTaken",
-                f"The cluster {self.wanted.cluster} is that of {KIND} {rival} in the same "
-                "namespace; give this one another label cluster, or delete one of the two",
+                f"The cluster name {self.wanted.cluster} belongs to {KIND} {rival}; give this "
+                "one another label cluster, or delete one of the two",
             )
 
     def _reserve(self, wanted: Wanted) -> None:
@@ -245,11 +250,13 @@ class _Run:
     def _read_hosts(self) -> None:
         namespaces, hardware = self.given["host_namespaces"], self.given["hardware"]
         objects: t.Sequence[t.Any] = ()
+        told: t.Sequence[t.Any] = ()
         version, kind = bare_metal_host.API_VERSION, bare_metal_host.KIND
         # Hosts that Redfish alone tells need no Metal3.
         if not hardware or self.kube.serves(version, kind):
             objects = bare_metal_host.list_objects(self.kube, namespaces)
-        self.hosts, self.findings = role_assignment.read_all_hosts(objects, hardware)
+            told = host_hardware.list_objects(self.kube, namespaces)
+        self.hosts, self.findings = role_assignment.read_all_hosts(objects, hardware, told)
 
     def _assigned(self, wanted: Wanted) -> Answer:
         """The answer. Raises Failed, after the hosts of earlier attempts were released."""
@@ -278,6 +285,18 @@ class _Run:
         failure = Failed(reason, sentence)
         failure.fields.update(fields)
         raise failure
+
+    def _store_reservation(self) -> None:
+        """Reserve hosts without BareMetalHost, which the status alone reserves.
+
+        Nothing may happen to them before: a run that is cut off would leave them to others.
+        """
+        answer = t.cast("Answer", self.answer)
+        if not self.given["hardware"]:
+            return
+        status = reserving_status(answer, stored_status(self.resource))
+        if status is not None:
+            _KIND.write_status(self, status)
 
     def _marked(self, changes: t.Sequence[reservation.Change]) -> bool:
         self.is_reserving = self.is_reserving or bool(changes)
@@ -402,18 +421,23 @@ class _Run:
         given, replicas = self.given, wanted.request.replicas
         name, namespace, image = given["name"], given["namespace"], given["agent_image"]
         command, account = given["agent_command"], given["agent_service_account"]
-        made = agents.deployment(name, namespace, replicas, image, command, account)
+        pods = agents.AgentPods(replicas, image, command, account, given["host_namespaces"])
+        made = agents.deployment(name, namespace, pods)
         if replicas and image:
+            if command == [agents.PROGRAM] and not account:
+                self.context.warn(
+                    f"agent_service_account: {agents.PROGRAM} cannot read the cluster without an "
+                    "account; give one with the rights of operator/config/host-agents"
+                )
             self._apply([made], owner=self._owner(), foreign="refuse")
-        elif self.kube.find(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}-agents"):
+        elif self.kube.find(_DEPLOYMENTS.format(namespace) + agents.deployment_name(name)):
             self._apply([made], state="absent")
-        pods = agents.agent_names(self._pods(agents.selector(name)))
-        self.agents = Agents(replicas, bool(image), pods)
+        living = agents.agent_names(self._pods(agents.selector(name)))
+        self.agents = Agents(replicas, bool(image), living)
 
     def result(self, failure: Failure | None) -> Result:
         """What was found and written so far, and the status."""
-        answer = self.answer if failure is None else None
-        seen = Seen(answer, self.installation, self.obstacle, self.agents, failure)
+        seen = Seen(self.answer, self.installation, self.obstacle, self.agents, failure)
         status = status_of(seen, generation_of(self.resource), stored_status(self.resource))
         found = role_assignment.describe(self.answer) if self.answer is not None else {}
         findings = [finding.as_dict() for finding in self.findings]
@@ -443,16 +467,25 @@ def _marks_result(changes: t.Sequence[reservation.Change]) -> Result:
     }
 
 
-def _older_with_cluster(own: Object, cluster: str, others: t.Sequence[Object]) -> str:
-    """The name of the oldest Provisioning of this namespace and cluster, if not the own one."""
-    mine = own["metadata"]
+def older_with_cluster(
+    own: Object, cluster: str, others: t.Sequence[Object], mark: reservation.Mark
+) -> str:
+    """The oldest Provisioning of this cluster as namespace/name; empty if it is the own one.
+
+    ConfigMap and Job have the name of the cluster in their namespace. Labels of hosts have no
+    namespace: Cluster API would give the hosts of one such cluster to the other.
+    """
+    mine = own["metadata"]["namespace"], own["metadata"]["name"]
     alike = [
         each["metadata"]
         for each in others
-        if each["metadata"]["namespace"] == mine["namespace"] and _cluster_of(each) == cluster
+        if mark == "labels" or each["metadata"]["namespace"] == mine[0]
+        if _cluster_of(each) == cluster
     ]
-    order = sorted(alike, key=lambda one: (one.get("creationTimestamp") or "", one["name"]))
-    return order[0]["name"] if order and order[0]["name"] != mine["name"] else ""
+    order = sorted(
+        (one.get("creationTimestamp") or "", one["namespace"], one["name"]) for one in alike
+    )
+    return "/".join(order[0][1:]) if order and order[0][1:] != mine else ""
 
 
 def _cluster_of(resource: Object) -> str:

@@ -61,7 +61,7 @@ class Run(t.Protocol):
 class ResourceKind:
     """A kind of resource that describes what a run is to do.
 
-    ``options`` are those of its spec; None for a kind whose spec has no options in their words.
+    ``options`` have the words of its spec; None for a kind whose spec has words of its own.
     """
 
     api_version: str
@@ -125,15 +125,7 @@ class ResourceKind:
             worded = str if self.options is None else in_words_of_manifest(self.options)
             failed, failure = error, _failure(error, worded)
         found = run.result(failure)
-        resource = t.cast("Object", run.resource)
-        manifest = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "metadata": same_object(resource["metadata"]),
-            "status": found["status"],
-        }
-        how = {"manifests": [manifest], "status": True, "field_manager": self.field_manager}
-        run.applying.apply(how)
+        self.write_status(run, found["status"])
         found = {**found, **run.applying.result}
         if failed is None or failure is None:
             return found
@@ -141,6 +133,18 @@ class ResourceKind:
             failed.fields.update(found)
             raise failed
         return {**found, "failure": failure.sentence}
+
+    def write_status(self, run: Run, status: Object) -> None:
+        """Write the status of the resource, unless it was deleted. Raises WattwiseError."""
+        resource = t.cast("Object", run.resource)
+        manifest = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": same_object(resource["metadata"]),
+            "status": status,
+        }
+        how = {"manifests": [manifest], "status": True, "field_manager": self.field_manager}
+        run.applying.apply(how)
 
     def owner(self, run: Run, namespace: str, name: str, config_map: str) -> dict[str, str]:
         """What owns the objects: the resource, else a ConfigMap."""

@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
     Object,
+    count,
     member,
     text,
 )
@@ -38,6 +39,8 @@ SYSTEMS = "/redfish/v1/Systems"
 
 _MOST_SYSTEMS = 16
 _MOST_PROBED = 8
+_MOST_SOCKETS = 64
+_MOST_CORES = 65_536
 _OUTER_TYPES = frozenset(
     {"blade", "rackmount", "rackserver", "shelf", "sled", "standalone", "tower"}
 )
@@ -82,6 +85,7 @@ class Survey:
     collection: str
     is_on: bool
     vendor: str | None
+    system: dict[str, t.Any]
 
     async def inner(self) -> list[Chassis]:
         """Chassis that may answer where the whole server does not.
@@ -128,6 +132,7 @@ async def survey(tree: Tree) -> Survey:
         collection,
         is_on=any(text(body.get("PowerState")).lower() == "on" for body in bodies),
         vendor=_vendor(root, bodies),
+        system=_identity(systems),
     )
 
 
@@ -173,6 +178,21 @@ def _possible_servers(uris: list[str]) -> list[str]:
 def _link_member(body: Object, name: str) -> t.Any:
     # Before 2016 it was written in lower case.
     return member(body, "Links", name) or member(body, "links", name)
+
+
+def _identity(systems: t.Sequence[Object]) -> dict[str, t.Any]:
+    """Manufacturer, model and processors of the server, as far as its systems tell them."""
+    told = [body for body in systems if name_of(member(body, "ProcessorSummary", "Model"))]
+    body = next(iter([*told, *systems]), {})
+    summary = member(body, "ProcessorSummary")
+    found = {
+        "manufacturer": name_of(body.get("Manufacturer")),
+        "model": name_of(body.get("Model")),
+        "processor": name_of(member(summary, "Model")),
+        "sockets": count(member(summary, "Count"), _MOST_SOCKETS),
+        "cores": count(member(summary, "CoreCount"), _MOST_CORES),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _vendor(root: Object, bodies: t.Sequence[Object]) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
@@ -89,6 +89,7 @@ class Reading:
     inlet: Choice | None = None
     power: Power | None = None
     vendor: str | None = None
+    system: t.Mapping[str, t.Any] = field(default_factory=dict)
     failures: tuple[TargetFailure, ...] = ()
 
 
@@ -202,7 +203,7 @@ async def _read_bmc(client: Client, known: Known, gather: frozenset[str]) -> Rea
             failures.append(failure)
     if inlet is None and power is None and failures[0].reason not in ("no_sensor", "implausible"):
         raise failures[0]
-    return Reading(known, inlet, power, walk.vendor, tuple(failures))
+    return Reading(known, inlet, power, walk.vendor, walk.system, tuple(failures))
 
 
 def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
@@ -215,6 +216,7 @@ def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
             inlet_name=name_of(given.get("inlet_name")),
             power_uri=link(given.get("power_uri")),
             vendor=name_of(given.get("vendor")) or None,
+            system=_system(given.get("system")),
         )
     sensors = member(status, "sensors")
     return Known(
@@ -222,8 +224,13 @@ def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
         inlet_name=name_of(member(sensors, "inletTemp", "name")),
         power_uri=link(member(sensors, "power", "uri")),
         vendor=name_of(member(sensors, "vendor")) or None,
+        system=_system(member(sensors, "system")),
         is_doubtful=_is_long_ago(member(status, "readings", "inletTemp", "time"), now),
     )
+
+
+def _system(given: t.Any) -> Object:
+    return given if isinstance(given, dict) else {}
 
 
 def _is_long_ago(moment: t.Any, now: datetime.datetime) -> bool:
@@ -288,6 +295,7 @@ def _as_sensors(target: PollTarget, reading: Reading) -> Result:
         "inlet_name": inlet.temperature.name if inlet else known.inlet_name or None,
         "power_uri": power.uri if power else known.power_uri or None,
         "vendor": reading.vendor,
+        **({"system": dict(reading.system)} if reading.system else {}),
     }
 
 

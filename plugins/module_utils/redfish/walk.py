@@ -10,7 +10,7 @@ and the first that yields a usable reading ends it.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, objects
@@ -47,6 +47,7 @@ class Known:
     inlet_name: str = ""
     power_uri: str = ""
     vendor: str | None = None
+    system: t.Mapping[str, t.Any] = field(default_factory=dict)
     is_doubtful: bool = False
 
 
@@ -61,6 +62,11 @@ class Walk:
     @property
     def vendor(self) -> str | None:
         return self._survey.vendor if self._survey else self._known.vendor
+
+    @property
+    def system(self) -> t.Mapping[str, t.Any]:
+        """Identity of the server, of this walk or an earlier one."""
+        return (self._survey.system if self._survey else {}) or self._known.system
 
     async def read_inlet(self) -> Choice:
         """The inlet temperature. Raises TargetFailure, no_sensor or implausible among others."""

@@ -9,6 +9,7 @@ them. Short words count only where a word begins; long ones anywhere.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
@@ -92,6 +93,8 @@ def _begins(parts: t.Sequence[str], words: tuple[str, ...]) -> bool:
     return any(part.startswith(words) for part in parts)
 
 
+# Machines of one model have the same names.
+@functools.lru_cache(maxsize=4096)
 def is_elsewhere(name: str) -> bool:
     """Whether the name is of a part inside, of a power supply, of a liquid or of the exhaust."""
     squeezed = re.sub(r"[\s_.-]", "", name).lower()

@@ -38,9 +38,10 @@ UNKNOWN_RACK = "no rack"
 class Node:
     """One node. Unknown watts, CPU (cores) and temperature are None.
 
-    ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` is the evidence of a
-    learned one. ``measured_before`` was read for
-    the plan, ``measured_after`` after its pods had settled, ``baseline`` under another scheduler.
+    ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` and ``published`` are
+    the evidence of such a curve. ``measured_before`` was read for the plan, ``measured_after``
+    after its pods had settled, ``baseline`` under another scheduler. ``expected`` are the quantities
+    that something is configured to read: none without a NodeConfig, and None if that is not known.
     """
 
     name: str
@@ -61,10 +62,15 @@ class Node:
     reading: Document
     curve_source: str = ""
     learned: Document = field(default_factory=dict)
+    published: Document = field(default_factory=dict)
+    expected: t.Optional[frozenset[str]] = None
 
     @property
     def added_cores(self) -> float:
-        return (self.cpu_after or 0.0) - (self.cpu_before or 0.0)
+        """Cores that the pods add; 0 if not known."""
+        if self.cpu_after is None:
+            return 0.0
+        return self.cpu_after - (self.cpu_before or 0.0)
 
     def watts_at(self, cpu: float) -> float:
         """Watts of a non-empty curve at a number of cores, clamped at its ends."""
@@ -79,7 +85,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All nodes by name, the plan of the report, and the state of that plan."""
+    """All nodes by name, the plan of the report, and the state of that plan.
+
+    ``placements`` are those of the plan, or the bound ones once the plan was bound; ``not_bound``
+    are the others then.
+    """
 
     sources: Sources
     state: State
@@ -87,12 +97,23 @@ class Fleet:
     plan: Document | None
     bound_at: datetime.datetime | None
     findings: tuple[Finding, ...] = ()
+    # Why nodes without a power curve have none.
+    lacking: t.Mapping[str, str] = field(default_factory=dict)
+    placements: tuple[Document, ...] = ()
+    not_bound: tuple[Document, ...] = ()
 
     @property
     def pending_until(self) -> str | None:
         """Time from which readings count as measured after binding."""
         settled_at = _settled_at(self.bound_at, self.sources)
         return None if settled_at is None else format_time(settled_at)
+
+
+# A BMC tells both its quantities.
+_OF_ENDPOINT = {
+    "inlet_temp": ("inlet_celsius", "power_watts"),
+    "delta_p": ("delta_p_pascal",),
+}
 
 
 def _settled_at(bound_at: datetime.datetime | None, sources: Sources) -> datetime.datetime | None:
@@ -122,8 +143,11 @@ def join(sources: Sources) -> Fleet:
     before = _read_power(sources.bound_readings if is_bound else sources.readings)
     after = _settled_power(sources, bound_at)
     is_measured = bool(after) and 2 * len(after) >= len(before)
+    placements, not_bound = _split(plan, bindings)
     nodes = _Joiner(
         plan=plan or {},
+        placements=placements,
+        not_bound=not_bound,
         curves=(curves or {}).get("curves") or {},
         before=before,
         after=after if is_measured else {},
@@ -143,7 +167,28 @@ def join(sources: Sources) -> Fleet:
         plan,
         bound_at,
         (*sources.findings, *findings, *nodes.findings),
+        (curves or {}).get("lacking") or {},
+        placements,
+        not_bound,
     )
+
+
+def _split(
+    plan: Document | None, bindings: Document | None
+) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
+    """The placements that count, and those of a bound plan that were not bound."""
+    planned = (plan or {}).get("placements") or ()
+    if bindings is None:
+        return tuple(planned), ()
+    bound = {_place(entry) for entry in bindings["bound"]}
+    return (
+        tuple(entry for entry in planned if _place(entry) in bound),
+        tuple(entry for entry in planned if _place(entry) not in bound),
+    )
+
+
+def _place(entry: Document) -> tuple[str, str, str]:
+    return entry["namespace"], entry["pod"], entry["node"]
 
 
 def _state(plan: Document | None, is_bound: bool, is_measured: bool) -> State:
@@ -215,12 +260,30 @@ def _cores(node: Document) -> float | None:
     return None if cpu is None else float(parse_quantity(cpu, "status.allocatable.cpu"))
 
 
+def _expected(snapshot: Document) -> dict[str, frozenset[str]] | None:
+    """The quantities that endpoints of NodeConfigs give, by node; None if there are none at all."""
+    targets = (snapshot.get("targets") or {}).get("nodes")
+    if not targets:
+        return None
+    return {
+        target["name"]: frozenset(
+            quantity
+            for kind, quantities in _OF_ENDPOINT.items()
+            if kind in target["endpoints"]
+            for quantity in quantities
+        )
+        for target in targets
+    }
+
+
 class _Joiner:
     """Builder of the node entries."""
 
     def __init__(
         self,
         plan: Document,
+        placements: t.Sequence[Document],
+        not_bound: t.Sequence[Document],
         curves: Document,
         before: dict[str, float],
         after: dict[str, float],
@@ -228,10 +291,12 @@ class _Joiner:
         sources: Sources,
     ) -> None:
         self.planned = {entry["name"]: entry for entry in plan.get("nodes") or []}
-        self.pods = Counter(entry["node"] for entry in plan.get("placements") or [])
+        self.pods = Counter(entry["node"] for entry in placements)
+        self.lacking_pods = {entry["node"] for entry in not_bound}
         self.curves, self.options = curves, sources.options
         self.before, self.after, self.baseline = before, after, baseline
         self.readings = (sources.readings or {}).get("readings") or {}
+        self.expected = _expected(sources.snapshot)
         self.findings: list[Finding] = []
 
     def join(self, given: Document) -> Node:
@@ -239,20 +304,15 @@ class _Joiner:
         name = metadata.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidField("metadata.name", f"{shown(name)} is no name")
-        labels = {
-            key: value
-            for key, value in object_shapes.mapping(
-                metadata.get("labels"), "metadata.labels"
-            ).items()
-            if isinstance(value, str)
-        }
+        given_labels = object_shapes.mapping(metadata.get("labels"), "metadata.labels")
+        labels = {key: value for key, value in given_labels.items() if isinstance(value, str)}
         cores = guarded(subject_of(given, "Node"), functools.partial(_cores, given))
         if isinstance(cores, Finding):
             self.findings.append(cores)
             cores = None
         racks = [labels[label] for label in self.options.rack_labels if labels.get(label)]
         position = str(labels.get(self.options.position_label, ""))
-        curve, plan = self.curves.get(name) or {}, self.planned.get(name) or {}
+        curve, plan = self.curves.get(name) or {}, self._plan_of(name)
         return Node(
             name=name,
             server_type=labels.get(self.options.type_label) or UNKNOWN_TYPE,
@@ -272,4 +332,20 @@ class _Joiner:
             reading=self.readings.get(name) or {},
             curve_source=curve.get("source") or "",
             learned=curve.get("learned") or {},
+            published=curve.get("published") or {},
+            expected=None if self.expected is None else self.expected.get(name, frozenset()),
         )
+
+    def _plan_of(self, name: str) -> Document:
+        """The plan's entry of a node, as far as it applies to the pods that were bound there.
+
+        The entry has one sum for all planned pods, so a node with a part of them has no prediction.
+        """
+        entry = self.planned.get(name) or {}
+        if name not in self.lacking_pods:
+            return entry
+        is_empty = not self.pods[name]
+        cpu, watts = (
+            entry.get(f"{part}_before") if is_empty else None for part in ("cpu", "watts")
+        )
+        return {**entry, "cpu_after": cpu, "watts_after": watts}

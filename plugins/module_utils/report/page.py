@@ -67,7 +67,7 @@ def _page(report: t.Mapping[str, t.Any], detail: Detail) -> str:
     title = f"{report['title']} · wattwise" if report["title"] else "wattwise"
     main = element("main", bodies[0], _links(shown), bodies[1:], _left_out(report))
     body = element("body", _top(report, first), main, _foot())
-    return "<!doctype html>\n" + element("html", _head(title), body, lang="en") + "\n"
+    return "<!doctype html>\n" + element("html", head(title), body, lang="en") + "\n"
 
 
 def _body(section: Section, data: Data, detail: Detail) -> Markup:
@@ -92,7 +92,8 @@ def _left_out(report: t.Mapping[str, t.Any]) -> Markup | None:
     )
 
 
-def _head(title: str) -> Markup:
+def head(title: str) -> Markup:
+    """The head of a page, with the style sheet and the policy."""
     return element(
         "head",
         element("meta", charset="utf-8"),

@@ -38,6 +38,7 @@ def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
         "state": report["state"],
         "nodes": first["nodes"],
         "placed": first["placed"],
+        "not_bound": first["not_bound"],
         "waiting": waiting,
         "failing": failing,
         "watts": first["watts"],
@@ -66,7 +67,8 @@ def _placed(first: Report, waiting: int) -> str:
     verb = "would be placed" if first["state"] == "planned" else "placed"
     pods = counted(first["placed"], "pod")
     used = f" on {number(first['nodes_used'])} of {counted(first['nodes'], 'node')}"
-    return f"{pods} {verb}{used if first['placed'] else ''}, {number(waiting)} left waiting"
+    lost = f", {number(first['not_bound'])} not bound" if first["not_bound"] else ""
+    return f"{pods} {verb}{used if first['placed'] else ''}{lost}, {number(waiting)} left waiting"
 
 
 def _watts(first: Report) -> list[str]:

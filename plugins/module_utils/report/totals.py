@@ -4,7 +4,8 @@
 """Watts of the fleet, summed over the same nodes for every quantity, and the saving.
 
 Sums over different nodes are not comparable. So a node counts only if all shown quantities are
-known, and a quantity is shown only if it is known for at least half of the nodes.
+known, and a quantity is shown only if it is known for at least half of the nodes that are
+configured.
 """
 
 from __future__ import annotations
@@ -84,12 +85,13 @@ class Totals:
 def add_up(fleet: Fleet) -> Totals:
     """Sum every quantity over the nodes with all shown quantities."""
     names_of_state = ("measured_before",) if fleet.state == "observed" else tuple(_OF_NODE)
+    configured = [node for node in fleet.nodes if node.expected is None or node.expected]
     shown = [
         name
         for name, value in _OF_NODE.items()
-        if fleet.nodes
+        if configured
         and name in names_of_state
-        and 2 * sum(value(node) is not None for node in fleet.nodes) >= len(fleet.nodes)
+        and 2 * sum(value(node) is not None for node in configured) >= len(configured)
     ]
     complete = [
         node for node in fleet.nodes if all(_OF_NODE[name](node) is not None for name in shown)
@@ -108,13 +110,14 @@ def add_up(fleet: Fleet) -> Totals:
 
 
 def saving(fleet: Fleet, totals: Totals) -> Saving | None:
-    """Saving of the placement by the best evidence; None without any.
+    """Saving of the placement by the best evidence; None without any, or if pods were not bound.
 
     The order of evidence is BMC readings under both schedulers, BMC readings under the other
     scheduler with our prediction, and predictions for a strategy that spreads pods as the default
     scheduler does.
     """
-    if fleet.state not in ("planned", "pending", "measured"):
+    if fleet.state not in ("planned", "pending", "measured") or fleet.not_bound:
+        # Another scheduler placed the pods that were not bound, too.
         return None
     added, theirs = totals.our_added, totals.added("baseline")
     if added is not None and theirs is not None:

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Constraints,
+    DiskUse,
     Expression,
     HostPort,
     Labels,
@@ -34,6 +35,7 @@ CLAIM_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
     "in-use by another pod"
 )
+DISK_TAKEN = "node(s) had no available disk"
 TOO_MANY_VOLUMES = "node(s) exceed max volume count"
 VOLUME_ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -76,6 +78,8 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
 
 def volume_obstacles(constraints: Constraints, node: Node) -> list[str]:
     """Why the pod's volumes keep it from the node: the reasons of the first filter that rejects."""
+    if any(are_apart(disk, taken) for disk in constraints.disks for taken in node.disks):
+        return [DISK_TAKEN]
     missed = [
         demand.reason
         for demand in constraints.volumes
@@ -110,6 +114,11 @@ def in_each_others_way(first: HostPort, second: HostPort) -> bool:
     return first[:2] == second[:2] and (
         first.address == second.address or EVERY_ADDRESS in (first.address, second.address)
     )
+
+
+def are_apart(first: DiskUse, second: DiskUse) -> bool:
+    """Whether pods with these disks cannot be on one node."""
+    return first.disk == second.disk and (first.alone or second.alone)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

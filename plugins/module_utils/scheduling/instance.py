@@ -109,6 +109,16 @@ class Disk(t.NamedTuple):
     handle: str
 
 
+class DiskUse(t.NamedTuple):
+    """A disk that a pod names itself, without a claim.
+
+    Pods of one node share it only if none of them uses it ``alone``.
+    """
+
+    disk: str
+    alone: bool
+
+
 @dataclass(frozen=True)
 class SharedVolumes:
     """Volumes of a pod that matter to other pods too.
@@ -154,6 +164,7 @@ class Constraints:
     One of ``node_terms`` must be met; None demands nothing. ``anti_affinity_nodes`` names
     nodes that the anti-affinity of a running pod closes to this one, ``device_nodes`` those with
     the devices that its claims have already, if they have any. All of ``volumes`` must be met.
+    ``disks`` are those without a claim.
     """
 
     node_name: str = ""
@@ -164,6 +175,7 @@ class Constraints:
     anti_affinity_nodes: frozenset[str] = frozenset()
     device_nodes: frozenset[str] | None = None
     volumes: tuple[VolumeDemand, ...] = ()
+    disks: tuple[DiskUse, ...] = ()
 
 
 class PodAntiAffinity(t.NamedTuple):
@@ -306,6 +318,7 @@ class Node:
     hosts_workload: bool = False
     peer_view: PeerNode = field(default_factory=PeerNode)
     ports: frozenset[HostPort] = frozenset()
+    disks: frozenset[DiskUse] = frozenset()
     allocatable: Quantities = field(default_factory=dict)
     cache_pools: CachePools | None = None
     eligible: bool = True

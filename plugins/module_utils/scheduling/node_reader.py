@@ -27,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve imp
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     MICROCORES_PER_CORE,
     UNLIMITED,
+    DiskUse,
     HostPort,
     Node,
     Taint,
@@ -42,6 +43,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     host_ports,
     is_daemon,
     is_finished,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
+    disk_uses,
 )
 
 UsageSource = t.Literal["auto", "metrics", "requests"]
@@ -64,6 +68,7 @@ class Occupancy:
     starting_millicores: int = 0
     hosts_workload: bool = False
     ports: frozenset[HostPort] = frozenset()
+    disks: frozenset[DiskUse] = frozenset()
     counted: dict[str, int] = field(default_factory=dict)
 
     def add(self, pod: Object) -> None:
@@ -73,11 +78,13 @@ class Occupancy:
         counted = held_requests(pod, COUNTED_IF_MISSING) if lacks_requests(spec) else requests
         starts = mapping(pod.get("status"), "status").get("phase") == "Pending"
         is_workload, ports = not is_daemon(pod), frozenset(host_ports(spec))
+        disks = frozenset(disk_uses(spec))
         self.requests = _sum(self.requests, requests)
         self.counted = _sum(self.counted, counted)
         self.starting_millicores += requests.get("cpu", 0) if starts else 0
         self.hosts_workload = self.hosts_workload or is_workload
         self.ports |= ports
+        self.disks |= disks
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,7 @@ def _from_kubernetes(
         ),
         hosts_workload=occupancy.hosts_workload,
         ports=occupancy.ports,
+        disks=occupancy.disks,
         peer_view=_peer_view(
             quantities(status.get("capacity"), "status.capacity"), allocatable, occupancy
         ),
@@ -199,6 +207,7 @@ def _from_short_form(
         ready=given.get("ready") is not False,
         hosts_workload=occupied.hosts_workload or any(used.values()),
         ports=occupied.ports,
+        disks=occupied.disks,
         peer_view=_peer_view({}, allocatable, occupied),
     )
 

@@ -70,17 +70,17 @@ PORT = Fields(
     harmless=_names("name"),
 )
 RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
-# kube-scheduler does not look at the harmless ones. Refused are disks without a claim that pods of
-# a node must not share, or that count against the limit of a driver.
+# kube-scheduler does not look at the harmless ones. Pods of a node must not share some disks.
 VOLUME = Fields(
+    read=_names("iscsi rbd"),
     harmless=_names(
         "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo"
         " glusterfs hostPath image name nfs photonPersistentDisk projected quobyte scaleIO secret"
         " storageos vsphereVolume"
     ),
     refused=_names(
-        "awsElasticBlockStore azureDisk cinder ephemeral gcePersistentDisk iscsi"
-        " persistentVolumeClaim portworxVolume rbd"
+        "awsElasticBlockStore azureDisk cinder ephemeral gcePersistentDisk persistentVolumeClaim"
+        " portworxVolume"
     ),
 )
 AFFINITY = Fields(read=_names("nodeAffinity podAffinity podAntiAffinity"))
@@ -124,8 +124,9 @@ CLAIM_FIELDS = frozenset(
     }
 )
 
-# Refused only where the objects of the cluster's storage are not known too.
-VOLUME_FIELDS = frozenset({"spec.volumes.ephemeral", "spec.volumes.persistentVolumeClaim"})
+# Refused only where the objects of the cluster's storage are not known too: claims, and disks that
+# count against the limit of a driver.
+VOLUME_FIELDS = frozenset(f"spec.volumes.{name}" for name in VOLUME.refused)
 
 # Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"

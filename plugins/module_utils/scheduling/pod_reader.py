@@ -44,6 +44,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     CLAIM_FIELDS,
     unsupported_fields,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
+    disk_uses,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
@@ -317,6 +320,7 @@ def _constraints(spec: Object, anti_affinity_nodes: frozenset[str]) -> Constrain
             for index, item in enumerate(mappings(spec.get("tolerations"), "spec.tolerations"))
         ),
         ports=host_ports(spec),
+        disks=disk_uses(spec),
         anti_affinity_nodes=anti_affinity_nodes,
     )
 

@@ -10,11 +10,7 @@ import threading
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import (
-    documents,
-    run_owner,
-    whole_files,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
     KUBERNETES,
     PROGRESS,
@@ -47,7 +43,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     VOLUME,
     is_set,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import volumes
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes import inline_disks
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import run_owner, volumes
 
 Trim = t.Callable[[Object], Object]
 
@@ -132,7 +129,7 @@ def trim_pod(pod: Object) -> Object:
             **_kept(spec, "nodeName", "overhead", "resources", "priority", "schedulerName"),
             **_kept(spec, "affinity", "topologySpreadConstraints", "tolerations", "hostNetwork"),
             **containers,
-            **_claiming_volumes(spec),
+            **_counted_volumes(spec),
         },
         status={**_kept(status, "phase"), **_resizing(pod)},
     )
@@ -178,19 +175,23 @@ def _trim_container(container: Object) -> Object:
     return {**kept, **{name: True for name in sorted(unknown) if is_set(container[name])}}
 
 
-def _claiming_volumes(spec: Object) -> Object:
-    """Volumes with a claim: they count for the room of the node, and for other pods' claims."""
-    claiming = [
+def _counted_volumes(spec: Object) -> Object:
+    """Claims and disks of a pod: they count for the room of the node, and for other pods."""
+    counted = [
         _trim_volume(volume)
         for volume in spec.get("volumes") or []
-        if volume.get("persistentVolumeClaim") or volume.get("ephemeral") is not None
+        if volume.get("persistentVolumeClaim")
+        or volume.get("ephemeral") is not None
+        or not volume.keys().isdisjoint(inline_disks.PARTS)
     ]
-    return {"volumes": claiming} if claiming else {}
+    return {"volumes": counted} if counted else {}
 
 
 def _trim_volume(volume: Object) -> Object:
-    """Name, type and claim of a volume; options of drivers may contain secrets."""
+    """Name, type, claim and disk of a volume; options of drivers may contain secrets."""
     kept = _kept(volume, "name", "persistentVolumeClaim")
+    for source in volume.keys() & inline_disks.PARTS.keys():
+        kept[source] = inline_disks.trimmed_source(source, volume[source])
     others = volume.keys() - kept.keys() - VOLUME.harmless
     return {**kept, **{name: True for name in sorted(others) if is_set(volume[name])}}
 
@@ -374,7 +375,7 @@ def take(parameters: Parameters, context: Context = Context(), kube: Kube | None
         rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
     body = read_cluster(kube or Kube.connect(options), options, context, rendered)
     counts = {name: len(body[name]) for name in _parts(options)}
-    told = {"controllers": _images(body), "findings": body["findings"]}
+    told = {"controllers": images_of(body.get("controllers", [])), "findings": body["findings"]}
     result: Result = {"changed": False, "counts": counts, **told}
     if not options["path"]:
         moment = format_time(context.now())
@@ -384,21 +385,33 @@ def take(parameters: Parameters, context: Context = Context(), kube: Kube | None
     return {**result, "path": options["path"], "sha256": digest}
 
 
+class Parts(t.NamedTuple):
+    """Parts of the cluster that were just read, and findings about objects that are left out."""
+
+    objects: dict[str, list[Object]]
+    findings: t.Sequence[Finding] = ()
+
+
+NOTHING = Parts({})
+
+
 def read_cluster(
     kube: Kube,
     options: Parameters,
     context: Context = Context(),
     rendered: t.Sequence[Object] = (),
+    known: Parts = NOTHING,
 ) -> Object:
     """The body of a snapshot with the parts of ``include``; all lists are read concurrently.
 
     With NodeConfigs it contains their ``targets``. ``rendered`` are NodeConfigs that are about to
-    be applied. Raises ApiError as ``take``.
+    be applied. Parts that are ``known`` are not read again. Raises ApiError as ``take``.
     """
     names = _parts(options)
     _check_selectors(options["selectors"], names)
-    done: list[str] = []
-    findings: list[Finding] = []
+    body: Object = {name: known.objects[name] for name in names if name in known.objects}
+    done = list(body)
+    findings = list(known.findings)
     counting = threading.Lock()
 
     def read(name: str) -> list[Object]:
@@ -412,9 +425,9 @@ def read_cluster(
             context.progress(done=len(done), total=len(names), failed=0)
         return items
 
-    first = [name for name in names if name != _LATER or "pods" not in names]
-    body: Object = dict(zip(first, kube.in_parallel(read, first, len(first))))
-    body.update({name: read(name) for name in names if name not in first})
+    first = [name for name in names if name not in body and (name != _LATER or "pods" not in names)]
+    body.update(zip(first, kube.in_parallel(read, first, len(first))))
+    body.update({name: read(name) for name in names if name not in body})
     if rendered:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
     if "node_configs" in body:
@@ -429,9 +442,9 @@ def _parts(options: Parameters) -> list[str]:
     return list(dict.fromkeys(["nodes", *options["include"]]))
 
 
-def _images(body: Object) -> list[str]:
-    """Images of all controllers in the cluster."""
-    return sorted({image for obj in body.get("controllers", []) for image in obj["images"]})
+def images_of(controllers: t.Iterable[Object]) -> list[str]:
+    """Images of controllers."""
+    return sorted({image for obj in controllers for image in obj["images"]})
 
 
 def _told(findings: t.Iterable[Finding], context: Context) -> list[dict[str, str]]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Objects of storage in a snapshot: claims, volumes, classes and drivers, reduced to fields in use.
 
-They are read only if a waiting pod has a claim.
+They are read only if a waiting pod has a claim, or a disk of a driver that may have a limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    has_claims,
+    depends_on_storage,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
+    MIGRATED,
 )
 
 PATHS = (
@@ -49,10 +52,7 @@ _VOLUME_PARTS = (
 # The fields of a source that name the disk; options of drivers may contain secrets.
 _SOURCE_PARTS = {
     "csi": ("driver", "volumeHandle"),
-    "awsElasticBlockStore": ("volumeID",),
-    "azureDisk": ("diskURI",),
-    "cinder": ("volumeID",),
-    "gcePersistentDisk": ("pdName",),
+    **{source: (part,) for source, (_driver, part) in MIGRATED.items()},
 }
 _CLASS_PARTS = ("provisioner", "volumeBindingMode", "allowedTopologies")
 _CAPACITY_PARTS = ("storageClassName", "nodeTopology", "capacity", "maximumVolumeSize")
@@ -100,12 +100,12 @@ def _kept(source: t.Mapping[str, t.Any], *names: str) -> dict[str, t.Any]:
 
 
 def are_needed(pods: t.Iterable[Object]) -> bool:
-    """Whether a pod without a node has a claim."""
+    """Whether objects of storage say on which nodes a pod without a node may be."""
     return any(
-        guarded(subject_of(pod, "Pod"), functools.partial(_waits_with_claims, pod)) is True
+        guarded(subject_of(pod, "Pod"), functools.partial(_waits_for_storage, pod)) is True
         for pod in pods
     )
 
 
-def _waits_with_claims(pod: Object) -> bool:
-    return not pod["spec"].get("nodeName") and not is_finished(pod) and has_claims(pod)
+def _waits_for_storage(pod: Object) -> bool:
+    return not pod["spec"].get("nodeName") and not is_finished(pod) and depends_on_storage(pod)

@@ -110,9 +110,22 @@ def solve(
         time_limit=datetime.timedelta(seconds=max(limits.patience(), 0.001)), highs=options
     )
     prepared = mathopt.Model.from_model_proto(_proto(model))
-    with kept_off_stdout():
-        result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)
+    try:
+        with kept_off_stdout():
+            result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)
+    except (AttributeError, RuntimeError) as error:
+        if not _is_of_solver(error):
+            raise
+        return Solution(False, (), (), -math.inf)
     return _solution(result, limits)
+
+
+def _is_of_solver(error: Exception) -> bool:
+    """Whether HiGHS gave up on the model: rarely it ends with an internal error.
+
+    OR-Tools 9.15 stumbles over the status of such an error (``canonical_code``).
+    """
+    return isinstance(error, RuntimeError) or "canonical_code" in str(error)
 
 
 def _proto(model: LinearModel) -> t.Any:

@@ -102,6 +102,16 @@ STAGES: dict[str, SolverStage] = {
             "power/search/infeasible_space_tabu_search.py",
         ),
     ),
+    "column generation over nodes' contents": SolverStage(
+        OPTIMAL,
+        "deal_out_anew",
+        _none,
+        (
+            "power/search/pattern_generation.py",
+            "power/search/pattern_knapsack.py",
+            "solving/growing_model.py",
+        ),
+    ),
     "two-node re-optimisation and its bound": SolverStage(
         OPTIMAL,
         "search_by_loads",

@@ -11,20 +11,24 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
 from lab.awx.api import ADMINISTRATOR, Awx, running_awx
 from lab.awx.jobs import Job, Outcome
 from lab.process import wait_until
-from support.awx import PLAYBOOKS, Refused, Server, apply_in_process, run_module
-from support.awx_settings import default_configuration
+from support.awx import (
+    ORGANIZATION,
+    PLAYBOOKS,
+    Refused,
+    Server,
+    an_awx,
+    apply_in_process,
+    configuration_of,
+    run_module,
+)
+from support.awx_settings import WORKFLOW_ALONE, default_configuration
 
 Json = dict[str, t.Any]
 
-# What the workflow needs.
-WORKFLOW_ALONE = {
-    "job_templates": [{"playbook": name} for name in ("observe", "place", "bind")],
-    "inventory_sources": [],
-    "schedules": [],
-}
 WORKFLOW = "wattwise.kube place with approval"
 CREDENTIALS = [
     {"name": "BMCs", "type": "bmc_fleet", "inputs": {"username": "u", "password": "hunter2"}},
@@ -129,11 +133,17 @@ def test_nothing_is_bound_before_somebody_who_may_approves() -> None:
         assert plans == {"hall-1": {"name": "plan-1", "sha256": "ab"}}
 
 
-def test_an_approval_that_nobody_gives_in_time_binds_nothing() -> None:
-    recorded = Recorded()
-    lists = default_configuration(**WORKFLOW_ALONE)
+def with_short_approval(**given: t.Any) -> Configuration:
+    """The objects with an approval that expires after a second."""
+    lists = default_configuration(**given)
     nodes = lists["controller_workflows"][0]["simplified_workflow_nodes"]
     nodes[2]["approval_node"]["timeout"] = 1
+    return lists
+
+
+def test_an_approval_that_nobody_gives_in_time_binds_nothing() -> None:
+    recorded = Recorded()
+    lists = with_short_approval(**WORKFLOW_ALONE)
     with running_awx(PLAYBOOKS, recorded) as awx:
         server = administrator(awx)
         apply_in_process(lists, server)
@@ -151,51 +161,107 @@ def test_an_approval_that_nobody_gives_in_time_binds_nothing() -> None:
         ({"placement_time_limit": "10"}, "numeric"),
         ({"placement_strategy": "fastest"}, "expected to be one of"),
         ({"observe_gather": ["inlet", "noise"]}, "expected to be one of"),
-        ({"wattwise_kubeconfig": "/etc/passwd"}, "not allowed on launch"),
     ],
 )
 def test_answers_outside_the_limits_of_a_survey_start_no_job(
-    surveyed: tuple[Awx, Server], answers: Json, sentence: str
+    surveyed: Server, answers: Json, sentence: str
 ) -> None:
-    awx, server = surveyed
-    number, _item = awx.find("job_templates", "wattwise.kube.place")
+    [template] = surveyed.get(
+        "job_templates/", name="wattwise.kube.place", organization__name=ORGANIZATION
+    )["results"]
     with pytest.raises(Refused, match=sentence) as refused:
-        server.post(f"job_templates/{number}/launch/", {"extra_vars": answers})
+        surveyed.post(f"job_templates/{template['id']}/launch/", {"extra_vars": answers})
     assert refused.value.status == 400
-    assert awx.jobs.records["jobs"] == {}
+    assert surveyed.get("jobs/", name="wattwise.kube.place")["count"] == 0
+
+
+def test_a_job_gets_no_variable_that_its_survey_does_not_ask_for() -> None:
+    """AWX starts the job and names the variables that it ignored; a workflow is refused."""
+    recorded = Recorded()
+    lists = default_configuration(**WORKFLOW_ALONE)
+    given = {"wattwise_kubeconfig": "/etc/passwd", "wattwise_stored_plans": {"hall-1": {}}}
+    with running_awx(PLAYBOOKS, recorded) as awx:
+        server = administrator(awx)
+        apply_in_process(lists, server)
+        number, _item = awx.find("job_templates", "wattwise.kube.bind")
+        launch = f"job_templates/{number}/launch/"
+        answers = {**given, "placement_allow_evict": "true"}
+        started = server.post(launch, {"extra_vars": answers})
+        assert started["ignored_fields"] == {"extra_vars": given}
+        record = awx.jobs.records["jobs"][started["id"]]
+        wait_until(lambda: record["finished"] is not None, 20.0, "the job to end")
+        [job] = recorded.jobs
+        assert not given.keys() & job.extra_vars.keys()
+        assert job.extra_vars["placement_allow_evict"] == "true"
+        with pytest.raises(Refused, match="not allowed on launch"):
+            launched(awx, server, given)
+
+
+@pytest.mark.parametrize(("source", "is_needed"), [("clusters", True), ("nodes", False)])
+def test_a_source_of_the_inventory_that_fails_on_launch_ends_the_workflow_before_any_job(
+    source: str, is_needed: bool
+) -> None:
+    """Source nodes is updated on request alone, so a job does not wait for it."""
+    recorded = Recorded()
+    lists = with_short_approval(job_templates=WORKFLOW_ALONE["job_templates"], schedules=[])
+    with running_awx(PLAYBOOKS, recorded, failing_sources=frozenset({source})) as awx:
+        server = administrator(awx)
+        apply_in_process(lists, server)
+        assert ended(awx, launched(awx, server, {}))["status"] == "failed"
+        jobs = server.get("jobs/")["results"]
+        if is_needed:
+            assert recorded.jobs == []
+            [observe] = jobs
+            assert observe["name"] == "wattwise.kube.observe"
+            assert "inventory_update" in observe["job_explanation"]
+        else:
+            assert recorded.playbooks() == ["observe.yml", "place.yml"]
 
 
 @pytest.fixture(scope="module")
-def surveyed() -> t.Iterator[tuple[Awx, Server]]:
-    """An AWX with the job template of place."""
+def surveyed() -> t.Iterator[Server]:
+    """An AWX with the job template of place, a real one if AWX_HOST names it."""
     only = {"job_templates": [{"playbook": "place"}], "workflow_nodes": [], "schedules": []}
-    lists = default_configuration(**only)
-    with running_awx(PLAYBOOKS) as awx:
-        server = administrator(awx)
-        apply_in_process(lists, server)
-        yield awx, server
+    with an_awx() as server:
+        apply_in_process(configuration_of(server, **only, inventory_sources=[]), server)
+        yield server
 
 
-def test_modules_tell_what_awx_refuses(surveyed: tuple[Awx, Server]) -> None:
-    awx, server = surveyed
-    nobody = Server(server.endpoint, "no token", {})
+def test_modules_tell_what_awx_refuses(surveyed: Server) -> None:
+    nobody = Server(surveyed.endpoint, "no token", {})
     told = run_module("organization", {"name": "x"}, nobody)
     assert "Invalid authentication credentials" in told["msg"]
-    template = {
-        "name": "x",
-        "organization": "Default",
-        "project": "wattwise.kube",
-        "playbook": "playbooks/absent.yml",
-    }
-    assert "Playbook not found" in str(run_module("job_template", template, server))
+    new = {"name": "x", "organization": ORGANIZATION}
+    template = {**new, "project": "wattwise.kube", "playbook": "playbooks/absent.yml"}
+    assert "Playbook not found" in str(run_module("job_template", template, surveyed))
     survey = {"name": "", "description": "", "spec": [{"type": "text"}]}
     surveyed_template = {"name": "wattwise.kube.place", "survey_spec": survey}
-    assert "missing" in str(run_module("job_template", surveyed_template, server))
-    unknown = {
-        "name": "x",
-        "organization": "Default",
-        "credential_type": "wattwise.kube cluster",
-        "inputs": {"kubeconfig": "k", "surprise": "s"},
-    }
-    assert "surprise" in str(run_module("credential", unknown, server))
-    assert "x" not in awx.names("credentials")
+    assert "missing" in str(run_module("job_template", surveyed_template, surveyed))
+    inputs = {"kubeconfig": "k", "surprise": "s"}
+    unknown = {**new, "credential_type": "wattwise.kube cluster", "inputs": inputs}
+    assert "surprise" in str(run_module("credential", unknown, surveyed))
+    assert surveyed.get("credentials/", name="x")["count"] == 0
+
+
+def test_the_objects_of_tests_are_removed_from_an_awx_that_a_person_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A simulated one stands for it, with an object of somebody else."""
+    with running_awx(PLAYBOOKS) as awx:
+        theirs = awx.store.create("organizations", {"name": "Default"})
+        awx.store.create("inventories", {"name": "theirs", "organization": theirs})
+        monkeypatch.setenv("AWX_HOST", awx.endpoint)
+        monkeypatch.setenv("AWX_TOKEN", awx.token_of(ADMINISTRATOR[0]))
+        monkeypatch.setenv("AWX_PROJECT_URL", "https://git.example.com/ours.git")
+        with an_awx() as server:
+            only = {"job_templates": [{"playbook": "observe"}], "workflow_nodes": []}
+            lists = configuration_of(server, credentials=CREDENTIALS, **only)
+            assert lists["controller_projects"][0]["scm_url"] == "https://git.example.com/ours.git"
+            apply_in_process(lists, server)
+            assert awx.names("schedules") and awx.names("inventory_sources")
+        left = {kind: awx.names(kind) for kind in awx.store.objects if awx.names(kind)}
+        assert left == {
+            "organizations": ["Default"],
+            "inventories": ["theirs"],
+            "users": [ADMINISTRATOR[0]],
+        }

@@ -84,6 +84,8 @@ def test_no_secret_of_a_container_is_kept(more: Json) -> None:
             {"name": "a", "csi": {"driver": "d", "volumeAttributes": {"password": SECRET}}},
             {"name": "b", "flexVolume": {"options": {"password": SECRET}}},
             {"name": "c", "downwardAPI": {"items": [{"path": SECRET}]}},
+            {"name": "d", "rbd": {"monitors": ["m"], "image": "i", "keyring": SECRET}},
+            {"name": "e", "iscsi": {"iqn": "q", "secretRef": {"name": SECRET}}},
         ],
         hostAliases=[{"ip": "::1", "hostnames": [SECRET]}],
         **more,

@@ -232,6 +232,14 @@ def test_kinds_are_found_by_discovery_which_can_be_renewed() -> None:
         assert len(api.asked) == 3
 
 
+def test_a_kind_of_kubernetes_itself_is_not_for_anybody_to_install() -> None:
+    served = {"name": "validatingadmissionpolicies", "kind": "ValidatingAdmissionPolicy"}
+    with ScriptedApi(in_turn(Reply({"resources": [{**served, "namespaced": False}]}))) as api:
+        kube, _pauses = connect(api)
+        with pytest.raises(UnknownKind, match="older than this API, or has switched it off"):
+            kube.resource("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy")
+
+
 def test_secrets_are_decoded_and_come_with_their_version() -> None:
     data = {"username": base64.b64encode(b"root").decode(), "blob": "/w==", "broken": "*"}
     secret = {"metadata": {"resourceVersion": "7"}, "data": data}

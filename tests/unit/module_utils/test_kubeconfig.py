@@ -484,6 +484,27 @@ def test_client_certificates_from_files_texts_and_plugins_are_sent_and_left_nowh
             Kube.connect({"kubeconfig": write(files, wrong)}, patience_seconds=0.0).get("/x")
 
 
+def test_connections_change_nothing_in_the_tls_context_that_they_share(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[t.Sequence[str]] = []
+    inherited = ssl.SSLContext.set_alpn_protocols
+
+    def set_alpn_protocols(context: ssl.SSLContext, protocols: t.Sequence[str]) -> None:
+        given.append(protocols)
+        inherited(context, protocols)
+
+    monkeypatch.setattr(ssl.SSLContext, "set_alpn_protocols", set_alpn_protocols)
+    trusted = {"certificate-authority-data": encoded(SERVER.pem)}
+    user = {"client-certificate": "cert.pem", "client-key": "key.pem"}
+    with TlsApi() as api:
+        kube = Kube.connect({"kubeconfig": write(files, kubeconfig(user, trusted, api.url))})
+        # The server ends each connection after its answer.
+        kube.in_parallel(kube.get, ["/x"] * 8)
+        assert len(api.received) == 8
+    assert len(given) == 1
+
+
 def test_a_certificate_that_is_none_or_has_another_key_is_told(files: Path) -> None:
     other = kubeconfig(
         {"client-certificate": "cert.pem", "client-key-data": encoded(private_key(SERVER))}

@@ -98,8 +98,13 @@ def test_all_problems_are_told_at_once() -> None:
     assert [problem.field for problem in problems({"metadata": {"name": "a"}})] == [
         "spec.nodeName",
         "spec.metricsCollector.inletTemp",
-        "spec.metricsCollector.deltaP",
     ]
+
+
+def test_pressure_and_predictor_are_optional() -> None:
+    config = sample("nodeconfig")
+    del config["spec"]["metricsCollector"]["deltaP"], config["spec"]["predictor"]
+    assert problems(config) == []
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from support.snapshots import with_targets
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 Json = dict[str, t.Any]
+FAKE = {"type": "Fake", "endpoint": "https://fake"}
 
 
 def later(seconds: float) -> Context:
@@ -38,7 +39,11 @@ def node_config(node: str, annotations: Json | None = None, status: Json | None 
             "annotations": annotations or {},
             "creationTimestamp": "2026-01-01T00:00:00Z",
         },
-        "spec": {"nodeName": node, "metricsCollector": {}, "predictor": {}},
+        "spec": {
+            "nodeName": node,
+            "metricsCollector": {part: dict(FAKE) for part in ("inletTemp", "deltaP")},
+            "predictor": {"powerConsumption": dict(FAKE)},
+        },
         "status": status or {},
     }
 
@@ -285,6 +290,57 @@ def test_a_machine_that_failed_and_is_not_asked_again_still_fails(
     assert (again.summary["failed"], again.summary["fresh"]) == ((1, 0) if told else (0, 1))
     read = merged(40, thermal(n1=21.5))
     assert (read.errors, read.summary["fresh"]) == ([], 1)
+
+
+def ready(folder: Path, node: str = "n1") -> tuple[str, str]:
+    condition = stored_after(folder, node)["conditions"][0]
+    return condition["status"], condition["message"]
+
+
+def test_a_node_without_a_pressure_source_is_ready_without_pressure(tmp_path: Path) -> None:
+    config = node_config("n1")
+    del config["spec"]["metricsCollector"]["deltaP"]
+    snapshot(tmp_path, config, node_config("n2"))
+    result = observe(tmp_path, thermal=[thermal(n1=21.5, n2=21.5)], min_success=0.5)
+    assert (result["summary"]["configured"], result["summary"]["fresh"]) == (2, 1)
+    assert ready(tmp_path) == ("True", "Inlet temperature was read.")
+    assert ready(tmp_path, "n2") == ("False", "Not read.")
+
+
+@pytest.mark.parametrize("has_model", [False, True])
+def test_watts_stand_for_a_missing_inlet_sensor_unless_a_power_model_wants_it(
+    tmp_path: Path, has_model: bool
+) -> None:
+    config = node_config("n1")
+    del config["spec"]["metricsCollector"]["deltaP"]
+    if not has_model:
+        del config["spec"]["predictor"]
+    snapshot(tmp_path, config)
+    only_watts = {"name": "n1", "inlet_celsius": None, "power_watts": 120.0}
+    answer = {"readings": [only_watts], "errors": [failure("n1", "no_sensor", "no inlet")]}
+    result = observe(tmp_path, thermal=[answer])
+    assert result["summary"]["fresh"] == (0 if has_model else 1)
+    assert [error["reason"] for error in result["errors"]] == ["no_sensor"]
+    expected = ("False", "no inlet") if has_model else ("True", "Power was read.")
+    assert ready(tmp_path) == expected
+
+
+def test_the_identity_of_a_server_stays_in_status_and_document(run: Path) -> None:
+    system = {"manufacturer": "Dell Inc.", "model": "R650", "processor": "Xeon", "cores": 64}
+    odd = {"manufacturer": "x" * 300, "model": 7, "sockets": 0, "cores": 8}
+    sensors = [{"name": "n1", "system": system}, {"name": "n2", "system": odd}]
+    both = {**thermal(n1=20.0, n2=20.0), "sensors": sensors}
+    first = observe(run, thermal=[both], pressure=[pressure(n1=3.0, n2=3.0)])
+    assert first["readings"]["n1"]["system"] == system
+    assert stored_after(run)["sensors"]["system"] == system
+    assert stored_after(run, "n2")["sensors"]["system"] == {"cores": 8}
+    # Known sensors are read at once, and nothing tells the identity again.
+    stored = {"n1": stored_after(run)}
+    snapshot(run, node_config("n1", status=stored["n1"]), node_config("n2"))
+    again = observe(run, later(400), thermal=[thermal(n1=20.0)], pressure=[pressure(n1=3.0)])
+    assert again["readings"]["n1"]["system"] == system
+    assert again["readings"]["n2"]["system"] == odd
+    assert stored_after(run)["sensors"]["system"] == system
 
 
 def test_an_unreadable_last_document_is_as_good_as_none(run: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.run_owner import (
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.run_owner import (
     claim,
     process_identity,
 )

@@ -118,6 +118,7 @@ def test_a_node_takes_the_first_source_that_has_a_curve_for_it() -> None:
 
     found = in_order(
         {
+            "published": {name: curve(4) for name in ("a", "b", "c", "e")},
             "learned": {name: curve(3) for name in ("a", "b", "c")},
             "predictor": {name: curve(2) for name in ("a", "b")},
             "stated": {"a": curve(1)},
@@ -127,10 +128,12 @@ def test_a_node_takes_the_first_source_that_has_a_curve_for_it() -> None:
         "a": ("stated", 1),
         "b": ("predictor", 2),
         "c": ("learned", 3),
+        "e": ("published", 4),
     }
     assert counted(found, ["a", "b", "c", "d"]) == {
         "stated": 1,
         "predictor": 1,
         "learned": 1,
+        "published": 1,
         "none": 1,
     }

@@ -154,7 +154,6 @@ def test_a_node_whose_node_config_cannot_be_read_is_a_target_with_the_reason() -
     assert target.api_version is None
     assert {kind: one.problem for kind, one in target.endpoints.items()} == {
         "inlet_temp": str(finding),
-        "delta_p": str(finding),
     }
 
 

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import volume_binding
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
     Asked,
@@ -54,19 +54,14 @@ def run(cluster: Cluster, placements: dict[str, str], **options: t.Any) -> Json:
     given = [
         {"namespace": "shop", "pod": name, "node": where} for name, where in placements.items()
     ]
+    # A provisioner of these tests has answered when its request is answered, or never will.
+    given_options = {"volume_timeout": 0.0, "placements": given, **options}
     with cluster.serve() as api:
-        return bind({"host": api.url, "placements": given, **options}, Context())
+        return bind({"host": api.url, **given_options}, Context())
 
 
 def reasons(result: Json) -> dict[str, str]:
     return {entry["pod"]: entry["reason"] for entry in result["skipped"]}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provisioner of these tests has answered when its request is answered, or never will."""
-    defaults = (volume_binding.WAIT_SECONDS * 0, lambda _seconds: None, lambda: 0.0)
-    monkeypatch.setattr(VolumeBinding.__init__, "__defaults__", defaults)
 
 
 def test_a_pod_is_bound_after_its_provisioner_was_told_the_node() -> None:
@@ -123,6 +118,12 @@ def test_a_provisioner_that_never_answers_costs_one_wait_and_gets_the_claim_back
     assert all(SELECTED not in storage.claim(f"c{i}")["metadata"]["annotations"] for i in range(2))
     [condition] = cluster.pods["shop", "p01"]["status"]["conditions"]
     assert condition["message"] == reasons(result)["p01"]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 3601.0, float("nan")])
+def test_the_wait_for_volumes_has_bounds(seconds: float) -> None:
+    with pytest.raises(InvalidInput, match="volume_timeout: .* is not from 0 to 3600 seconds"):
+        run(cluster_of(Storage()), {}, volume_timeout=seconds)
 
 
 def test_a_provisioner_may_refuse_the_node() -> None:
@@ -199,7 +200,7 @@ def test_a_claim_that_is_not_what_it_was_ends_the_wait_for_it(given: Json, text:
     storage = Storage().put(given)
     asked = Asked(read_claim(unbound("data")), "n1", "v")
     with cluster_of(storage).serve() as api:
-        found = VolumeBinding(Kube.connect({"host": api.url}), list).wait({"a": [asked]})
+        found = VolumeBinding(Kube.connect({"host": api.url}), list, 0).wait({"a": [asked]})
     assert found == {"a": f"binding volumes: {text}"}
 
 
@@ -207,7 +208,7 @@ def test_a_claim_that_is_gone_ends_the_wait_for_it() -> None:
     storage = Storage()
     asked = Asked(read_claim(unbound("data")), "n1")
     with cluster_of(storage).serve() as api:
-        binding = VolumeBinding(Kube.connect({"host": api.url}), lambda: [])
+        binding = VolumeBinding(Kube.connect({"host": api.url}), lambda: [], 0)
         found = binding.wait({"a": [asked]})
     assert found == {"a": "binding volumes: claim shop/data is gone"}
 

@@ -29,6 +29,8 @@ from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 API = "/apis/metal3.io/v1alpha1"
 RESOURCES = {"resources": [{"name": "baremetalhosts", "kind": "BareMetalHost", "namespaced": True}]}
+FACTS_API = "/apis/bpa.akraino.org/v1alpha1"
+FACTS = {"resources": [{"name": "hosthardwares", "kind": "HostHardware", "namespaced": True}]}
 Script = Callable[[Asked], Reply]
 
 
@@ -132,8 +134,46 @@ def test_a_cluster_without_metal3_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in found.messages
 
 
-def hosts(*objects: t.Any) -> dict[str, InventoryHost]:
-    return {host.name: host for host in inventory_hosts(objects, RACK_LABELS).hosts}
+def test_an_account_without_the_right_to_what_agents_wrote_gets_the_inspected_facts(
+    tmp_path: Path,
+) -> None:
+    def script(asked: Asked) -> Reply:
+        if asked.path.partition("?")[0] == FACTS_API:
+            return Reply(FACTS)
+        if asked.path.startswith(FACTS_API):
+            return status_reply(403, "hosthardwares.bpa.akraino.org is forbidden")
+        return serving(bare_metal_host("a"))(asked)
+
+    with ScriptedApi(script) as api:
+        found = run_inventory(
+            tmp_path, "bare_metal_hosts.yml", plugin="bare_metal_hosts", host=api.url
+        )
+    assert found.returncode == 0, found.messages
+    assert found.hosts["metal3.a"]["host_processors"]["count"] == 64
+    assert "are missing in the inventory: Not allowed at" in " ".join(found.messages.split())
+
+
+def hosts(*objects: t.Any, told: t.Sequence[t.Any] = ()) -> dict[str, InventoryHost]:
+    return {host.name: host for host in inventory_hosts(objects, RACK_LABELS, told=told).hosts}
+
+
+def facts_of(name: str, **spec: t.Any) -> Object:
+    """HostHardware of a host, which tells of QuickAssist."""
+    told = {"hasQat": True, "memoryMib": 1024, "disks": [{"name": "a", "sizeBytes": 5}]}
+    address = bare_metal_host()["spec"]["bmc"]["address"]
+    given = {"hostUid": f"uid-{name}", "bmcAddress": address, "hardware": told, **spec}
+    return {"metadata": {"name": name, "namespace": "metal3"}, "spec": given}
+
+
+def test_a_host_without_inspection_has_the_facts_that_an_agent_wrote() -> None:
+    silent = bare_metal_host("a", status={"hardware": None})
+    assert "qat" not in hosts(silent)["metal3.a"].groups
+    found = hosts(silent, told=[facts_of("a")])["metal3.a"]
+    assert "qat" in found.groups
+    assert (found.variables["host_has_qat"], found.variables["host_memory_mib"]) == (True, 1024)
+    assert "ansible_host" not in found.variables
+    other = facts_of("a", hostUid="uid-b")
+    assert "qat" not in hosts(silent, told=[other])["metal3.a"].groups
 
 
 def test_nobody_displaces_the_host_of_another_namespace() -> None:
@@ -168,7 +208,8 @@ def test_no_text_of_a_host_puts_it_into_a_group_of_a_capability(state: t.Any) ->
 
 
 GOOD = [bare_metal_host(f"good-{number}") for number in range(2)]
-ALONE = hosts(*GOOD)
+GOOD_FACTS = [facts_of("good-0")]
+ALONE = hosts(*GOOD, told=GOOD_FACTS)
 
 
 @each_seed(40)
@@ -177,8 +218,9 @@ def test_all_other_hosts_are_as_without_the_bad_one(seed: int) -> None:
     odd: t.Any = spoilt(source, bare_metal_host("bad"), keep=[("metadata", "name")])
     if source.randrange(10) == 0:
         odd = source.choice([odd_value(source), {"metadata": odd_value(source)}])
+    facts = spoilt(source, facts_of("bad"), keep=[("metadata", "name")])
     with bounded():
-        beside = hosts(GOOD[0], odd, GOOD[1])
+        beside = hosts(GOOD[0], odd, GOOD[1], told=[facts, *GOOD_FACTS])
     assert {name: beside.get(name) for name in ALONE} == ALONE
     # The cache and ansible-inventory write variables as JSON.
     dumped = functools.partial(json.dumps, allow_nan=False, ensure_ascii=False)

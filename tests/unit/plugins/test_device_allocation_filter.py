@@ -15,6 +15,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.wattwise.kube.plugins.doc_fragments import solver
 from ansible_collections.wattwise.kube.plugins.filter.device_allocation import FilterModule
 from ansible_collections.wattwise.kube.plugins.modules import device_allocation as module
 from support.device_objects import (
@@ -33,7 +34,10 @@ from support.playbook import run_playbook
 Json = dict[str, t.Any]
 FILE = Path(__file__).resolve().parents[3] / "plugins" / "filter" / "device_allocation.yml"
 PAGE = yaml.safe_load(FILE.read_text())
-MODULE_OPTIONS = yaml.safe_load(module.DOCUMENTATION)["options"]
+MODULE_OPTIONS = {
+    **yaml.safe_load(module.DOCUMENTATION)["options"],
+    **yaml.safe_load(solver.ModuleDocFragment.DOCUMENTATION)["options"],
+}
 ANSWER = PAGE["RETURN"]["_value"]["contains"]
 DRIVER = "gpu.example.com"
 

@@ -153,13 +153,15 @@ class Pods:
     """Every pod that has not finished, trimmed, by namespace and name.
 
     ``scheduler_name`` and ``gate`` say which pods wait for us; see pod_nodes.py. ``scope`` says
-    which of them, and which nodes, another run leaves to this one; None: all.
+    which of them, and which nodes, another run leaves to this one; None: all. ``planned`` has the
+    nodes of a plan.
     """
 
     by_key: t.Mapping[Key, Object]
     scheduler_name: str
     gate: str
     scope: Scope | None = None
+    planned: t.Mapping[Key, str] = field(default_factory=dict)
 
     @cached_property
     def uids(self) -> frozenset[Key]:

@@ -61,8 +61,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     DEVICE_CLAIMS_ANNOTATION,
     POD_GROUP_LABEL,
+    VOLUME_FIELDS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    identity,
     is_pending,
     read_pod,
 )
@@ -73,6 +75,7 @@ NOT_OURS = (
     "nobody keeps the pod from being scheduled without its devices; give it the schedulerName "
     "{scheduler_name} or the scheduling gate {gate}"
 )
+NOT_PLANNED = "node(s) were not planned for the pod's volumes"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # Fields for what this very run takes care of.
 _UNDERSTOOD = (
@@ -110,6 +113,8 @@ def hindrance(pod: Object, pods: Pods) -> str:
         field
         for field in read_pod(pod, CURRENT_LOADS.assumption, frozenset()).shape.unsupported
         if field not in _UNDERSTOOD
+        # Binding waits for volumes; a plan knows which nodes reach them.
+        and not (field in VOLUME_FIELDS and identity(pod) in pods.planned)
     ]
     unsupported += _rules_between_pods(pod)
     return f"unsupported: {', '.join(unsupported)}" if unsupported else ""
@@ -186,7 +191,12 @@ class Room:
         if shape not in self._by_shape:
             reasons = {node.name: _reason(shape, node) for node in self._nodes}
             self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
-        return self._by_shape[shape]
+        found = self._by_shape[shape]
+        planned = self._pods.planned.get(key)
+        if planned is None or VOLUME_FIELDS.isdisjoint(shape.unsupported):
+            return found
+        others = {name: NOT_PLANNED for name in self.names if name != planned}
+        return {**others, **found}
 
     def nodes_for(self, key: Key) -> frozenset[str] | None:
         """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
@@ -216,6 +226,17 @@ def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
         wanted = frozenset(planned[key] for key in pods if key in planned)
         if len(wanted) == 1 and (unit.nodes is None or wanted <= unit.nodes):
             unit = replace(unit, nodes=wanted)
+        units.append(unit)
+    return replace(task, instance=replace(task.instance, units=tuple(units)))
+
+
+def confine(task: Task, planned: t.Mapping[Key, str]) -> Task:
+    """The task with units on the one node that a plan has for their pods, or on none."""
+    units = []
+    for unit, pods in zip(task.instance.units, task.pods):
+        wanted = frozenset(planned[key] for key in pods if key in planned)
+        if wanted and unit.nodes is not None:
+            unit = replace(unit, nodes=unit.nodes & wanted if len(wanted) == 1 else frozenset())
         units.append(unit)
     return replace(task, instance=replace(task.instance, units=tuple(units)))
 
@@ -269,7 +290,9 @@ def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key
             sent.changes.append(Change("bound", "Pod", *key, after=after))
         elif outcome.fate == "skipped":
             sent.refuse(key, outcome.reason)
-            sent.skipped.append(key)
+            # A new look would wait for the same volumes again.
+            if not outcome.is_told:
+                sent.skipped.append(key)
         elif outcome.fate == "failed":
             # An answer may be lost while the binding took effect, so the devices stay the pod's.
             sent.problems.append(Problem("Pod", *key, outcome.reason))

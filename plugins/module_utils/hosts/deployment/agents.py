@@ -5,14 +5,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
 
 Object = dict[str, t.Any]
 
+# In the image of operator/Dockerfile.
+PROGRAM = "host-agent"
 AGENT_LABEL = "bpa.akraino.org/agents-of"
 MOST_PODS = 1000
+# The environment of the agents.
+NAME_VARIABLE, NAMESPACE_VARIABLE = "PROVISIONING_NAME", "PROVISIONING_NAMESPACE"
+HOST_NAMESPACES_VARIABLE = "HOST_NAMESPACES"
+# Longer than agents wait for BMCs that are being asked.
+_GRACE_SECONDS = 75
+_RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_LONGEST_VALUE = 63
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -23,34 +40,49 @@ def deployment_name(name: str) -> str:
 
 def selector(name: str) -> dict[str, str]:
     """The labels of the agents. Values have 63 characters at most, names of resources more."""
-    return {AGENT_LABEL: name[:63].rstrip("-.")}
+    if len(name) > _LONGEST_VALUE:
+        # Another long name may begin alike.
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = f"{name[: _LONGEST_VALUE - len(digest) - 1]}-{digest}"
+    return {AGENT_LABEL: name}
 
 
-def deployment(
-    name: str, namespace: str, replicas: int, image: str, command: t.Sequence[str], account: str
-) -> Object:
+@dataclass(frozen=True)
+class AgentPods:
+    """Pods that run ``command`` of an image, or its own; ``account`` is a ServiceAccount or empty.
+
+    ``host_namespaces`` are the namespaces of BareMetalHosts; all if empty.
+    """
+
+    replicas: int
+    image: str
+    command: t.Sequence[str] = ()
+    account: str = ""
+    host_namespaces: t.Sequence[str] = ()
+
+
+def deployment(name: str, namespace: str, wanted: AgentPods) -> Object:
     """The Deployment of the agents, without rights on their nodes."""
-    labels = selector(name)
-    names = {"PROVISIONING_NAME": name, "PROVISIONING_NAMESPACE": namespace}
+    labels, account = selector(name), wanted.account
+    names = {
+        NAME_VARIABLE: name,
+        NAMESPACE_VARIABLE: namespace,
+        HOST_NAMESPACES_VARIABLE: ",".join(wanted.host_namespaces),
+    }
     container: Object = {
         "name": "agent",
-        "image": image,
-        "env": [{"name": key, "value": value} for key, value in names.items()],
+        "image": wanted.image,
+        "env": [{"name": key, "value": value} for key, value in names.items() if value],
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _RESTRICTED,
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
-    if command:
-        container["command"] = list(command)
+    if wanted.command:
+        container["command"] = list(wanted.command)
     pod: Object = {
         "automountServiceAccountToken": bool(account),
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
     }
@@ -61,7 +93,7 @@ def deployment(
         "kind": "Deployment",
         "metadata": {"name": deployment_name(name), "namespace": namespace, "labels": labels},
         "spec": {
-            "replicas": replicas,
+            "replicas": wanted.replicas,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },

@@ -24,6 +24,7 @@ Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
 MOST_UNASSIGNED = 100
+_RESERVING = ("masters", "workers", "assignments")
 _KEPT = ("masters", "workers", "assignments", "unassigned", "installation", "podAgents")
 _SAME = ("role", "label", "host", "namespace", "ip", "mac")
 
@@ -63,17 +64,25 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     if seen.agents is not None:
         status["podAgents"] = list(seen.agents.pods)
     conditions = [_assigned(seen, status)]
-    if seen.answer is None:
-        conditions += [
-            each
-            for each in (_kept(stored, name) for name in ("Installed", "Agents"))
-            if each is not None
-        ]
-    else:
-        conditions += [each for each in (_installed(seen), _agents(seen)) if each is not None]
-    conditions.append(_ready(conditions))
+    for name, found in (("Installed", _installed(seen)), ("Agents", _agents(seen))):
+        is_over = seen.answer is not None and seen.failure is None
+        each = found if found is not None or is_over else _kept(stored, name)
+        if each is not None:
+            conditions.append(each)
+    conditions.append(_ready(conditions, seen.failure))
     status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
     return {name: value for name, value in status.items() if value not in ([], None)}
+
+
+def reserving_status(answer: Answer, stored: Object) -> Status | None:
+    """The stored status with the hosts of the answer; None where it has them already."""
+    made = _hosts(answer, stored)
+    before, after = (
+        sorted(map(_identity, objects(each.get("assignments")))) for each in (stored, made)
+    )
+    if before == after:
+        return None
+    return {**stored, **{name: made[name] for name in _RESERVING}}
 
 
 def _hosts(answer: Answer, stored: Object) -> Status:
@@ -103,7 +112,7 @@ def _identity(entry: Object) -> tuple[t.Any, ...]:
 
 
 def _assigned(seen: Seen, status: Status) -> Condition:
-    if seen.failure is not None:
+    if seen.failure is not None and seen.answer is None:
         return condition("Assigned", "False", seen.failure.reason, seen.failure.sentence)
     told = f"Hosts are reserved for {status['masters']} masters and {status['workers']} workers."
     return condition("Assigned", "True", "HostsReserved", told)
@@ -137,11 +146,13 @@ def _agents(seen: Seen) -> Condition | None:
     return condition("Agents", *state, f"{living} of {wanted} agents live.")
 
 
-def _ready(conditions: t.Sequence[Condition]) -> Condition:
+def _ready(conditions: t.Sequence[Condition], failure: Failure | None) -> Condition:
     """The cluster is ready when its hosts are reserved and, with an installer, installed."""
     for each in conditions:
         if each["type"] in ("Assigned", "Installed") and each["status"] != "True":
             return condition("Ready", "False", f"Not{each['type']}", each["message"])
+    if failure is not None:
+        return condition("Ready", "False", failure.reason, failure.sentence)
     installed = any(each["type"] == "Installed" for each in conditions)
     told = "The cluster is installed." if installed else "Hosts are reserved; nothing is installed."
     return condition("Ready", "True", "Installed" if installed else "Reserved", told)

@@ -15,7 +15,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses impo
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
     host_address,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import SECRET_KEY
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
+    SECRET_KEY,
+    SSH_ARGUMENTS,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Assigned
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
@@ -137,11 +140,10 @@ def installer_job(
 def _installer(request: Request, cluster: str, image: str) -> Object:
     plugins = ["--plugins", *request.plugins] if request.plugins else []
     folder = f"{_FOLDER}/{cluster}"
-    known_hosts = f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={_SSH}/{_KNOWN_HOSTS_FILE}"
     environment = {
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PRIVATE_KEY_FILE": f"{_SSH}/{_KEY_FILE}",
-        "ANSIBLE_SSH_COMMON_ARGS": known_hosts,
+        "ANSIBLE_SSH_ARGS": f"{SSH_ARGUMENTS} -o UserKnownHostsFile={_SSH}/{_KNOWN_HOSTS_FILE}",
     }
     return {
         "name": "installer",

@@ -5,6 +5,9 @@
 
 Everything that comes from hosts is checked once more where it is written, because each line of an
 inventory may run a command on the controller.
+
+kubespray's own ansible.cfg forgets host keys and does not check them. Variables of the inventory go
+before it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
     DEFAULT_PORT,
+    SSH_ARGUMENTS,
     SshAccess,
     file_path,
 )
@@ -36,6 +40,8 @@ _NAMES: t.Mapping[GroupNames, tuple[str, str, str]] = {
     "current": ("kube_control_plane", "kube_node", "k8s_cluster"),
     "legacy": ("kube-master", "kube-node", "k8s-cluster"),
 }
+# Other groups that kubespray's playbooks name.
+_EMPTY_GROUPS = ("bastion", "calico_rr")
 _ORIGINAL_USER = "root"
 
 Access = t.Mapping[str, SshAccess]
@@ -76,7 +82,7 @@ def kubespray_inventory(
         },
     }
     if names == "current":
-        inventory["children"]["calico_rr"] = _group([])
+        inventory["children"].update({name: _group([]) for name in _EMPTY_GROUPS})
     return {"all": inventory}
 
 
@@ -84,7 +90,7 @@ def _host(assigned: Assigned, access: SshAccess) -> dict[str, t.Any]:
     variables: dict[str, t.Any] = {}
     if assigned.ip is not None:
         address = host_address(assigned.ip, f"{assigned.label}.ip")
-        variables = {"ansible_host": address, "ip": address}
+        variables = {"ansible_host": address, "ip6" if ":" in address else "ip": address}
     variables["ansible_user"] = user_name(access.user, "user") or _ORIGINAL_USER
     variables["ansible_port"] = access.port or DEFAULT_PORT
     if access.private_key:
@@ -95,21 +101,30 @@ def _host(assigned: Assigned, access: SshAccess) -> dict[str, t.Any]:
 
 def _connection(known_hosts_file: str) -> dict[str, t.Any]:
     """Variables that keep host keys checked, whatever ansible.cfg says."""
-    variables: dict[str, t.Any] = {"ansible_host_key_checking": True}
-    if known_hosts_file:
-        path = file_path(known_hosts_file, "known_hosts_file")
-        variables["ansible_ssh_common_args"] = (
-            f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={path}"
-        )
-    return variables
+    path = file_path(known_hosts_file, "known_hosts_file")
+    known = f" -o UserKnownHostsFile={path}" if path else ""
+    return {
+        "ansible_host_key_checking": True,
+        "ansible_ssh_args": f"{SSH_ARGUMENTS}{known}",
+    }
 
 
-def _networks(request: Request) -> dict[str, str]:
+def _networks(request: Request) -> dict[str, t.Any]:
+    """The networks that the spec names; kubespray has other variables for IPv6."""
     networks = {
         "kube_pods_subnet": request.pod_subnet,
         "kube_service_addresses": request.service_subnet,
     }
-    return {name: str(network) for name, network in networks.items() if network is not None}
+    given = {name: network for name, network in networks.items() if network is not None}
+    versions = {network.version for network in given.values()}
+    stacks = {f"ipv{version}_stack": version in versions for version in (4, 6)}
+    return {
+        **(stacks if 6 in versions else {}),
+        **{
+            f"{name}_ipv6" if network.version == 6 else name: str(network)
+            for name, network in given.items()
+        },
+    }
 
 
 def _group(labels: t.Sequence[str]) -> dict[str, t.Any]:

@@ -32,6 +32,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
 )
 
 DEFAULT_PORT = 22
+# For ansible_ssh_args: kubespray's ansible.cfg has -o UserKnownHostsFile=/dev/null there, and of two
+# values ssh takes the first.
+SSH_ARGUMENTS = "-o ControlMaster=auto -o ControlPersist=30m -o StrictHostKeyChecking=yes"
 SECRET_KEY = "ssh-privatekey"  # the key of a Secret of type kubernetes.io/ssh-auth
 
 _KEY_TYPES = frozenset(

@@ -131,6 +131,17 @@ def _is_own(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
     return host.labels.get(CLUSTER_LABEL) == owner.cluster and key_of(host) in former
 
 
+def is_held(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
+    """Whether the owner has reserved the host already, so that a cluster may run on it.
+
+    What another host claims later takes it from nobody.
+    """
+    if key_of(host) in former:
+        return refusal_of(host, owner, former) is None
+    is_marked = host.annotations.get(PROVISIONING_ANNOTATION) == owner.title
+    return bool(owner.name) and (is_marked or host.consumer == owner.consumer)
+
+
 def ports_with_address(host: Host) -> list[NetworkInterface]:
     """Ports at whose address the host can be reached, the one that boots first."""
     ports = [
@@ -168,22 +179,27 @@ def refusals(
 ) -> list[Refusal | None]:
     """The refusal of each host, if any, also for names and addresses that no inventory takes.
 
-    A host that the selector excludes claims no address, so that it excludes no other host.
+    A host that the selector excludes claims no address, so that it excludes no other host. Of hosts
+    with one address, the only one that the owner holds keeps it.
     """
     found: list[Refusal | None] = []
     addresses = [address_of(host) for host in hosts]
     selected = [selector.matches(host.labels) for host in hosts]
     claims = [address for address, is_selected in zip(addresses, selected) if is_selected]
-    shared = Counter(ip for _mac, ip in claims if ip)
-    macs = Counter(mac for mac, _ip in claims if mac)
-    for host, (mac, ip), is_selected in zip(hosts, addresses, selected):
+    shared = Counter(each for claim in claims for each in claim if each)
+    held = [is_held(host, owner, former) for host in hosts]
+    of_held = Counter(
+        each for claim, is_own in zip(addresses, held) if is_own for each in claim if each
+    )
+    for host, address, is_selected, is_own in zip(hosts, addresses, selected, held):
         refusal = refusal_of(host, owner, former)
         if refusal is None:
-            refusal = _unusable(host, needs_address and ip is None)
+            refusal = _unusable(host, needs_address and address[1] is None)
         if refusal is None and not is_selected:
             refusal = Refusal("selector", "is not selected by hostSelector")
-        if refusal is None and ((ip and shared[ip] > 1) or (mac and macs[mac] > 1)):
-            told = ip if ip and shared[ip] > 1 else mac
+        counts = of_held if is_own else shared
+        told = next((each for each in reversed(address) if each and counts[each] > 1), None)
+        if refusal is None and told:
             refusal = Refusal("address", f"shares its address {told} with another host")
         found.append(refusal)
     return found

@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     Owner,
     Refusal,
     host_text,
+    is_held,
     ports_with_address,
     refusal_of,
 )
@@ -46,15 +47,7 @@ def named_hosts(
     former: t.Container[HostKey] = frozenset(),
 ) -> list[Named]:
     """The hosts of all items with a MAC address. Raises InvalidField for one that cannot be had."""
-    by_mac: dict[str, list[int]] = {}
-    excluded: dict[str, int] = {}
-    for index, host in enumerate(hosts):
-        is_selected = selector.matches(host.labels)
-        for mac in host.macs:
-            if is_selected:
-                by_mac.setdefault(mac, []).append(index)
-            else:
-                excluded.setdefault(mac, index)
+    by_mac, excluded = _owners_of_macs(hosts, owner, selector, former)
     found: dict[int, Named] = {}
     for item in items:
         if item.mac is None:
@@ -75,6 +68,28 @@ def named_hosts(
         _check(named, hosts, refusal_of(hosts[named.host], owner, former), judge)
     _refuse_equal_addresses(list(found.values()))
     return list(found.values())
+
+
+def _owners_of_macs(
+    hosts: t.Sequence[Host], owner: Owner, selector: LabelSelector, former: t.Container[HostKey]
+) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """The hosts of each MAC address by position, and one that the selector excludes.
+
+    Other hosts cannot claim the address of one that the owner holds.
+    """
+    by_mac: dict[str, list[int]] = {}
+    excluded: dict[str, int] = {}
+    for index, host in enumerate(hosts):
+        is_selected = selector.matches(host.labels)
+        for mac in host.macs:
+            if is_selected:
+                by_mac.setdefault(mac, []).append(index)
+            else:
+                excluded.setdefault(mac, index)
+    for mac, owners in by_mac.items():
+        held = [index for index in owners if is_held(hosts[index], owner, former)]
+        by_mac[mac] = held if len(held) == 1 else owners
+    return by_mac, excluded
 
 
 def _named(

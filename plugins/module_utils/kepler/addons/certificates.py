@@ -14,6 +14,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec i
     Addons,
     Certificates,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
+    MANAGED_BY_LABEL,
+    MANAGER,
+)
 
 _COMPONENT = "certificates"
 _GROUP = "cert-manager.io"
@@ -74,13 +78,29 @@ def server_names(addons: Addons) -> list[str]:
     return [addons.host_name, f"{addons.host_name}.cluster.local", place, addons.system]
 
 
+def secret_labels(addons: Addons) -> dict[str, str]:
+    """Labels of the Secrets that the library fills, by which a teardown knows them."""
+    return {**names.pod_labels(addons, _COMPONENT), MANAGED_BY_LABEL: MANAGER}
+
+
+def server_secrets(addons: Addons) -> list[str]:
+    """The Secrets in the namespace of Kepler that the library fills."""
+    security = addons.security
+    return [security.server_secret, security.client_secret, security.client_authority_secret]
+
+
+def authority_secret(addons: Addons) -> str:
+    """The Secret with the key of the library's authority, in a namespace of its own."""
+    return names.object_name(addons, "authority")
+
+
 def library_options(addons: Addons, wanted: Certificates) -> dict[str, t.Any]:
     """The options with which the library keeps the same certificates."""
     security = addons.security
     return {
         "namespace": addons.namespace,
         "authority_namespace": wanted.authority_namespace,
-        "authority_secret": names.object_name(addons, "authority"),
+        "authority_secret": authority_secret(addons),
         "authority_name": f"{addons.name} Kepler authority",
         "server_secret": security.server_secret,
         "client_secret": security.client_secret,

@@ -15,10 +15,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec i
     Logging,
     Tracing,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.policy import (
+    LOG_COLLECTORS_LABEL,
+    LOG_FOLDER,
+)
 
 Object = dict[str, t.Any]
 
-LOG_FOLDER = "/var/log/pods"
 UNPRIVILEGED: Object = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -86,6 +89,11 @@ def logs(addons: Addons, wanted: Logging, served: kinds.Served) -> t.Iterator[Ma
         "logs", {"filelog": receiver}, {"batch": {}}, {exporter: settings}, extensions
     )
     yield _collector(addons, served, "logs", "logging", spec, configuration)
+
+
+def namespace_labels(*, has_collectors: bool) -> dict[str, str]:
+    """The label by which the policy of Kepler's namespace admits log collectors."""
+    return {LOG_COLLECTORS_LABEL: "true"} if has_collectors else {}
 
 
 def log_files(addons: Addons) -> str:

@@ -15,8 +15,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests impor
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
 
-# The third one is of the discovery pods, and the last one of log collectors.
-HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo", "/var/log/pods")
+# The last one is of the discovery pods.
+HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo")
+# Log collectors mount it, where the label of the namespace says that add-on logging has some.
+LOG_FOLDER = "/var/log/pods"
+LOG_COLLECTORS_LABEL = "wattwise.github.io/kepler-log-collectors"
 # eBPF programs of Kepler 0.9 and earlier are compiled against the kernel of the host.
 OLD_HOST_PATHS = (*HOST_PATHS, "/lib/modules", "/usr/src")
 CAPABILITIES = ("SYS_PTRACE",)
@@ -26,6 +29,9 @@ _API_VERSION = "admissionregistration.k8s.io/v1"
 _CONTAINERS = (
     "object.spec.containers + object.spec.?initContainers.orValue([])"
     " + object.spec.?ephemeralContainers.orValue([])"
+)
+_HAS_LOG_COLLECTORS = (
+    f"namespaceObject.metadata.?labels[?'{LOG_COLLECTORS_LABEL}'].orValue('') == 'true'"
 )
 _HOST_VOLUMES = "object.spec.?volumes.orValue([]).filter(v, has(v.hostPath)).map(v, v.name)"
 
@@ -50,6 +56,7 @@ def manifests(system: System) -> list[Manifest]:
         "variables": [
             {"name": "containers", "expression": _CONTAINERS},
             {"name": "hostVolumes", "expression": _HOST_VOLUMES},
+            {"name": "hasLogCollectors", "expression": _HAS_LOG_COLLECTORS},
         ],
         "validations": [
             {"expression": rule, "message": message, "reason": "Forbidden"}
@@ -78,8 +85,10 @@ def _rules(system: System) -> t.Iterator[tuple[str, str]]:
     )
     yield (
         "object.spec.?volumes.orValue([]).all(v, !has(v.hostPath)"
-        f" || v.hostPath.path in {_listed(paths)})",
-        f"a pod of Kepler mounts no folder of its host except {', '.join(paths)}",
+        f" || v.hostPath.path in {_listed(paths)}"
+        f" || (variables.hasLogCollectors && v.hostPath.path == '{LOG_FOLDER}'))",
+        f"a pod of Kepler mounts no folder of its host except {', '.join(paths)}, and {LOG_FOLDER} "
+        "with add-on logging",
     )
     yield (
         "variables.containers.all(c, c.?volumeMounts.orValue([]).all(m,"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest, identity
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import Change
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
     Object,
@@ -39,14 +40,18 @@ class Pruning:
 
 
 def prune(
-    kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest], check_mode: bool
+    kube: Kube,
+    pruning: Pruning,
+    wanted: t.Sequence[Manifest],
+    live: LiveObjects,
+    check_mode: bool,
 ) -> list[Change]:
     """Delete members of the ApplySet that are no longer wanted; return the deleted ones.
 
     Nothing is deleted if they exceed ``maximum_share`` of all members (one is always allowed), or
     if a list is incomplete. Raises WattwiseError.
     """
-    members = _members(kube, pruning, wanted)
+    members = _members(kube, pruning, wanted, live)
     keep = {identity(manifest) for manifest in wanted}
     doomed = {path: obj for path, obj in members.items() if identity(obj) not in keep}
     allowed = max(1, math.floor(pruning.maximum_share * len(members)))
@@ -63,7 +68,9 @@ def prune(
     return changes
 
 
-def _members(kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest]) -> dict[str, Object]:
+def _members(
+    kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest], live: LiveObjects
+) -> dict[str, Object]:
     """Deletable objects of the ApplySet, by path."""
     of_wanted = (
         (item["apiVersion"], item["kind"], item["metadata"].get("namespace")) for item in wanted
@@ -74,8 +81,13 @@ def _members(kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest]) -> dict
             resource = kube.resource(api_version, kind)
         except UnknownKind:
             continue
-        selector = {"labelSelector": f"{APPLY_SET_LABEL}={pruning.label_value}"}
-        for obj in kube.list(resource.collection(namespace), selector):
+        label, value = APPLY_SET_LABEL, pruning.label_value
+        if live.holds_all(resource, namespace):
+            found = live.labelled(api_version, kind, namespace, label, value)
+        else:
+            selector = {"labelSelector": f"{label}={value}"}
+            found = kube.list(resource.collection(namespace), selector)
+        for obj in found:
             if _is_owned(obj, pruning.owner_kinds):
                 metadata = obj["metadata"]
                 members[resource.path(metadata["name"], metadata.get("namespace"))] = obj

@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change im
     is_immutable,
     is_refusal,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
     conditions_moved,
     with_transition_times,
@@ -53,6 +54,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness impor
 
 _LIST_FROM = 20
 _READY_POLL_SECONDS = 0.2
+# What is put into one of these that is being deleted goes with it.
+_AWAITED = frozenset({"CustomResourceDefinition", "Namespace"})
+_GOING_DEFINITION = "create not allowed while custom resource definition is terminating"
+_RETURNING_SECONDS = 10.0
+_MOST_CONFLICTS = 3
 _LONGEST_ERROR = 2000  # the message of the server quotes the refused value
 
 
@@ -65,8 +71,7 @@ class ApplyRun:
     context: Context
     validators: list[DefinitionValidator]
     assumed_namespaces: frozenset[str]
-    # Objects as they were just read.
-    known: t.Mapping[Identity, Object] = field(default_factory=dict)
+    live: LiveObjects = field(default_factory=LiveObjects)
     done: int = 0
     failed: int = 0
     total: int = 0
@@ -126,19 +131,18 @@ class ApplyRun:
                 resource = self._resource(manifest)
             except UnknownKind:
                 continue
-            if identity(manifest) in self.known:
+            namespace = manifest["metadata"].get("namespace")
+            if identity(manifest) in self.live.objects or self.live.holds_all(resource, namespace):
                 continue
-            collection = resource.collection(manifest["metadata"].get("namespace"))
-            collections.setdefault(collection, []).append(manifest)
-        found: list[Object] = []
+            collections.setdefault(resource.collection(namespace), []).append(manifest)
         single: list[str] = []
         for collection, members in collections.items():
             if len(members) >= _LIST_FROM:
-                found += self.kube.list(collection)
+                self.live.add_collection(collection, self.kube.list(collection))
             else:
                 single += [f"{collection}/{member['metadata']['name']}" for member in members]
-        found += filter(None, self.kube.in_parallel(self._find, single))
-        return {**self.known, **{identity(obj): obj for obj in found}}
+        found = filter(None, self.kube.in_parallel(self._find, single))
+        return {**self.live.objects, **{identity(obj): obj for obj in found}}
 
     def _resource(self, manifest: Manifest) -> Resource:
         """Address of the kind of a manifest; sets the default namespace."""
@@ -153,10 +157,14 @@ class ApplyRun:
             resource = self._resource(manifest)
         except UnknownKind:
             return self._assume(manifest, this)
+        path = resource.path(this.name, this.namespace)
+        if before is not None and this.kind in _AWAITED and _is_going(before):
+            if self.context.check_mode:
+                return Change(this, "created", None, manifest)
+            before = self._wait_for_deletion(path, before)
         force = self.options["force_conflicts"]
         if before is not None and self.options["foreign"] != "apply":
             force = self._take_over(manifest, before) or force
-        path = resource.path(this.name, this.namespace)
         if self.options["status"]:
             return self._apply_status(manifest, before, path, this)
         if before is not None and is_applied(manifest, before, self.options["field_manager"]):
@@ -166,6 +174,8 @@ class ApplyRun:
         except ApiError as error:
             if self._namespace_is_coming(error, this):
                 return Change(this, "created", None, manifest)
+            if self.context.check_mode and _GOING_DEFINITION in str(error):
+                return self._assume(manifest, this)
             if before is not None and self.options["recreate"] and is_immutable(error):
                 return Change(this, "configured", before, self._recreate(path, manifest, before))
             raise
@@ -188,35 +198,49 @@ class ApplyRun:
         }
         if self.context.check_mode:
             query["dryRun"] = "All"
-        for attempt in range(3):
+        deadline = time.monotonic() + min(_RETURNING_SECONDS, self.options["wait_timeout"])
+        conflicts = 0
+        while True:
             try:
                 answer = self.kube.send("PATCH", path, manifest, APPLY_CONTENT_TYPE, query)
                 return answer.body, answer.status == 201
             except ApiError as error:
+                is_coming = _GOING_DEFINITION in str(error) and not self.context.check_mode
+                if is_coming and time.monotonic() < deadline:
+                    # The definition is new, and the handler of its predecessor still answers.
+                    time.sleep(_READY_POLL_SECONDS)
+                    continue
                 if error.status != 409:
                     raise
                 sentence = conflict_sentence(error, identity(manifest))
                 if sentence:
                     raise WattwiseError(sentence) from error
-                if attempt == 2:
+                conflicts += 1
+                if conflicts == _MOST_CONFLICTS:
                     raise
-        raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _recreate(self, path: str, manifest: Manifest, before: Object) -> Object:
         """Delete an immutable object, and create it again after the deletion."""
         delete_object(self.kube, path, before, self.context.check_mode)
         if self.context.check_mode:
             return manifest
+        self._wait_for_deletion(path, before)
+        after, _created = self._patch(path, manifest, force=True)
+        return after
+
+    def _wait_for_deletion(self, path: str, before: Object) -> Object | None:
+        """What is there once this object has gone."""
         deadline = time.monotonic() + self.options["wait_timeout"]
-        while _is_same(self.kube.find(path), before):
+        found: Object | None = before
+        while _is_same(found, before):
             if time.monotonic() > deadline:
                 raise WattwiseError(
-                    f"{identity(manifest)} cannot be changed, and was not deleted within "
+                    f"{identity(before)} is being deleted, and was still there after "
                     f"{self.options['wait_timeout']:g} s; check its finalizers, and run again"
                 )
             time.sleep(_READY_POLL_SECONDS)
-        after, _created = self._patch(path, manifest, force=True)
-        return after
+            found = self.kube.find(path)
+        return found
 
     def _apply_status(
         self, manifest: Manifest, before: Object | None, path: str, this: Identity
@@ -332,6 +356,10 @@ class ApplyRun:
             if all(self.kube.serves(*kind) for kind in kinds):
                 return
             time.sleep(_READY_POLL_SECONDS)
+
+
+def _is_going(found: Object) -> bool:
+    return bool(found["metadata"].get("deletionTimestamp"))
 
 
 def _is_same(found: Object | None, before: Object) -> bool:

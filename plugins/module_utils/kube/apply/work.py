@@ -25,7 +25,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    Identity,
     Manifest,
     identity,
     in_phases,
@@ -36,11 +35,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change im
     Change,
     summary_sentence,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import Pruning, prune
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.run import ApplyRun
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
-    Object,
     UnknownKind,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
@@ -103,10 +102,15 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def apply(parameters: Parameters, context: Context = Context(), kube: Kube | None = None) -> Result:
+def apply(
+    parameters: Parameters,
+    context: Context = Context(),
+    kube: Kube | None = None,
+    live: LiveObjects | None = None,
+) -> Result:
     """Create, change, delete and prune objects by ``parameters`` (of SPEC).
 
-    ``kube`` is an existing connection of the caller.
+    ``kube`` is an existing connection of the caller, ``live`` are the objects that it just read.
 
     Returns ``changed``, ``diff``, ``results`` in the order of the input and ``pruned``. Raises
     WattwiseError with the same fields if an object failed; with ``on_error: report`` only if the
@@ -117,7 +121,7 @@ def apply(parameters: Parameters, context: Context = Context(), kube: Kube | Non
     manifests += read_manifests(options["secret_manifests"] or [], "secret_manifests")
     for path in options["src"] or ():
         manifests += read_file(path, options["src_key"])
-    return apply_manifests(kube or Kube.connect(options), manifests, options, context)
+    return apply_manifests(kube or Kube.connect(options), manifests, options, context, live)
 
 
 def apply_manifests(
@@ -125,11 +129,11 @@ def apply_manifests(
     manifests: list[Manifest],
     options: Parameters,
     context: Context,
-    known: t.Mapping[Identity, Object] | None = None,
+    live: LiveObjects | None = None,
 ) -> Result:
-    """As ``apply``, with manifests as values; objects in ``known`` are not read again."""
+    """As ``apply``, with manifests as values; objects in ``live`` are not read again."""
     run = _prepare(kube, options, context, manifests)
-    run.known = known or {}
+    run.live = live or LiveObjects()
     phases = in_phases(manifests)
     for phase in reversed(phases) if options["state"] == "absent" else phases:
         changes = run.run_phase(phase)
@@ -227,7 +231,7 @@ def _prune(run: ApplyRun, manifests: t.Sequence[Manifest]) -> list[Change]:
         | ({run.options["owner"]["kind"]} if run.options["owner"] else frozenset()),
         maximum_share=run.options["prune_max"],
     )
-    return prune(run.kube, pruning, manifests, run.context.check_mode)
+    return prune(run.kube, pruning, manifests, run.live, run.context.check_mode)
 
 
 def _result(run: ApplyRun, manifests: t.Sequence[Manifest], pruned: list[Change]) -> Result:

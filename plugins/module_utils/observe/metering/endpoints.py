@@ -63,23 +63,34 @@ _MOST_ERRORS_OF_SERIES = 100
 
 @dataclass
 class Answers:
-    """Amounts by node, and errors by node or server."""
+    """Amounts by node, and errors by node or server.
+
+    ``joules`` are the energy of pods in the last ``covered_seconds``, by node, from Prometheus alone.
+    """
 
     nodes: dict[str, Amounts] = field(default_factory=dict)
     errors: list[TargetError] = field(default_factory=list)
+    joules: dict[str, dict[PodName, float]] = field(default_factory=dict)
+    covered_seconds: float = 0.0
 
 
 def ask(
-    options: Parameters, context: Context, kube: Kube, nodes: t.Collection[str] | None = None
+    options: Parameters,
+    context: Context,
+    kube: Kube,
+    nodes: t.Collection[str] | None = None,
+    *,
+    with_energy: bool = True,
 ) -> Answers:
     """Ask the source of the options about all nodes, or about ``nodes``.
 
     Only Keplers of these are asked, and defects of the series of other nodes are nobody's errors.
+    Prometheus is asked for the joules of the last period ``with_energy`` alone.
 
     Raises WattwiseError where no question can be put.
     """
     if options["source"] == "prometheus":
-        return _AskedPrometheus(options, context, kube, nodes).answers()
+        return _AskedPrometheus(options, context, kube, nodes, with_energy).answers()
     return _AskedKepler(options, context, kube, nodes).answers()
 
 
@@ -185,38 +196,60 @@ class _AskedPrometheus:
     context: Context
     kube: Kube
     nodes: t.Collection[str] | None
+    with_energy: bool
 
     def answers(self) -> Answers:
         target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
-        work = functools.partial(_query_all, queries(self.options["labels"]))
+        period = self.options["energy_period_seconds"]
+        wanted = queries(self.options["labels"], period)
+        work = functools.partial(_query_all, wanted, self.with_energy)
         job = Job(target, PROMETHEUS, work, _Vectors((), ()))
         [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
         if isinstance(result, TargetError):
             return Answers(errors=[result])
-        return _Reader(redacted(self.options["url"]), self.nodes).read(result)
+        return _Reader(redacted(self.options["url"]), period, self.nodes).read(result)
 
 
 class _Vectors(t.NamedTuple):
-    """Series of nodes and of pods; in old ones ``instance`` is the node."""
+    """Series of nodes and of pods; in old ones ``instance`` is the node.
+
+    ``covered`` has one series without labels, and ``failure`` concerns the energy alone.
+    """
 
     nodes: t.Sequence[Object]
     pods: t.Sequence[Object]
     cores: t.Sequence[Object] = ()
+    energy: t.Sequence[Object] = ()
+    covered: t.Sequence[Object] = ()
+    failure: TargetFailure | None = None
     is_old: bool = False
 
 
-async def _query_all(wanted: Queries, client: Client, _target: PollTarget) -> _Vectors:
+async def _query_all(
+    wanted: Queries, with_energy: bool, client: Client, _target: PollTarget
+) -> _Vectors:
     nodes, pods = await _query(client, wanted.nodes), await _query(client, wanted.pods)
     if nodes or pods:
-        return _Vectors(nodes, pods, await _query(client, wanted.cores))
-    nodes, pods = await _query(client, wanted.old_nodes), await _query(client, wanted.old_pods)
-    found = _Vectors(nodes, pods, is_old=True)
+        found = _Vectors(nodes, pods, await _query(client, wanted.cores))
+        energy, covered = wanted.energy, wanted.covered
+    else:
+        nodes, pods = await _query(client, wanted.old_nodes), await _query(client, wanted.old_pods)
+        found = _Vectors(nodes, pods, is_old=True)
+        energy, covered = wanted.old_energy, wanted.old_covered
     if not found.nodes and not found.pods:
         raise TargetFailure(
             "no_sensor",
             "it has no metrics of Kepler; let it scrape Kepler, with the levels node and pod",
         )
-    return found
+    if not with_energy:
+        return found
+    try:
+        return found._replace(
+            energy=await _query(client, energy), covered=await _query(client, covered)
+        )
+    except TargetFailure as failure:
+        # A period of series is more work than an instant, and no reason to do without the watts.
+        return found._replace(failure=failure)
 
 
 async def _query(client: Client, query: str) -> list[Object]:
@@ -240,6 +273,7 @@ class _Reader:
     """The series of one Prometheus; a defective one is an error of the node in its labels."""
 
     url: str
+    period: float
     nodes: t.Collection[str] | None = None
     found: Answers = field(default_factory=Answers)
     twice: set[tuple[str, PodName | str]] = field(default_factory=set)
@@ -252,6 +286,7 @@ class _Reader:
             self._each(series, vectors.is_old, self._put_pod)
         for series in vectors.cores:
             self._put_cores(series)
+        self._read_energy(vectors)
         # Which of two series is right is not known, so neither counts.
         for node, name in self.twice:
             amounts = self.found.nodes[node]
@@ -309,6 +344,28 @@ class _Reader:
             cores[name] = value
         except TargetFailure as failure:
             self._fail(node, failure)
+
+    def _read_energy(self, vectors: _Vectors) -> None:
+        """Joules of pods, and the seconds in which they were used."""
+        try:
+            if vectors.failure is not None:
+                raise vectors.failure
+            covered = _value(vectors.covered[0]) if vectors.covered else 0.0
+        except TargetFailure as failure:
+            self._fail("", failure)
+            return
+        self.found.covered_seconds = min(covered, self.period)
+        for series in vectors.energy:
+            labels = _labels(series)
+            if vectors.is_old:
+                labels = _in_new_words(labels)
+            node, name = labels.get("node_name", ""), kepler.pod_name(labels)
+            try:
+                joules = kepler.plausible_joules(_value(series), self.period)
+                # The query gives one series for each set of these labels.
+                self.found.joules.setdefault(node, {})[name] = joules
+            except TargetFailure as failure:
+                self._fail(node, failure)
 
     def _fail(self, node: str, failure: TargetFailure) -> None:
         if self.nodes is not None and node and node not in self.nodes:

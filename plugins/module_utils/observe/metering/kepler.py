@@ -26,9 +26,10 @@ MOST_CORES = 10_000.0
 Zones = dict[str, float]
 
 POD_WATTS, NODE_WATTS = "kepler_pod_cpu_watts", "kepler_node_cpu_watts"
+POD_JOULES, NODE_JOULES = "kepler_pod_cpu_joules_total", "kepler_node_cpu_joules_total"
 _OLD_POD = {f"kepler_container_{zone}_joules_total": zone for zone in ZONES}
 _OLD_NODE = {f"kepler_node_{zone}_joules_total": zone for zone in ZONES}
-_FAMILIES = frozenset({POD_WATTS, NODE_WATTS, *_OLD_POD, *_OLD_NODE})
+_FAMILIES = frozenset({POD_WATTS, NODE_WATTS, POD_JOULES, *_OLD_POD, *_OLD_NODE})
 
 
 class PodName(t.NamedTuple):
@@ -43,13 +44,19 @@ class PodName(t.NamedTuple):
 class Amounts:
     """Amounts of one node and its pods: W, or J since Kepler's start if ``are_joules``.
 
-    ``cores`` are CPUs in use, where they are known.
+    ``cores`` are CPUs in use, where they are known, and ``joules`` are beside watts.
     """
 
     are_joules: bool
     node: Zones = field(default_factory=dict)
     pods: dict[PodName, Zones] = field(default_factory=dict)
     cores: dict[PodName, float] = field(default_factory=dict)
+    joules: dict[PodName, Zones] = field(default_factory=dict)
+
+    @property
+    def counters(self) -> dict[PodName, Zones]:
+        """J of pods since Kepler's start."""
+        return self.pods if self.are_joules else self.joules
 
 
 def of_text(text: str) -> Amounts:
@@ -74,15 +81,17 @@ def _new(samples: t.Iterable[Sample]) -> Amounts:
         if sample.name == NODE_WATTS:
             # A series for each path, such as the packages of two sockets.
             found.node[zone] = found.node.get(zone, 0.0) + plausible(sample.value)
-        elif sample.name == POD_WATTS and labels.get("state") == "running":
-            zones = found.pods.setdefault(pod_name(labels), {})
+        elif sample.name in (POD_WATTS, POD_JOULES) and labels.get("state") == "running":
+            is_power = sample.name == POD_WATTS
+            pods = found.pods if is_power else found.joules
+            zones = pods.setdefault(pod_name(labels), {})
             if zone in zones:
                 raise TargetFailure(
                     "malformed",
                     f"its metrics have two series of the pod {shown(labels.get('pod_name'))} in "
                     f"zone {zone}; look at Kepler's log",
                 )
-            zones[zone] = plausible(sample.value)
+            zones[zone] = plausible(sample.value) if is_power else sample.value
     return _checked(found)
 
 
@@ -133,6 +142,17 @@ def plausible(watts: float) -> float:
     if watts > MOST_WATTS:
         raise _implausible(watts)
     return watts
+
+
+def plausible_joules(joules: float, seconds: float) -> float:
+    """The joules of these seconds. Raises TargetFailure if no machine draws so many."""
+    if joules > MOST_WATTS * seconds:
+        raise TargetFailure(
+            "implausible",
+            f"its metrics have {joules:g} J in {seconds:.0f} s, more than {MOST_WATTS:g} W; look "
+            "at Kepler's meter",
+        )
+    return joules
 
 
 def _implausible(value: float) -> TargetFailure:

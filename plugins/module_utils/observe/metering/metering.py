@@ -40,17 +40,27 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
     endpoints,
+    energy,
     kepler,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
     Amounts,
+    PodName,
     Zones,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod, Pods
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import queries
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import (
+    DAY_SECONDS,
+    queries,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
 
 # Time between two counts of joules from which watts are computed.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 3600.0
+# A counter may be this much older than its reading: Kepler samples at its own pace.
+_LONGEST_SAMPLE_SECONDS = 60.0
+# Periods whose energy is counted.
+SHORTEST_PERIOD, LONGEST_PERIOD = 3600.0, 31 * DAY_SECONDS
 # Namespaces with a metric of their own; the others share one.
 MOST_NAMESPACES = 200
 # No name of a namespace has an underscore.
@@ -90,6 +100,7 @@ SPEC = ArgumentSpec(
         "ca_path": {"type": "path"},
         "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
         "tls_server_name": {"type": "str"},
+        "energy_period_seconds": {"type": "float", "default": DAY_SECONDS},
         "textfile": {"type": "path"},
         "textfile_labels": {"type": "dict", "default": {}},
     }
@@ -103,6 +114,12 @@ def check_options(options: Parameters) -> None:
             "meter: source prometheus needs url, such as https://prometheus.example.com:9090"
         )
     queries(options["labels"])
+    period = options["energy_period_seconds"]
+    if not SHORTEST_PERIOD <= period <= LONGEST_PERIOD:
+        raise InvalidInput(
+            f"meter: energy_period_seconds: {period:g} is not between {SHORTEST_PERIOD:g} (an hour) "
+            f"and {LONGEST_PERIOD:g} (31 days)"
+        )
     if not is_subdomain(options["namespace"]):
         raise InvalidInput(
             f"meter: namespace: {shown(options['namespace'])} is no name of a namespace"
@@ -113,7 +130,11 @@ def check_options(options: Parameters) -> None:
 
 @dataclass
 class Metering:
-    """Watts of pods, by pod, and of nodes; ``left_out`` counts pods that no node has."""
+    """Watts of pods, by pod, and of nodes; ``left_out`` counts pods that no node has.
+
+    ``grown`` are joules of workloads since the last document, and ``since`` is when that counted.
+    ``period`` are the seconds whose energy is counted.
+    """
 
     source: str
     time: datetime.datetime
@@ -122,6 +143,10 @@ class Metering:
     cores: dict[Pod, float] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
     counters: dict[str, t.Any] = field(default_factory=dict)
+    energy: list[energy.Part] = field(default_factory=list)
+    grown: dict[Workload, float] = field(default_factory=dict)
+    since: list[datetime.datetime] = field(default_factory=list)
+    period: float = DAY_SECONDS
     left_out: int = 0
     errors: list[TargetError] = field(default_factory=list)
 
@@ -141,6 +166,7 @@ class Metering:
             "left_out": self.left_out,
             "errors": [error.as_dict() for error in self.errors],
             **({"counters": self.counters} if self.counters else {}),
+            **({"energy": [part.as_dict() for part in self.energy]} if self.energy else {}),
         }
 
     def _of_node(self, name: str, zones: Zones) -> Result:
@@ -206,19 +232,20 @@ def meter(
     """Ask the source, and give the watts to the pods of the snapshot.
 
     ``readings`` are those of the nodes, ``previous`` is the last document. ``nodes`` are the only
-    ones that are metered, if they are given. Every defect of a node or
-    server is an error of the result. Raises WattwiseError where no question can be put.
+    ones that are metered, if they are given. Every defect of a node or server is an error of the
+    result. Raises WattwiseError where no question can be put.
     """
     pods = Pods(snapshot.get("pods") or ())
-    names = (member(node, "metadata", "name") for node in snapshot.get("nodes") or ())
-    known = {name for name in names if isinstance(name, str)}
-    answers = endpoints.ask(options, context, kube, nodes)
-    found = Metering(options["source"], context.now(), errors=answers.errors)
+    known, now = _names(snapshot.get("nodes")), context.now()
+    period = options["energy_period_seconds"]
+    parts = energy.of_document(previous, options["source"], now, period)
+    is_due = energy.is_due(parts, now, period)
+    answers = endpoints.ask(options, context, kube, nodes, with_energy=is_due)
+    found = Metering(options["source"], now, energy=parts, period=period, errors=answers.errors)
+    metered = known if nodes is None else known.intersection(nodes)
     for name, amounts in answers.nodes.items():
-        if nodes is not None and name in known and name not in nodes:
-            continue
-        if name not in known:
-            found.left_out += len(amounts.pods)
+        if name not in metered:
+            found.left_out += 0 if name in known else len(amounts.pods)
             continue
         try:
             _put(found, name, amounts, pods, member(previous, "counters", name))
@@ -226,9 +253,62 @@ def meter(
             found.errors.append(error_of(name, _endpoint(options, name), failure))
     if answers.nodes and not known & answers.nodes.keys():
         found.errors.append(_of_other_nodes(options, next(iter(answers.nodes))))
+    if found.source == "kepler":
+        _put_growth(found, member(previous, "counters") or {}, metered)
+    elif answers.covered_seconds > 0:
+        found.energy = [_last_period(answers, pods, metered, snapshot, now)]
     found.measured = _measured(readings, found.nodes)
     _warn(found, context)
     return found
+
+
+def _names(given: t.Iterable[t.Any] | None) -> set[str]:
+    names = (member(one, "metadata", "name") for one in given or ())
+    return {name for name in names if isinstance(name, str)}
+
+
+def _put_growth(found: Metering, before: Object, metered: t.Collection[str]) -> None:
+    """Put the growth of the counters after the parts of earlier runs.
+
+    Nodes that did not answer keep their counts, so that their growth is not lost.
+    """
+    for name, counters in before.items():
+        is_silent = name in metered and name not in found.counters
+        if is_silent and _seconds_since_count(found, counters) is not None:
+            found.counters[name] = counters
+    if not found.since:
+        return
+    begin = found.energy[-1].end if found.energy else min(found.since)
+    if begin < found.time:
+        part = energy.Part(begin, found.time, found.grown)
+        found.energy = energy.extended(found.energy, part, found.period)
+
+
+def _last_period(
+    answers: endpoints.Answers,
+    pods: Pods,
+    nodes: t.Collection[str],
+    snapshot: Object,
+    now: datetime.datetime,
+) -> energy.Part:
+    """The joules that Prometheus gives.
+
+    Joules of ended pods count for their namespace, if the cluster has it: a label is no proof.
+    """
+    joules: dict[Workload, float] = {}
+    namespaces = pods.namespaces.union(_names(snapshot.get("namespaces")))
+    for node, by_pod in answers.joules.items():
+        for name, value in by_pod.items() if node in nodes else ():
+            pod = pods.find(name, node)
+            if pod is not None:
+                energy.add(joules, {_workload(pod): value})
+            elif name.namespace in namespaces:
+                energy.add(joules, {Workload(name.namespace, "", ""): value})
+    return energy.Part(now - datetime.timedelta(seconds=answers.covered_seconds), now, joules)
+
+
+def _workload(pod: Pod) -> Workload:
+    return Workload(pod.namespace, pod.workload_kind, pod.workload)
 
 
 def _of_other_nodes(options: Parameters, name: str) -> TargetError:
@@ -249,14 +329,11 @@ def _endpoint(options: Parameters, node: str) -> str:
 
 def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
     """Put the watts of one node and its pods. Raises TargetFailure for those that are lacking."""
-    zones_of, left_out = _resolved(node, amounts, pods)
+    zones_of, left_out = _resolved(node, amounts.pods, pods)
     zones = amounts.node
+    if amounts.are_joules or amounts.joules:
+        _count(found, node, amounts, pods, before)
     if amounts.are_joules:
-        found.counters[node] = {
-            "time": format_time(found.time),
-            "node": zones,
-            "pods": {pod.uid: joules for pod, joules in zones_of.items() if pod.uid},
-        }
         zones, zones_of = _watts_since(before, found.time, zones, zones_of)
     if zones:
         found.nodes[node] = zones
@@ -274,17 +351,63 @@ def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any
         )
 
 
-def _resolved(node: str, amounts: Amounts, pods: Pods) -> tuple[dict[Pod, Zones], int]:
+def _resolved(
+    node: str, amounts: t.Mapping[PodName, Zones], pods: Pods
+) -> tuple[dict[Pod, Zones], int]:
     """Amounts by pod of the cluster, and the number of names that are left out.
 
     Those are names without a pod on the node, and each further name of the same pod.
     """
     found: dict[Pod, Zones] = {}
-    for name, zones in amounts.pods.items():
+    for name, zones in amounts.items():
         pod = pods.find(name, node)
         if pod is not None:
             found.setdefault(pod, zones)
-    return found, len(amounts.pods) - len(found)
+    return found, len(amounts) - len(found)
+
+
+def _count(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
+    """Keep the counters of a node, and put their growth. Raises TargetFailure."""
+    counted, _left_out = _resolved(node, amounts.counters, pods)
+    now = {pod.uid: joules for pod, joules in counted.items() if pod.uid}
+    earlier = {**(member(before, "kept") or {}), **(member(before, "pods") or {})}
+    found.counters[node] = {
+        "time": format_time(found.time),
+        "node": amounts.node if amounts.are_joules else {},
+        "pods": now,
+        # A pod that is still there may be missing from the metrics for a while.
+        "kept": {
+            uid: zones
+            for uid, zones in earlier.items()
+            if uid not in now and pods.find(PodName(uid, "", ""), node)
+        },
+    }
+    seconds = _seconds_since_count(found, before)
+    if seconds is None:
+        return
+    grown = {
+        pod: energy.growth(_zones(earlier.get(pod.uid)), joules)
+        for pod, joules in counted.items()
+        if pod.uid
+    }
+    kepler.plausible_joules(math.fsum(grown.values()), seconds + _LONGEST_SAMPLE_SECONDS)
+    found.since.append(parse_time(before["time"]))
+    for pod, joules in grown.items():
+        energy.add(found.grown, {_workload(pod): joules})
+
+
+def _seconds_since_count(found: Metering, counters: t.Any) -> float | None:
+    """Seconds since the counters were read; None without any of the last period."""
+    seconds = _seconds_between(counters, found.time)
+    return seconds if seconds is not None and 0 < seconds <= found.period else None
+
+
+def _seconds_between(counters: t.Any, now: datetime.datetime) -> float | None:
+    """Seconds since the counters were read; None without any."""
+    try:
+        return (now - parse_time(member(counters, "time") or "")).total_seconds()
+    except InvalidInput:
+        return None
 
 
 def _watts_since(
@@ -314,11 +437,9 @@ def _watts_since(
 
 
 def _seconds_since(before: t.Any, now: datetime.datetime) -> float | None:
-    try:
-        seconds = (now - parse_time(member(before, "time") or "")).total_seconds()
-    except InvalidInput:
-        return None
-    return seconds if _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS else None
+    seconds = _seconds_between(before, now)
+    fits = seconds is not None and _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS
+    return seconds if fits else None
 
 
 def _zones(given: t.Any) -> Zones:

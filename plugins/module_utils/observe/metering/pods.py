@@ -68,6 +68,11 @@ class Pods:
             pod = self._by_name.get((name.namespace, name.name))
         return pod if pod is not None and pod.node == node else None
 
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Namespaces with pods."""
+        return frozenset(pod.namespace for pod in self._by_name.values())
+
     @functools.cached_property
     def nodes(self) -> frozenset[str]:
         """Nodes with pods."""

@@ -17,22 +17,37 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering imp
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _ZONES = 'zone=~"package|dram"'
+DAY_SECONDS = 86_400.0
+# Steps of a period; more would be more work for Prometheus than the answer is better.
+_STEPS = 96
 
 
 class Queries(t.NamedTuple):
-    """Watts of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions."""
+    """Watts of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions.
+
+    ``energy`` are the joules of pods in the last period, ``covered`` the seconds of it, in whole
+    steps, of which there are series.
+    """
 
     nodes: str
     pods: str
     cores: str
+    energy: str
+    covered: str
     old_nodes: str
     old_pods: str
+    old_energy: str
+    old_covered: str
 
 
-def queries(labels: t.Mapping[str, t.Any]) -> Queries:
+def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) -> Queries:
     """The queries. Raises InvalidInput for labels that Prometheus does not take."""
+    window = f"{int(period_seconds)}s"
     given = "".join(f",{name}={_quoted(name, value)}" for name, value in sorted(labels.items()))
-    pod = "node_name,pod_id,pod_namespace,pod_name,zone"
+    name = "node_name,pod_id,pod_namespace,pod_name"
+    pod = f"{name},zone"
+    old_name = "instance,container_namespace,pod_name"
+    of_old_pods = f'mode="dynamic"{given}'
     of_container = '{state="running",pod_id!=""' + given + "}"
     return Queries(
         nodes=(
@@ -45,24 +60,39 @@ def queries(labels: t.Mapping[str, t.Any]) -> Queries:
             "sum by (node_name,pod_id) (max by (node_name,pod_id,container_id) "
             f"(rate(kepler_container_cpu_seconds_total{of_container}[5m])))"
         ),
+        energy=(
+            f"sum by ({name}) (max by ({pod}) "
+            f'(increase({kepler.POD_JOULES}{{state="running",{_ZONES}{given}}}[{window}])))'
+        ),
+        covered=_covered(f'{kepler.NODE_JOULES}{{zone="package"{given}}}', period_seconds),
         old_nodes=_old("node", "instance", "package,mode", f'mode!=""{given}'),
-        old_pods=_old(
-            "container",
-            "instance,container_namespace,pod_name",
-            "container_id",
-            f'mode="dynamic"{given}',
+        old_pods=_old("container", old_name, "container_id", of_old_pods),
+        old_energy=(
+            f"sum by ({old_name}) ("
+            + _old("container", old_name, "container_id", of_old_pods, f"increase({{}}[{window}])")
+            + ")"
+        ),
+        old_covered=_covered(
+            f'kepler_node_package_joules_total{{mode!=""{given}}}', period_seconds
         ),
     )
 
 
-def _old(level: str, labels: str, more: str, matchers: str) -> str:
-    """Mean watts of five minutes from the counters of Kepler 0.9 and older, for both zones."""
-    parts = (
-        f"label_replace(sum by ({labels}) (max by ({labels},{more}) "
-        f"(rate(kepler_{level}_{zone}_joules_total{{{matchers}}}[5m]))),"
-        f'"zone","{zone}","","")'
-        for zone in kepler.ZONES
-    )
+def _covered(series: str, period_seconds: float) -> str:
+    window, step = int(period_seconds), int(period_seconds / _STEPS)
+    return f"time() - min(min_over_time(timestamp({series})[{window}s:{step}s]))"
+
+
+def _old(level: str, labels: str, more: str, matchers: str, growth: str = "rate({}[5m])") -> str:
+    """Figures from the counters of Kepler 0.9 and older, for both zones.
+
+    They are mean watts of five minutes by default, else the ``growth`` of the counters.
+    """
+    parts: list[str] = []
+    for zone in kepler.ZONES:
+        grown = growth.format(f"kepler_{level}_{zone}_joules_total{{{matchers}}}")
+        largest = f"max by ({labels},{more}) ({grown})"
+        parts.append(f'label_replace(sum by ({labels}) ({largest}),"zone","{zone}","","")')
     return " or ".join(parts)
 
 

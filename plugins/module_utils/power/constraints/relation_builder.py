@@ -54,6 +54,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.st
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_ELSEWHERE,
     CLAIM_IN_USE,
+    DISK_TAKEN,
     EVERY_ADDRESS,
     NO_VOLUME,
     PORTS_TAKEN,
@@ -143,6 +144,7 @@ def _has_rules(shape: Shape) -> bool:
     return (
         shape.relations != _NO_RELATIONS
         or bool(shape.constraints.ports)
+        or bool(shape.constraints.disks)
         or shape.shared_volumes is not None
     )
 
@@ -199,6 +201,7 @@ class _Builder:
 
     def add_rules(self) -> None:
         self._add_ports()
+        self._add_disks()
         self._add_shared_claims()
         for anti_affinity, groups in self._with(
             lambda shape: shape.relations.anti_affinity
@@ -226,6 +229,14 @@ class _Builder:
                 holders = self._mask(users[port])
                 known = everyone if port.address == EVERY_ADDRESS else holders
                 self._exclude(holders, known, "", None, PORTS_TAKEN)
+
+    def _add_disks(self) -> None:
+        users = self._with(lambda shape: shape.constraints.disks)
+        for use in users:
+            if use.alone:
+                holders = self._mask(users[use])
+                sharing = self._mask([*users[use], *users.get(use._replace(alone=False), [])])
+                self._exclude(holders, sharing, "", None, DISK_TAKEN)
 
     def _add_shared_claims(self) -> None:
         """At most one pod with an exclusive claim, and one node for a volume yet to be made."""

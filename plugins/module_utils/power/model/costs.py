@@ -39,7 +39,15 @@ class NodeCosts:
             [rules.allow_power_off and not n.hosts_workload for n in nodes], dtype=bool
         )
         self.standby_watts = rules.standby_watts
+        self._may_sleep = rules.allow_power_off
         self._read_curves(nodes)
+
+    def update(self, index: int, use_microcores: int | None, hosts_workload: bool) -> None:
+        """Take note of what runs on a node with a curve; nothing prices it at an unknown use."""
+        is_priced = use_microcores is not None
+        self.base[index] = use_microcores or 0
+        self.priced[index] = is_priced
+        self.sleeper[index] = self._may_sleep and is_priced and not hosts_workload
 
     def _read_curves(self, nodes: t.Sequence[Node]) -> None:
         flat = ((0.0, 1.0), (0.0, 0.0))

@@ -95,6 +95,20 @@ class Problem:
             by_priority[group.shape.priority].append(index)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
+    @property
+    def freely_movable(self) -> Booleans:
+        """Groups of which a pod costs nothing but the watts of its use, wherever it may be."""
+        movable = numpy.ones(len(self.groups), dtype=bool)
+        if self.costs.sleeper.any():
+            movable &= self.is_workload
+        if self.preference is not None:
+            movable &= (self.preference == self.preference[:, :1]).all(axis=1)
+        if self.relations is not None:
+            for group in range(len(movable)):
+                if self.relations.rules_of(group) or self.relations.caps_of(group):
+                    movable[group] = False
+        return movable
+
 
 def build_problem(instance: Instance) -> Problem:
     """The arrays of an instance. Pods that are refused are left out.

@@ -25,7 +25,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
         Floats,
         Integers,
     )
@@ -50,7 +49,7 @@ class TwoNodeReoptimization:
         self._units: list[int] = loads.units.tolist()
         self._request = problem.request
         self._allowed: list[list[bool]] = (problem.limit > 0).tolist()
-        movable = _movable(loads)
+        movable = (loads.units > 0) & problem.freely_movable
         self._fixed = numpy.where(movable[:, None], 0, assignment.counts)
         self._free = problem.free - self._fixed.T @ problem.request
         self._present: Integers = self._fixed.T @ loads.units
@@ -168,20 +167,3 @@ class TwoNodeReoptimization:
                 free.append(group)
         self._random.shuffle(free)
         return ours, theirs, free
-
-
-def _movable(loads: Loads) -> Booleans:
-    """Groups of which a pod costs nothing but the watts of its use, wherever it may be."""
-    problem = loads.problem
-    movable = loads.units > 0
-    if problem.costs.sleeper.any():
-        movable &= problem.is_workload
-    if problem.preference is not None:
-        movable &= (problem.preference == problem.preference[:, :1]).all(axis=1)
-    if problem.relations is not None:
-        concerned = [
-            bool(problem.relations.rules_of(group) or problem.relations.caps_of(group))
-            for group in range(len(movable))
-        ]
-        movable &= ~numpy.array(concerned, dtype=bool)
-    return movable

@@ -56,8 +56,13 @@ def _collect(fleet: Fleet) -> Data | None:
     return {
         "read_at": document["time"],
         "nodes": [
-            {"node": node.name, **{name: _value(node, name, moment) for name in _QUANTITIES}}
+            {
+                "node": node.name,
+                **{name: _value(node, name, moment) for name in _QUANTITIES},
+                **({} if node.expected is None else {"expected": sorted(node.expected)}),
+            }
             for node in fleet.nodes
+            if node.expected is None or node.expected or node.reading
         ],
     }
 
@@ -77,7 +82,14 @@ def _value(node: Node, quantity_name: str, moment: t.Any) -> dict[str, t.Any] | 
 
 
 def _is_fresh(entry: Data) -> bool:
-    return all(entry[name] is not None and entry[name]["source"] == "read" for name in _QUANTITIES)
+    return all(
+        entry[name] is not None and entry[name]["source"] == "read" for name in _expected(entry)
+    )
+
+
+def _expected(entry: Data) -> t.Iterable[str]:
+    """The quantities that something is configured to read."""
+    return t.cast("t.Iterable[str]", entry.get("expected", _QUANTITIES))
 
 
 def _render(data: Data, detail: Detail) -> Markup:
@@ -107,7 +119,15 @@ def _render(data: Data, detail: Detail) -> Markup:
 def _table(caption: str, entries: t.Sequence[Data], detail: Detail) -> Markup:
     columns = [Column("Node"), *(Column(title, True) for title, *_rest in _QUANTITIES.values())]
     rows = [
-        [entry["node"], *(_cell(entry[name], name) for name in _QUANTITIES)]
+        [
+            entry["node"],
+            *(
+                _cell(entry[name], name)
+                if entry[name] is not None or name in _expected(entry)
+                else ["not configured"]
+                for name in _QUANTITIES
+            ),
+        ]
         for entry in detail.cut(entries)
     ]
     return table(caption, columns, rows)

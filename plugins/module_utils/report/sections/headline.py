@@ -47,16 +47,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import
 def _collect(fleet: Fleet) -> Data:
     totals = add_up(fleet)
     plan = fleet.plan or {}
-    placements = plan.get("placements") or []
     gone, came = _moved(fleet)
     saved = saving(fleet, totals)
     bindings = fleet.sources.bindings if fleet.bound_at is not None else None
     return {
         "state": fleet.state,
         "nodes": len(fleet.nodes),
-        "placed": len(placements),
-        "nodes_used": len({entry["node"] for entry in placements}),
-        "skipped": len(bindings["skipped"]) if bindings else 0,
+        "placed": len(fleet.placements),
+        "nodes_used": len({entry["node"] for entry in fleet.placements}),
+        "not_bound": len(fleet.not_bound),
         "bound_at": bindings["time"] if bindings else None,
         "pending_until": fleet.pending_until,
         "times": _times(fleet),
@@ -95,7 +94,7 @@ def empty(fleet: Fleet) -> dict[str, t.Any]:
     return {
         "state": "observed",
         "nodes": len(fleet.nodes),
-        **dict.fromkeys(("placed", "nodes_used", "counted"), 0),
+        **dict.fromkeys(("placed", "not_bound", "nodes_used", "counted"), 0),
         "watts": {"measured_before": None},
         "added": {},
         "left_out": [],
@@ -214,7 +213,10 @@ def _facts(data: Data) -> Markup:
 
 def _sentence(data: Data) -> str:
     if data["state"] == "observed":
-        return f"{counted(data['nodes'], 'node')} read; no pod was placed."
+        nodes = counted(data["nodes"], "node")
+        if 0 < data["counted"] < data["nodes"]:
+            nodes = f"{number(data['counted'])} of {nodes}"
+        return f"{nodes} read; no pod was placed."
     pods = counted(data["placed"], "pod")
     is_measured = data["added"]["measured_after"] is not None
     added = data["added"]["measured_after" if is_measured else "predicted_after"]
@@ -294,10 +296,11 @@ def _remarks(data: Data) -> list[Child]:
             f"Sums over the {number(data['counted'])} nodes with all values; {left_out} left out: "
             f"{listed(data['left_out'])}."
         )
-    if data["skipped"]:
+    if data["not_bound"]:
         remarks.append(
-            f"{counted(data['skipped'], 'pod')} of the plan could not be bound, and the prediction "
-            "counts them."
+            f"{counted(data['not_bound'], 'pod')} of the plan could not be bound. Nothing here counts "
+            "them, so a node with a part of its planned pods has no prediction, and other schedulers, "
+            "which placed all pods, are not comparable."
         )
     baseline, plan = data["times"]["baseline"], data["times"]["predicted_after"]
     if data["watts"]["baseline"] is not None and baseline and plan and _days(baseline, plan) >= 1:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of namespaces and workloads that Kepler metered, and of nodes beside those of their BMCs.
+"""Watts and energy of namespaces and workloads that Kepler metered, and watts of nodes.
 
 These are watts of package and memory that pods cause. They enter no other part of the report, whose
 watts are those of whole machines.
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import math
 import typing as t
+from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
 from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
     Child,
@@ -39,6 +42,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sources impor
 
 DAYS = 30
 _KWH_OF_A_WATT = DAYS * 24 / 1000
+_JOULES_OF_A_KWH = 3.6e6
 _SOURCES = {"prometheus": "Prometheus", "kepler": "Kepler"}
 
 Entry = dict[str, t.Any]
@@ -49,7 +53,7 @@ def _collect(fleet: Fleet) -> Data | None:
     if document is None or not (document["pods"] or document["nodes"]):
         return None
     price = fleet.sources.options.price_per_kwh
-    pods = document["pods"]
+    pods, energy = document["pods"], _Energy.of(document, price)
     return {
         "time": document["time"],
         "source": document["source"],
@@ -59,36 +63,91 @@ def _collect(fleet: Fleet) -> Data | None:
         "failed": len({error["name"] for error in document.get("errors") or []}),
         "price_per_kwh": price,
         "currency": fleet.sources.options.currency,
-        "namespaces": _summed(pods, ("namespace",), price),
-        "workloads": _summed(pods, ("namespace", "workload_kind", "workload"), price),
+        "energy": energy.as_dict(),
+        "namespaces": _summed(pods, ("namespace",), energy),
+        "workloads": _summed(pods, ("namespace", "workload_kind", "workload"), energy),
         "nodes": _nodes(document),
     }
+
+
+@dataclass(frozen=True)
+class _Energy:
+    """Joules of workloads that were counted; without any, energy is an estimate from watts."""
+
+    price: float | None
+    workloads: t.Sequence[Document] = ()
+    begin: str = ""
+    end: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, document: Document, price: float | None) -> _Energy:
+        parts = document.get("energy") or []
+        try:
+            begin, end = parts[0]["begin"], parts[-1]["end"]
+            seconds = (parse_time(end) - parse_time(begin)).total_seconds()
+        except (IndexError, InvalidInput):
+            return cls(price)
+        workloads = [one for part in parts for one in part["workloads"]]
+        return cls(price, workloads, begin, end, seconds)
+
+    @property
+    def is_counted(self) -> bool:
+        return self.seconds > 0
+
+    def as_dict(self) -> Entry:
+        """Origin, period and sum of the energy."""
+        if not self.is_counted:
+            return {"basis": "estimated", "seconds": DAYS * 86_400.0, "kwh": None}
+        kwh = round(math.fsum(one["joules"] for one in self.workloads) / _JOULES_OF_A_KWH, 6)
+        return {
+            "basis": "counted",
+            "begin": self.begin,
+            "end": self.end,
+            "seconds": self.seconds,
+            "kwh": kwh,
+        }
+
+    def of_entry(self, watts: float, joules: float | None) -> Entry:
+        """Energy and cost at these watts, or of these joules; None where nothing was counted."""
+        if not self.is_counted:
+            kwh: float | None = watts * _KWH_OF_A_WATT
+        else:
+            kwh = None if joules is None else joules / _JOULES_OF_A_KWH
+        cost = None if kwh is None or self.price is None else round(kwh * self.price, 4)
+        return {"kwh": None if kwh is None else round(kwh, 6), "cost": cost}
 
 
 def _pod_watts(pod: Document) -> float:
     return (pod["package_watts"] or 0.0) + (pod["dram_watts"] or 0.0)
 
 
-def _summed(pods: t.Iterable[Document], keys: tuple[str, ...], price: float | None) -> list[Entry]:
-    """Sums by the values of these keys, the largest first."""
+def _summed(pods: t.Iterable[Document], keys: tuple[str, ...], energy: _Energy) -> list[Entry]:
+    """Sums by the values of these keys, the largest first; pods that have ended have energy alone."""
     groups: dict[tuple[str, ...], list[Document]] = {}
     for pod in pods:
         groups.setdefault(tuple(pod.get(key) or "" for key in keys), []).append(pod)
+    joules: dict[tuple[str, ...], float] = {}
+    for one in energy.workloads:
+        values = tuple(one[key] for key in keys)
+        joules[values] = joules.get(values, 0.0) + one["joules"]
+        groups.setdefault(values, [])
     entries: list[Entry] = []
     for values, members in groups.items():
         total = math.fsum(map(_pod_watts, members))
-        kwh = total * _KWH_OF_A_WATT
         entries.append(
             {
                 **dict(zip(keys, values)),
                 "pods": len(members),
                 "watts": round(total, 3),
                 "dram_watts": round(math.fsum(pod["dram_watts"] or 0.0 for pod in members), 3),
-                "kwh": round(kwh, 3),
-                "cost": None if price is None else round(kwh * price, 4),
+                **energy.of_entry(total, joules.get(values)),
             }
         )
-    return sorted(entries, key=lambda one: (-one["watts"], *(natural(one[key]) for key in keys)))
+    return sorted(
+        entries,
+        key=lambda one: (-one["watts"], -(one["kwh"] or 0.0), *(natural(one[key]) for key in keys)),
+    )
 
 
 def _nodes(document: Document) -> list[Entry]:
@@ -128,9 +187,21 @@ def _lead(data: Data) -> str:
     if not data["pods"]:
         return "No pod was metered."
     pods = counted(data["pods"], "pod")
-    spaces = counted(len(data["namespaces"]), "namespace")
+    spaces = counted(sum(one["pods"] > 0 for one in data["namespaces"]), "namespace")
     nodes = f"{number(len(data['nodes']))} of {counted(data['all_nodes'], 'node')}"
-    return f"{watts(data['watts'], 1)} of package and memory in {pods} of {spaces}, on {nodes}."
+    drawn = f"{watts(data['watts'], 1)} of package and memory in {pods} of {spaces}, on {nodes}."
+    energy = data["energy"]
+    if energy["basis"] != "counted":
+        return drawn
+    used, period = quantity(energy["kwh"], "kWh", 3), _duration(energy["seconds"])
+    return f"{drawn} Pods used {used} in {period}."
+
+
+def _duration(seconds: float) -> str:
+    hours = seconds / 3600
+    if hours < 2:
+        return quantity(seconds / 60, "min")
+    return quantity(hours, "h") if hours < 72 else quantity(hours / 24, "days")
 
 
 def _table(
@@ -143,19 +214,22 @@ def _table(
 ) -> Markup | None:
     if not entries:
         return None
-    has_price = data["price_per_kwh"] is not None
     columns = [Column(heading), Column("Watts"), Column("Memory", True), Column("Pods", True)]
-    if has_price:
-        columns += [Column(f"{DAYS} days", True), Column("Cost", True)]
-    most = max(entry["watts"] for entry in entries)
+    basis, has_price = data["energy"]["basis"], data["price_per_kwh"] is not None
+    is_counted = basis == "counted"
+    period = _duration(data["energy"]["seconds"]) if is_counted else f"{DAYS} days"
+    has_energy = has_price or is_counted
+    columns += [Column(f"Energy of {period}, {basis}", True)] if has_energy else []
+    columns += [Column(f"Cost, {basis}", True)] if has_price else []
+    most = max(entry["watts"] for entry in entries) or 1.0
     rows: list[list[Child]] = []
     for entry in detail.cut(entries):
         text = element("span", watts(entry["watts"], 1))
         watts_bar = element("span", meter(entry["watts"], most, "ours"), text, class_="bar")
         memory, pods = watts(entry["dram_watts"], 1), number(entry["pods"])
         row: list[Child] = [name(entry), watts_bar, memory, pods]
-        if has_price:
-            row += [quantity(entry["kwh"], "kWh", 1), _cost(entry["cost"], data["currency"])]
+        row += [quantity(entry["kwh"], "kWh", 3 if is_counted else 1)] if has_energy else []
+        row += [_cost(entry["cost"], data["currency"])] if has_price else []
         rows.append(row)
     return table(caption, columns, rows)
 
@@ -165,6 +239,8 @@ def _namespace(entry: Entry) -> Child:
 
 
 def _workload(entry: Entry) -> Child:
+    if not entry["workload"]:
+        return f"{entry['namespace']}, pods that have ended"
     kind = f" ({entry['workload_kind']})" if entry["workload_kind"] else ""
     return f"{entry['namespace']}/{entry['workload']}{kind}"
 
@@ -201,8 +277,14 @@ def _notes(data: Data) -> t.Iterator[str]:
         "Kepler gives pods their part of the power of package and memory; idle power, fans, disks "
         "and losses are nobody's. "
     )
-    if data["price_per_kwh"] is not None:
-        yield f"Energy and cost are those of {DAYS} days at these watts. "
+    energy = data["energy"]
+    if energy["basis"] == "counted":
+        yield (
+            "Energy is the growth of Kepler's counters from "
+            f"{moment(energy['begin'])} to {moment(energy['end'])}. "
+        )
+    elif data["price_per_kwh"] is not None:
+        yield f"No energy was counted yet: it is an estimate, {DAYS} days at these watts. "
     if data["failed"]:
         yield f"{counted(data['failed'], 'meter')} gave no or not all watts; see metering.json."
 

@@ -30,7 +30,7 @@ def _collect(fleet: Fleet) -> Data | None:
     if fleet.state == "observed" or fleet.plan is None:
         return None
     pods: dict[str, list[str]] = {}
-    for entry in fleet.plan["placements"]:
+    for entry in fleet.placements:
         pods.setdefault(entry["node"], []).append(f"{entry['namespace']}/{entry['pod']}")
     known = {node.name: node for node in fleet.nodes}
     entries = []
@@ -49,7 +49,7 @@ def _collect(fleet: Fleet) -> Data | None:
                 "measured_after": node.measured_after if node else None,
             }
         )
-    return {"nodes": entries, "placed": len(fleet.plan["placements"])}
+    return {"nodes": entries, "placed": len(fleet.placements)}
 
 
 def _render(data: Data, detail: Detail) -> Markup:

@@ -29,15 +29,24 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
     note,
     table,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.report.sections.prediction_error import (
+    errors_of,
+    pair,
+)
 
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
 _LEAST_CORES = 1e-6
+_NO_REASON = "its power model gave none, or nothing is known of it"
 # In the order in which a node takes them.
 _SOURCES = {
     "stated": "stated",
     "predictor": "predictor",
     "learnednode": "learned from the node",
     "learnedtype": "learned from its type",
+    "publishedprocessor": "published for its processor",
+    "publishedseries": "published for its series of processors",
+    "publishedgeneration": "published for a neighbouring generation",
+    "publishedmodel": "published for processors that fit its model",
     "none": "none",
 }
 
@@ -49,7 +58,9 @@ def _collect(fleet: Fleet) -> Data | None:
     for node in fleet.nodes:
         types.setdefault(node.server_type, []).append(node)
     return {
-        "sources": _sources(fleet.nodes),
+        "sources": _sources(fleet.nodes, fleet.state == "measured"),
+        "published": _published(fleet.nodes),
+        "lacking": _lacking(fleet),
         "types": [
             {
                 "server_type": name,
@@ -62,13 +73,21 @@ def _collect(fleet: Fleet) -> Data | None:
     }
 
 
-def _sources(nodes: t.Iterable[Node]) -> list[dict[str, t.Any]]:
-    """Numbers of nodes by the source of their curve, with samples and error of learned ones."""
+def _sources(nodes: t.Iterable[Node], is_after: bool) -> list[dict[str, t.Any]]:
+    """Numbers of nodes by the source of their curve, with its error against the BMCs.
+
+    Learned ones have samples and the error of the fit too.
+    """
     by_source: dict[str, list[Node]] = {}
     for node in nodes:
         by_source.setdefault(_source(node), []).append(node)
     return [
-        {"source": source, "nodes": len(by_source[source]), **_evidence(by_source[source])}
+        {
+            "source": source,
+            "nodes": len(by_source[source]),
+            **_evidence(by_source[source]),
+            **_metered(by_source[source], is_after),
+        }
         for source in _SOURCES.values()
         if source in by_source
     ]
@@ -77,8 +96,49 @@ def _sources(nodes: t.Iterable[Node]) -> list[dict[str, t.Any]]:
 def _source(node: Node) -> str:
     if not node.cpu:
         return _SOURCES["none"]
-    of = node.learned.get("of") if node.curve_source == "learned" else ""
-    return _SOURCES.get(f"{node.curve_source}{of}", _SOURCES["predictor"])
+    of = {"learned": node.learned.get("of"), "published": node.published.get("match")}
+    return _SOURCES.get(
+        f"{node.curve_source}{of.get(node.curve_source, '')}", _SOURCES["predictor"]
+    )
+
+
+def _metered(nodes: list[Node], is_after: bool) -> dict[str, t.Any]:
+    """Error of the curves of nodes whose watts their BMC measures."""
+    both = [pair(node, is_after) for node in nodes]
+    pairs = [(one, other) for one, other in both if one is not None and other]
+    if not pairs:
+        return {}
+    found = errors_of(pairs)
+    return {"metered_nodes": len(pairs), "metered_error_percent": found["node_error_percent"]}
+
+
+def _lacking(fleet: Fleet) -> list[dict[str, str]]:
+    """Nodes without a curve, with the reason as far as it is known."""
+    reasons = fleet.lacking
+    return [
+        {"node": node.name, "reason": reasons.get(node.name) or _NO_REASON}
+        for node in fleet.nodes
+        if not node.cpu
+    ]
+
+
+def _published(nodes: t.Iterable[Node]) -> list[dict[str, t.Any]]:
+    """The measurements that published curves come from, by server."""
+    by_server: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        if node.curve_source == "published":
+            told = node.published
+            by_server.setdefault((told["server"], ", ".join(told["of"])), []).append(node)
+    return [
+        {
+            "server": server,
+            "nodes": len(alike),
+            "of": of,
+            "scale": alike[0].published["scale"],
+            "generations": alike[0].published["generations"],
+        }
+        for (server, of), alike in sorted(by_server.items())
+    ]
 
 
 def _evidence(nodes: list[Node]) -> dict[str, t.Any]:
@@ -128,7 +188,45 @@ def _render(data: Data, detail: Detail) -> Markup:
         element("div", _heading(group), _figures(group, detail), class_="group")
         for group in data["types"]
     ]
-    return join([_sources_table(data["sources"]), _legend(data), groups])
+    sources, published = data["sources"], data["published"]
+    shown = _published_table(published, detail) if published else None
+    lacking = data["lacking"]
+    missing = _lacking_table(lacking, detail) if lacking else None
+    return join([_sources_table(sources), shown, missing, _legend(data), groups])
+
+
+def _lacking_table(entries: t.Sequence[Data], detail: Detail) -> Markup:
+    rows = [[entry["node"], entry["reason"]] for entry in detail.cut(entries)]
+    columns = [Column("Node"), Column("Reason")]
+    return join(
+        [table("Nodes without a power curve", columns, rows), detail.rest(entries, "nodes")]
+    )
+
+
+def _published_table(entries: t.Sequence[Data], detail: Detail) -> Markup:
+    columns = [
+        Column("Server"),
+        Column("Nodes", True),
+        Column("Measured servers"),
+        Column("Generations apart", True),
+        Column("Cores scaled by", True),
+    ]
+    rows = [
+        [
+            entry["server"],
+            number(entry["nodes"]),
+            entry["of"],
+            number(entry["generations"]),
+            number(entry["scale"], 2),
+        ]
+        for entry in detail.cut(entries)
+    ]
+    return join(
+        [
+            table("Servers with a published power curve", columns, rows),
+            detail.rest(entries, "servers"),
+        ]
+    )
 
 
 def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
@@ -142,6 +240,7 @@ def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
         Column("Error", True),
         Column("Worst", True),
         Column("Recorded loads", True),
+        Column("Off by", True),
     ]
     rows = [_source_row(entry) for entry in sources]
     return join(
@@ -149,7 +248,8 @@ def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
             table("Sources of power curves", columns, rows),
             note(
                 "Error: the mean absolute error of samples that the fit has not seen. A learned "
-                "curve is flat beyond the recorded loads."
+                "curve is flat beyond the recorded loads. Off by: the mean absolute error of a "
+                "node against its BMC."
             ),
         ]
     )
@@ -157,8 +257,10 @@ def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
 
 def _source_row(entry: Data) -> list[str]:
     first = [entry["source"], number(entry["nodes"])]
+    error = entry.get("metered_error_percent")
+    last = LACKING if error is None else percent(error)
     if "samples" not in entry:
-        return [*first, *([LACKING] * 4)]
+        return [*first, *([LACKING] * 4), last]
     low, high = entry["load_percent"]
     return [
         *first,
@@ -166,6 +268,7 @@ def _source_row(entry: Data) -> list[str]:
         percent(entry["error_percent"]),
         percent(entry["worst_error_percent"]),
         f"{number(low)} to {percent(high)}",
+        last,
     ]
 
 

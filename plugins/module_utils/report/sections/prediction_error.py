@@ -33,7 +33,7 @@ def _collect(fleet: Fleet) -> Data | None:
     is_after = fleet.state == "measured"
     pairs: dict[str, list[tuple[float, float]]] = {}
     for node in fleet.nodes:
-        predicted, measured = _pair(node, is_after)
+        predicted, measured = pair(node, is_after)
         if predicted is not None and measured:
             pairs.setdefault(node.server_type, []).append((predicted, measured))
     if not pairs:
@@ -41,18 +41,25 @@ def _collect(fleet: Fleet) -> Data | None:
     everything = [pair for of_type in pairs.values() for pair in of_type]
     return {
         "of": "after" if is_after else "before",
-        "types": [{"server_type": n, **_errors(pairs[n])} for n in sorted(pairs, key=natural)],
-        "fleet": _errors(everything),
+        "types": [{"server_type": n, **errors_of(pairs[n])} for n in sorted(pairs, key=natural)],
+        "fleet": errors_of(everything),
     }
 
 
-def _pair(node: Node, is_after: bool) -> tuple[float | None, float | None]:
+def pair(node: Node, is_after: bool) -> tuple[float | None, float | None]:
+    """Predicted and measured watts of a node, of the same moment."""
     if is_after:
         return node.predicted_after, node.measured_after
-    return node.predicted_before, node.measured_before
+    predicted, measured = node.predicted_before, node.measured_before
+    if predicted is None or measured is None or not node.cpu:
+        return predicted, measured
+    # The plan counts a node without workload as asleep, which it may not be.
+    by_curve = node.watts_at(node.cpu_before or 0.0)
+    is_awake = predicted < by_curve and measured >= by_curve / 2
+    return by_curve if is_awake else predicted, measured
 
 
-def _errors(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
+def errors_of(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
     """``bias`` of the sum and ``node_error``, the mean absolute error of a node, in percent."""
     predicted, measured = (sum(side) for side in zip(*pairs))
     errors = [abs(one / other - 1) for one, other in pairs]

@@ -87,7 +87,7 @@ def _best_price(node: Node) -> float | None:
 def why(data: Data) -> str:
     """Reason for the placement in one or two sentences; empty without placed pods."""
     used = [entry for entry in data["types"] if entry["cores_added"] > _LEAST_CORES]
-    spared = [entry for entry in data["types"] if entry["cores_added"] <= _LEAST_CORES]
+    spared = [entry for entry in data["types"] if entry not in used and not entry["pods"]]
     if not used:
         return ""
     names = listed([entry["server_type"] for entry in used])

@@ -25,32 +25,33 @@ def collect(fleet: Fleet) -> Data | None:
     for entry in newest["unplaced"]:
         message = str(entry.get("message") or "no reason is given")
         groups.setdefault(message, []).append(f"{entry.get('namespace')}/{entry.get('pod')}")
-    skipped = []
-    if fleet.bound_at is not None and fleet.sources.bindings is not None:
-        skipped = [
-            {
-                "pod": f"{entry.get('namespace')}/{entry.get('pod')}",
-                "node": str(entry["node"]),
-                "reason": str(entry.get("reason") or entry.get("detail") or "no reason is given"),
-            }
-            for entry in [
-                *fleet.sources.bindings["skipped"],
-                *(fleet.sources.bindings.get("errors") or []),
-            ]
-            if entry.get("node")
-        ]
+    bindings = fleet.sources.bindings or {}
+    told = {
+        (str(entry.get("namespace")), str(entry.get("pod"))): (
+            entry.get("reason") or entry.get("detail")
+        )
+        for entry in [*(bindings.get("errors") or []), *(bindings.get("skipped") or [])]
+    }
+    not_bound = [
+        {
+            "pod": f"{entry['namespace']}/{entry['pod']}",
+            "node": entry["node"],
+            "reason": str(told.get((entry["namespace"], entry["pod"])) or "no reason is given"),
+        }
+        for entry in fleet.not_bound
+    ]
     return {
         "waiting": sum(map(len, groups.values())),
         "reasons": [
             {"message": message, "pods": groups[message]}
             for message in sorted(groups, key=lambda message: (-len(groups[message]), message))
         ],
-        "skipped": skipped,
+        "not_bound": not_bound,
     }
 
 
 def _render(data: Data, detail: Detail) -> Markup:
-    if not data["waiting"] and not data["skipped"]:
+    if not data["waiting"] and not data["not_bound"]:
         return element("p", "No pod is waiting.", class_="lead")
     rows = [
         [reason["message"], number(len(reason["pods"])), _names(reason["pods"], detail)]
@@ -61,14 +62,15 @@ def _render(data: Data, detail: Detail) -> Markup:
     if rows:
         parts.append(table("Pods without a node, by reason", columns, rows))
         parts += filter(None, [detail.rest(data["reasons"], "reasons")])
-    if data["skipped"]:
-        skipped = [
-            [entry["pod"], entry["node"], entry["reason"]] for entry in detail.cut(data["skipped"])
+    if data["not_bound"]:
+        rows = [
+            [entry["pod"], entry["node"], entry["reason"]]
+            for entry in detail.cut(data["not_bound"])
         ]
         parts.append(element("h3", "Planned, but not bound"))
         heads = [Column("Pod"), Column("Planned node"), Column("Reason")]
-        parts.append(table("Pods that were planned and not bound", heads, skipped))
-        parts += filter(None, [detail.rest(data["skipped"], "pods")])
+        parts.append(table("Pods that were planned and not bound", heads, rows))
+        parts += filter(None, [detail.rest(data["not_bound"], "pods")])
     return element("div", parts)
 
 

@@ -37,6 +37,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     VolumeDemand,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
+    MIGRATED,
+    attached_disks,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.matching import (
     candidates,
 )
@@ -119,19 +123,25 @@ class ClusterVolumes:
         return tuple(self._static)
 
     def _count_running(self, pod: Object) -> None:
-        names = guarded(subject_of(pod, "Pod"), functools.partial(claim_names, pod))
-        for name in () if isinstance(names, Finding) else names:
-            self._use.running.add(name.key)
-            disk = self._disk(self._objects.claims.get(name.key))
-            if disk is not None:
-                self._use.on_node.setdefault(pod["spec"]["nodeName"], set()).add(disk)
+        keys, disks = self._used_by(pod)
+        self._use.running.update(keys)
+        if disks:
+            self._use.on_node.setdefault(pod["spec"]["nodeName"], set()).update(disks)
 
     def _count_waiting(self, pod: Object) -> None:
-        names = guarded(subject_of(pod, "Pod"), functools.partial(claim_names, pod))
-        keys = [] if isinstance(names, Finding) else [name.key for name in names]
+        keys, disks = self._used_by(pod)
         self._use.waiting.update(keys)
+        self._use.disks.update(disks)
+
+    def _used_by(self, pod: Object) -> tuple[list[Key], set[Disk]]:
+        """Claims and disks of a pod; none of one that cannot be read."""
+        subject = subject_of(pod, "Pod")
+        names = guarded(subject, functools.partial(claim_names, pod))
+        inline = guarded(subject, functools.partial(_inline_disks, pod))
+        keys = [] if isinstance(names, Finding) else [name.key for name in names]
         disks = {self._disk(self._objects.claims.get(key)) for key in keys}
-        self._use.disks.update(disk for disk in disks if disk is not None)
+        own = () if isinstance(inline, Finding) else inline
+        return keys, {*own, *(disk for disk in disks if disk is not None)}
 
     def _disk(self, claim: Claim | None) -> Disk | None:
         """The disk of a claim; one that is not made yet is known by the claim's name."""
@@ -158,7 +168,7 @@ class ClusterVolumes:
                 demands += demands_of_volume(volume, is_ephemeral=name.is_ephemeral)
             else:
                 self._add_unbound(claim, demands, static)
-        own, disks = self._attached(claims)
+        own, disks = self._attached(claims, _inline_disks(pod))
         shared = SharedVolumes(
             exclusive=self._named(
                 claim for name, claim in claims if claim.is_exclusive and not name.is_ephemeral
@@ -209,10 +219,10 @@ class ClusterVolumes:
         return self._candidates[key]
 
     def _attached(
-        self, claims: t.Sequence[tuple[ClaimName, Claim]]
+        self, claims: t.Sequence[tuple[ClaimName, Claim]], inline: t.Sequence[Disk]
     ) -> tuple[list[tuple[str, int]], tuple[Disk, ...]]:
         """Own disks by driver, and disks that others use too, of drivers with a limit."""
-        found = {self._disk(claim) for _name, claim in claims} - {None}
+        found = {*inline, *(self._disk(claim) for _name, claim in claims)}
         disks = {disk for disk in found if disk is not None and disk.driver in self._limited}
         own = Counter(disk.driver for disk in disks - self._shared)
         return sorted(own.items()), tuple(sorted(disks & self._shared))
@@ -261,6 +271,11 @@ class ClusterVolumes:
         return found
 
 
+def _inline_disks(pod: Object) -> list[Disk]:
+    """Disks that the pod names itself. Raises InvalidField."""
+    return attached_disks(mapping(pod.get("spec"), "spec"))
+
+
 def with_attachable(node: Node, volumes: ClusterVolumes) -> Node:
     """The node with how many volumes of each driver it can attach yet."""
     more, attachable = volumes.room(node.name)
@@ -274,10 +289,12 @@ def with_attachable(node: Node, volumes: ClusterVolumes) -> Node:
     )
 
 
-def has_claims(pod: Object) -> bool:
-    """Whether a pod that can be read has claims of volumes."""
+def depends_on_storage(pod: Object) -> bool:
+    """Whether a pod that can be read has claims of volumes, or disks that a driver may limit."""
     volumes = mapping(pod.get("spec"), "spec").get("volumes") or ()
     return any(
-        volume.get("persistentVolumeClaim") or volume.get("ephemeral") is not None
+        volume.get("persistentVolumeClaim")
+        or volume.get("ephemeral") is not None
+        or any(volume.get(source) for source in MIGRATED)
         for volume in volumes
     )

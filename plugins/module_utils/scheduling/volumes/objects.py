@@ -39,6 +39,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     NodeTerm,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import label_selector
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
+    MIGRATED,
+)
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -55,18 +58,12 @@ BETA_ZONE_KEYS = {
 }
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _ZONES_SEPARATOR = "__"
-# Volumes of the tree that drivers have taken over, with the field that names the disk.
-_MIGRATED_SOURCES = {
-    "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID"),
-    "azureDisk": ("disk.csi.azure.com", "diskURI"),
-    "cinder": ("cinder.csi.openstack.org", "volumeID"),
-    "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName"),
-}
 _MIGRATED_PROVISIONERS = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
     "kubernetes.io/cinder": "cinder.csi.openstack.org",
     "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
 
 Key = tuple[str, str]
@@ -350,7 +347,7 @@ def _disk(spec: Object) -> Disk | None:
     if csi:
         handle = text(csi.get("volumeHandle"), "spec.csi.volumeHandle")
         return Disk(text(csi.get("driver"), "spec.csi.driver"), handle)
-    for source, (driver, part) in _MIGRATED_SOURCES.items():
+    for source, (driver, part) in MIGRATED.items():
         given = mapping(spec.get(source), f"spec.{source}")
         if given:
             return Disk(driver, text(given.get(part), f"spec.{source}.{part}"))

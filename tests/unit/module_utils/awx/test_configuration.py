@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
+from jinja2 import StrictUndefined
+from jinja2.sandbox import SandboxedEnvironment
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison, files
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
@@ -199,6 +202,24 @@ def test_notifications_are_written_again_only_if_more_than_a_secret_may_differ()
     assert (applied(), applied(update_secrets=True)) == (0, 1)
     shown["url"] = "https://other.example.com"
     assert applied() == 1
+
+
+@pytest.mark.parametrize("artifacts", [None, {}, {"wattwise_summaries": {"hall-1": {"watts": 7}}}])
+def test_a_notification_carries_the_summary_of_a_job_that_has_one(artifacts: Json | None) -> None:
+    """AWX renders it, and refuses undefined names; jobs of a workflow itself have no artifacts."""
+    given = {"name": "hook", "type": "webhook", "configuration": {"url": "https://example.com"}}
+    [made] = configure(settings(notifications=[given]))["controller_notifications"]
+    job: Json = {"id": 3, "name": 'place "all"', "status": "successful"}
+    if artifacts is not None:
+        job["artifacts"] = artifacts
+    templates = SandboxedEnvironment(undefined=StrictUndefined)
+    names = {"job": job, "job_friendly_name": "Job", "url": "https://awx.example.com/#/jobs/3"}
+    for message in made["messages"].values():
+        body = json.loads(templates.from_string(message["body"]).render(**names))
+        assert body["summaries"] == (artifacts or {}).get("wattwise_summaries", {})
+        assert (body["name"], body["status"]) == (job["name"], "successful")
+        text = templates.from_string(message["message"]).render(**names)
+        assert text == 'Job place "all" #3: successful'
 
 
 def test_who_is_named_no_more_loses_the_right_to_approve() -> None:

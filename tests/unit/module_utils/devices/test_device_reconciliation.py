@@ -16,8 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import Outcome
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter import pod_nodes
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import Pods
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
+    NOT_PLANNED,
+    Room,
+    hindrance,
     narrowed,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
@@ -76,26 +82,63 @@ def run(store: StoredObjects, gate: str) -> Json:
         )
 
 
-def test_pods_and_nodes_outside_of_the_scope_get_nothing() -> None:
-    store = contested(pods=3, count=1)
+def give(
+    store: StoredObjects, plan: Json, scope: Scope | None = None, *, is_approved: bool = False
+) -> Json:
+    """A run for the pods of the first gate, with a plan."""
     options = {"strategy": "first_fit", "gate": GATES[0], "api_group": "devmgmtproto.k8s.io"}
-    scope = Scope(frozenset({"n2"}), frozenset({("default", "p2")}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
-        result = reconciliation.give_devices(
+        return reconciliation.give_devices(
             t.cast("Kube", store),
-            {},
+            plan,
             reconciliation.SPEC.complete(options),
             Context(),
             scope,
+            is_approved=is_approved,
         )
-    [pinned] = [change for change in result["changes"] if change["kind"] == "Pod"]
-    assert pinned["name"] == "p2"
-    [entry] = [pod for pod in result["pods"] if pod["name"] == "p2"]
-    assert entry["node"] == "n2"
+
+
+def pinned(result: Json) -> dict[str, str]:
+    """Pods that the run sent to their node, and the node."""
+    return {one["name"]: one["detail"] for one in result["changes"] if (one["action"]) == "pinned"}
+
+
+def test_pods_and_nodes_outside_of_the_scope_get_nothing() -> None:
+    store = contested(pods=3, count=1)
+    scope = Scope(frozenset({"n2"}), frozenset({("default", "p2")}))
+    result = give(store, {}, scope)
+    assert pinned(result) == {"p2": "on node n2"}
     assert result["errors"] == []
     waiting = {obj["metadata"]["name"] for obj in of_kind(store, "Pod") if gates_of(obj)}
     assert waiting == {"p0", "p1"}
+
+
+def test_only_pods_of_an_approved_plan_get_devices_and_only_on_their_nodes() -> None:
+    """n1 has lost its devices, n3 is gone, p2 is another pod than the planned one, p8 came later."""
+    store = contested(pods=9, count=1)
+    for pool in of_kind(store, "DevicePool"):
+        if pool["spec"]["nodeName"] == "n1":
+            del store.objects[pool["metadata"]["uid"]]
+    planned = {
+        "p0": {"node": "n1"},
+        "p2": {"node": "n2", "uid": "of the planned pod"},
+        "p4": {"node": "n3"},
+        "p6": {"node": "n2"},
+    }
+    placements = [{"namespace": "default", "pod": name, **one} for name, one in planned.items()]
+    plan = {"placements": placements}
+    approved = give(store, plan, is_approved=True)
+    assert pinned(approved) == {"p6": "on node n2"}
+    told = {one["name"]: one["message"] for one in approved["pods"]}
+    nodes, outside = "0/2 nodes are available:", "node(s) outside of the approved plan."
+    assert told == {
+        "p0": f"{nodes} 1 c0: no pool, 1 {outside}",
+        "p4": f"{nodes} 2 {outside}",
+        "p6": None,
+    }
+    assert not give(store, plan, is_approved=True)["changed"]
+    assert pinned(give(store, plan)).keys() >= {"p0", "p2"}
 
 
 def gates_of(obj: Json) -> list[Json]:
@@ -197,6 +240,43 @@ def other(gate: str) -> str:
 
 def versions(store: StoredObjects) -> dict[str, str]:
     return {key: obj["metadata"]["resourceVersion"] for key, obj in store.objects.items()}
+
+
+def waiting_with_volume() -> Json:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    spec = {"schedulerName": "ours", "containers": [{"name": "main"}], "volumes": [claim]}
+    pod = manifest("v1", "Pod", "p", spec, namespace="default")
+    pod["metadata"]["uid"] = "uid-of-p"
+    return pod
+
+
+def test_a_pod_with_volumes_gets_devices_on_its_planned_node_alone() -> None:
+    key, pod = ("default", "p"), waiting_with_volume()
+    unplanned = Pods({key: pod}, "ours", "gate")
+    assert hindrance(pod, unplanned) == "unsupported: spec.volumes.persistentVolumeClaim"
+    planned = Pods({key: pod}, "ours", "gate", planned={key: "n2"})
+    assert hindrance(pod, planned) == ""
+    room = Room([a_node("n1"), a_node("n2")], planned)
+    assert room.why_not(key) == {"n1": NOT_PLANNED}
+    gone = Room([a_node("n1")], planned)
+    assert gone.why_not(key) == {"n1": NOT_PLANNED}
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """The devices become free either way, and only a full node is looked at anew."""
+    key, pod = ("default", "p"), waiting_with_volume()
+
+    def refuse(_kube: Kube, _context: Context, given: t.Any, **_options: t.Any) -> t.Any:
+        return [Outcome(one, "skipped", "no room", is_told) for one in given]
+
+    monkeypatch.setattr(pod_nodes, "bind_all", refuse)
+    pods = Pods({key: pod}, "ours", "gate", planned={key: "n2"})
+    kube = t.cast("Kube", StoredObjects())
+    sent = pod_nodes.send_to_nodes(kube, Context(), pods, {key: "n2"})
+    assert (sent.refused, sent.skipped) == ([key], [] if is_told else [key])
 
 
 def test_all_ends_with_as_many_free_as_at_the_beginning() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,7 @@ from support.assignable_hosts import (
     EPYC,
     GOLD,
     Json,
+    address_of,
     answer_of,
     host,
     mac_of,
@@ -183,6 +185,27 @@ def test_former_roles_and_labels_stay_where_nothing_is_better() -> None:
     answer = answer_of(spec, hosts, former=former)
     labels = {each.label: each.host.name for each in answer.assignments}
     assert labels == {"m-1": "node-0", "m-2": "node-4", "node-2": "node-2"}
+
+
+@pytest.mark.parametrize("by_mac", [False, True])
+def test_a_host_that_claims_the_address_of_a_reserved_one_takes_it_from_nobody(
+    by_mac: bool,
+) -> None:
+    """Inspection and BMCs tell addresses, so a host may claim any."""
+    mine = host(1, consumer="Provisioning/bpa/edge")
+    hosts = [mine, host(2, mac=mac_of(1), ip=address_of(1)), host(3)]
+    spec: Json = {"master": {"count": 1, "cpu": 32}}
+    if by_mac:
+        spec = {"masters": [{"m": {"mac-address": mac_of(1)}}]}
+    owner = Owner("edge", "bpa", "edge")
+    answer = answer_of(spec, hosts, owner=owner, former=former_of(("node-1", "master", "m")))
+    assert roles_of(answer)["master"] == ["node-1"]
+    reasons = {each.host.name: each.reason for each in answer.unassigned}
+    assert by_mac or "shares its address" in reasons["node-2"]
+    # Before one of them is reserved nobody can tell whose it is.
+    if not by_mac:
+        unknown = answer_of(spec, [replace(each, consumer=None) for each in hosts], owner=owner)
+        assert roles_of(unknown)["master"] == ["node-3"]
 
 
 def test_former_roles_stay_although_others_are_better_if_the_spec_says_so() -> None:

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import base64
-import csv
 import dataclasses
 import hashlib
 import hmac
-import statistics
 import typing as t
 from pathlib import Path
 
@@ -19,7 +17,7 @@ import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.wattwise.kube.plugins.doc_fragments.host_roles import ModuleDocFragment
+from ansible_collections.wattwise.kube.plugins.doc_fragments import host_roles, solver
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
@@ -49,12 +47,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignmen
     SPEC as SPEC_OF_MODULE,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
-    IDLE_WATTS,
-)
 from ansible_collections.wattwise.kube.plugins.modules import host_role_assignment as module
 from support.assignable_hosts import Json, answer_of, bare_metal_host, host, mac_of
-from support.wao import ROOT
 
 SPEC: Json = {"master": {"cpu": 1, "count": 3}, "worker": {"cpu": 1}, "PodSubnet": "10.244.0.0/18"}
 
@@ -98,6 +92,54 @@ def test_ansible_reads_the_inventory(tmp_path: Path, names: str, groups: tuple[s
     variables = manager.get_host(masters[0]).get_vars()
     assert variables["ansible_host"] == variables["ip"] and variables["ansible_user"] == "root"
     assert manager.groups[groups[2]].get_vars()["kube_pods_subnet"] == "10.244.0.0/18"
+
+
+# In `hosts:` of kubespray's playbooks (2.32), without the one that it makes while it runs.
+KUBESPRAY_GROUPS = (
+    "bastion",
+    "calico_rr",
+    "etcd",
+    "k8s_cluster",
+    "kube_control_plane",
+    "kube_node",
+)
+# In kubespray's ansible.cfg; of two values for one option ssh takes the first.
+KUBESPRAY_ARGUMENTS = "-o UserKnownHostsFile=/dev/null"
+
+
+def test_kubespray_finds_its_groups_and_checks_host_keys(tmp_path: Path) -> None:
+    known = "/etc/kud/known_hosts"
+    given = {"hosts": machines(4), "request": SPEC, "ssh": {"known_hosts_file": known}}
+    result = assign(given)
+    path = tmp_path / "hosts.yml"
+    path.write_text(yaml.safe_dump(result["inventory"]))
+    assert set(KUBESPRAY_GROUPS) <= groups_of(path).keys()
+    variables = result["inventory"]["all"]["vars"]
+    # ansible_ssh_args replaces the arguments of ansible.cfg; ansible_ssh_common_args is kubespray's
+    # own, for a bastion.
+    arguments = variables["ansible_ssh_args"]
+    assert KUBESPRAY_ARGUMENTS not in arguments
+    assert f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={known}" in arguments
+    assert "ansible_ssh_common_args" not in variables
+    unnamed = assign({**given, "ssh": {}})["inventory"]["all"]["vars"]
+    assert "StrictHostKeyChecking=yes" in unnamed["ansible_ssh_args"]
+
+
+def test_kubespray_gets_networks_of_ipv6_under_their_own_names() -> None:
+    request = read_request({"master": {}, "PodSubnet": "fd00:1::/56"})
+    inventory = kubespray_inventory((), request, {})["all"]["children"]["k8s_cluster"]["vars"]
+    assert inventory == {
+        "ipv4_stack": False,
+        "ipv6_stack": True,
+        "kube_pods_subnet_ipv6": "fd00:1::/56",
+    }
+
+
+@pytest.mark.parametrize("label", ["bastion", "etcd", "kube-master", "all"])
+def test_no_label_is_the_name_of_a_group(label: str) -> None:
+    spec = {"masters": [{label: {"mac-address": mac_of(0)}}]}
+    with pytest.raises(InvalidInput, match="is the name of a group"):
+        assign({"hosts": machines(1), "request": spec})
 
 
 def test_ansible_reads_hosts_ini(tmp_path: Path) -> None:
@@ -378,16 +420,7 @@ def test_every_result_is_documented() -> None:
     returned = yaml.safe_load(module.RETURN)
     result = assign({"hosts": machines(4), "request": SPEC})
     assert result.keys() - {"changed"} == returned.keys()
-    texts = (module.DOCUMENTATION, ModuleDocFragment.DOCUMENTATION)
+    fragments = (host_roles.ModuleDocFragment, solver.ModuleDocFragment)
+    texts = (module.DOCUMENTATION, *(fragment.DOCUMENTATION for fragment in fragments))
     options = [name for text in texts for name in yaml.safe_load(text)["options"]]
     assert sorted(options) == sorted(SPEC_OF_MODULE.options)
-
-
-def test_the_table_of_idle_watts_is_that_of_the_published_regressions() -> None:
-    rows: dict[tuple[str, int, int], list[float]] = {}
-    with (ROOT / "lab/data/server_power_curves.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            key = (row["processor"], int(float(row["chips"])), int(float(row["cores"])))
-            rows.setdefault(key, []).append(float(row["watts_0"]))
-    expected = [(*key, round(statistics.median(watts), 1)) for key, watts in sorted(rows.items())]
-    assert list(IDLE_WATTS) == expected

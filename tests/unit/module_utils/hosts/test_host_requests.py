@@ -26,13 +26,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power_table import (
-    IDLE_WATTS,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
     Judge,
     size_text,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import table
 from support.assignable_hosts import (
     EPYC,
     GOLD,
@@ -84,6 +82,7 @@ def both(first: Json, second: Json) -> Json:
         ({}, "a cluster needs a master"),
         ({"master": {"count": 0}}, "a cluster needs a master"),
         ([], "spec: .* is not a mapping"),
+        ({"master": {}, "replicas": 101}, "spec.replicas: .*100"),
         (
             {"masters": [{"m": {"mac-address": "<pn4-IF2-mac>"}}]},
             "is no MAC address|of no single adapter",
@@ -433,9 +432,9 @@ def test_a_hostile_host_changes_nothing_for_others() -> None:
     ],
 )
 def test_models_of_firmware_are_found_in_the_table(model: str, threads: int, watts: str) -> None:
-    rows = [row for row in IDLE_WATTS if row[0] == watts and 2 * row[2] == threads]
+    rows = [row for row in table() if row.processor == watts and 2 * row.cores == threads]
     found = idle_watts(host(0, threads, model=model), {})
-    assert found is not None and found[0] in [row[3] for row in rows]
+    assert found is not None and found[0] in [row.watts[0] for row in rows]
 
 
 def test_items_name_their_place() -> None:

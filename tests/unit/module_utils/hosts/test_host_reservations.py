@@ -27,6 +27,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.provisioning import (
+    older_with_cluster,
+)
 from support.assignable_hosts import answer_of, host
 
 Json = dict[str, t.Any]
@@ -100,6 +103,35 @@ def test_a_mark_of_another_provisioning_keeps_its_host_even_with_an_equal_cluste
     assert refusal_of(host(1, **MARKED, consumer="Metal3Machine/m/x"), OWNER) is None
     refusal = refusal_of(host(1, **MARKED), Owner("edge", "elsewhere", "edge"))
     assert refusal and refusal.detail == "is reserved by Provisioning bpa/edge"
+
+
+def provisioning(place: str, second: int, **labels: str) -> Json:
+    namespace, _slash, name = place.partition("/")
+    time = f"2026-01-31T12:00:0{second}Z"
+    metadata = {"namespace": namespace, "name": name, "labels": labels, "creationTimestamp": time}
+    return {"metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("other", "mark", "rival"),
+    [
+        (provisioning("bpa/first", 1, cluster="edge"), "consumer", "bpa/first"),
+        (provisioning("bpa/first", 1, cluster="edge"), "labels", "bpa/first"),
+        # Labels of hosts name the cluster without a namespace.
+        (provisioning("north/edge", 1), "labels", "north/edge"),
+        (provisioning("north/edge", 1), "consumer", ""),
+        (provisioning("north/edge", 3), "labels", ""),
+        (provisioning("north/edge", 1, cluster="other"), "labels", ""),
+        # Of two made in one second only one may go on.
+        (provisioning("alps/edge", 2), "labels", "alps/edge"),
+        (provisioning("north/edge", 2), "labels", ""),
+    ],
+)
+def test_an_equal_cluster_name_belongs_to_the_oldest_provisioning_that_it_would_confuse(
+    other: Json, mark: reservation.Mark, rival: str
+) -> None:
+    own = provisioning("bpa/edge", 2)
+    assert older_with_cluster(own, "edge", [own, other], mark) == rival
 
 
 class Api:
@@ -200,7 +232,7 @@ def test_the_inputs_change_with_all_that_the_installer_gets() -> None:
 
 
 def test_agents_have_no_rights_on_their_node_and_are_told_while_they_live() -> None:
-    made = agents.deployment("edge", "bpa", 2, "i:1", (), "")
+    made = agents.deployment("edge", "bpa", agents.AgentPods(2, "i:1"))
     template = made["spec"]["template"]
     [container] = template["spec"]["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -214,6 +246,8 @@ def test_agents_have_no_rights_on_their_node_and_are_told_while_they_live() -> N
         "odd",
     ]
     assert agents.agent_names(pods) == ["a", "b"]
+    alike = [agents.selector("a" * 200 + end)[agents.AGENT_LABEL] for end in ("-1", "-2")]
+    assert len(set(alike)) == 2 and max(map(len, alike)) == 63
 
 
 def conditions(found: Json) -> dict[str, tuple[str, str]]:

@@ -15,10 +15,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
+    SPEC,
     host_of,
     read_hardware,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
+    read as read_targets,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import Bus, Function
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget
 from lab.bmc.vendors import TREES
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.machines import Machine
@@ -293,6 +298,37 @@ def test_accelerators_and_memory_as_hgx_and_older_firmware_have_them() -> None:
     )
     [entry] = result["hardware"]
     assert (entry["system_uri"], entry["gpus"], entry["memory_mib"]) == (SYSTEM, 2, 65536)
+
+
+@pytest.mark.parametrize(
+    ("path", "product", "gpus"), [("2", "second", 1), ("2/", "second", 1), ("1", "first", None)]
+)
+def test_a_bmc_of_several_servers_is_read_about_the_one_that_is_named(
+    path: str, product: str, gpus: int | None
+) -> None:
+    systems: dict[str, t.Any] = {
+        "1": {"Model": "first"},
+        "2": {"Model": "second", "Processors": ref(f"{ROOT}/Systems/2/Processors")},
+    }
+    tree: dict[str, Document] = {
+        ROOT: {"@odata.id": ROOT, "Systems": ref(f"{ROOT}/Systems")},
+        **listed(f"{ROOT}/Systems", **systems),
+        **listed(f"{ROOT}/Systems/2/Processors", one={"ProcessorType": "GPU"}),
+    }
+    with HttpsServer(tree) as server:
+        options = SPEC.complete(
+            {"targets": [], "tls_fingerprint": [SHARED_CERTIFICATE.fingerprint]}
+        )
+
+        def read_system(system: str) -> Result:
+            extra = {"system": f"{ROOT}/Systems/{system}"}
+            target = PollTarget("h", server.endpoint, "Redfish", "test", extra=extra)
+            return read_targets([target], options)
+
+        [entry] = read_system(path)["hardware"]
+        assert (entry["product"], entry["gpus"]) == (product, gpus)
+        [error] = read_system("3")["errors"]
+        assert "has no computer system /redfish/v1/Systems/3" in error["detail"]
 
 
 def test_older_storage_and_processors_without_threads() -> None:

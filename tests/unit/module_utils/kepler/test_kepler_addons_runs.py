@@ -35,7 +35,7 @@ class Cluster:
         monkeypatch.setattr(work, "apply", self._apply)
         monkeypatch.setattr(kepler_addons, "keep_certificates", self._keep)
 
-    def _apply(self, given: Json, _context: t.Any, _kube: t.Any) -> Json:
+    def _apply(self, given: Json, _context: t.Any, _kube: t.Any, _live: t.Any) -> Json:
         self.applied.append(given)
         found = [(each["kind"], each["metadata"]["name"]) for each in given["manifests"]]
         if self.refused in [kind for kind, _name in found]:

@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import Grounds
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
-    BareMetalHosts,
+    bmcs_of,
     bmcs_of_node_configs,
     facts_of_node,
 )
@@ -163,7 +163,7 @@ def host(name: str, address: str, uid: str = "u1") -> Json:
     ],
 )
 def test_bare_metal_hosts_are_found_by_provider_and_name(provider: str, found: str | None) -> None:
-    hosts = BareMetalHosts([host("host-1", "ipmi://10.0.0.7"), host("a", "redfish://b/c", "u2")])
+    hosts = bmcs_of([host("host-1", "ipmi://10.0.0.7"), host("a", "redfish://b/c", "u2")])
     bmc = hosts.of_node(node(provider=provider))
     assert (bmc.source if bmc else None) == found
     assert bmc is None or bmc.redfish == (found == "BareMetalHost metal/a")
@@ -181,7 +181,7 @@ def test_bare_metal_hosts_are_found_by_provider_and_name(provider: str, found: s
     ],
 )
 def test_drivers_of_metal3_that_speak_redfish(address: str, redfish: bool) -> None:
-    bmc = BareMetalHosts([host("a", address)]).of_node(node())
+    bmc = bmcs_of([host("a", address)]).of_node(node())
     assert bmc is not None and bmc.redfish is redfish
 
 
@@ -229,7 +229,7 @@ def test_facts_that_break_the_schema_are_refused(change: Json, field: str) -> No
 
 def test_a_host_that_was_not_reached_is_judged_by_its_node() -> None:
     probes = {"a": {"unreachable": True, "msg": "no route to host"}}
-    grounds = Grounds(NEW, False, probes, {}, BareMetalHosts([]))
+    grounds = Grounds(NEW, False, probes, {}, bmcs_of([]))
     judged, findings = grounds.judge(node(FEATURES))
     assert (judged.facts.source, judged.verdict.meter, findings) == ("node", "rapl", [])
 
@@ -238,7 +238,7 @@ def test_a_host_that_was_not_reached_is_judged_by_its_node() -> None:
 def test_odd_facts_are_the_finding_of_their_node_alone(seed: int) -> None:
     source = random.Random(seed)
     odd = odd_value(source, finite=False) if seed % 3 == 0 else spoilt(source, FACTS, finite=False)
-    grounds = Grounds(NEW, False, {"a": odd, "b": FACTS}, {}, BareMetalHosts([odd]))
+    grounds = Grounds(NEW, False, {"a": odd, "b": FACTS}, {}, bmcs_of([odd]))
     good = copy.deepcopy(node())
     good["metadata"]["name"] = "b"
     with bounded():

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import datetime
+import re
 import runpy
 import typing as t
-import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -20,59 +19,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.alarms import AlarmWatch
-from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
-from support.small_fleet import CONFIGS, Fleet, listed
+from support.alarmed_fleet import AlarmedFleet
+from support.scripted_api import ScriptedApi
 
 Json = dict[str, t.Any]
 NOW = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
+EVENTS_PAGE = Path(__file__).resolve().parents[4] / "docs" / "events.md"
 SOURCE = Path(__file__).resolve().parents[4] / "extensions/eda/plugins/event_source/fleet.py"
-
-
-class AlarmedFleet:
-    """Two nodes, a PowerFleet and pods, whose API can be out of reach."""
-
-    def __init__(self) -> None:
-        small = Fleet()
-        self.nodes = small.cluster.nodes
-        self.configs = copy.deepcopy(small.configs)
-        self.fleets: list[t.Any] = []
-        self.pods: list[t.Any] = []
-        self.is_up = True
-        for name in self.configs:
-            self.says(name, 22.0, 200.0)
-
-    def says(
-        self,
-        name: str,
-        celsius: float,
-        watts: float,
-        ready: str = "True",
-        time: str = "2026-01-02T11:59:30Z",
-    ) -> None:
-        self.configs[name]["status"] = {
-            "conditions": [{"type": "Ready", "status": ready, "message": "no answer"}],
-            "readings": {
-                "inletTemp": {"celsius": celsius, "time": time},
-                "power": {"watts": watts, "time": time},
-            },
-        }
-
-    def answer(self, asked: Asked) -> Reply:
-        path = urllib.parse.urlsplit(asked.path).path
-        if not self.is_up:
-            return status_reply(403, "nobody may read", reason="Forbidden")
-        if path == CONFIGS:
-            kind = {"name": "nodeconfigs", "kind": "NodeConfig", "namespaced": True}
-            return Reply({"resources": [kind]})
-        lists: dict[str, tuple[str, t.Iterable[t.Any]]] = {
-            f"{CONFIGS}/nodeconfigs": ("NodeConfig", self.configs.values()),
-            "/api/v1/nodes": ("Node", self.nodes.values()),
-            "/api/v1/pods": ("Pod", self.pods),
-            "/apis/wattwise.github.io/v1alpha1/powerfleets": ("PowerFleet", self.fleets),
-        }
-        if path in lists:
-            return listed(*lists[path])
-        return status_reply(404, "not served")
 
 
 @pytest.fixture
@@ -175,6 +128,17 @@ def test_a_cluster_that_does_not_answer_is_an_alarm_and_ends_no_other(
     assert watch.look() == []
     cluster.is_up = True
     assert told(watch.look()) == [("cluster_unreachable", "cleared", None)]
+
+
+def test_a_look_needs_the_rights_that_the_page_tells_and_no_other() -> None:
+    made = AlarmedFleet()
+    with ScriptedApi(made.answer) as api:
+        AlarmWatch.of({"host": api.url}).look()
+        assert {asked.method for asked in api.asked} == {"GET"}
+        paths = [asked.path.partition("?")[0].split("/") for asked in api.asked]
+    used = {("core" if path[1] == "api" else f"`{path[2]}`", f"`{path[-1]}`") for path in paths}
+    rows = re.findall(r"^\| (.+) \| (.+) \| list \|$", EVENTS_PAGE.read_text(), re.MULTILINE)
+    assert used == set(rows)
 
 
 @pytest.mark.parametrize("status", [None, "x", {"watts": 7}, {"watts": {"measured": "a"}}])

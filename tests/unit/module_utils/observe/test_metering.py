@@ -10,6 +10,7 @@ import copy
 import datetime
 import random
 import typing as t
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def test_prometheus_gives_the_same_watts_as_kepler() -> None:
         snapshot = cluster(N1, N2)
         one = metered(snapshot, source="kepler", targets=targets)
         other = metered(snapshot, source="prometheus", url=server.url)
-        assert [asked.headers.get("Authorization") for asked in server.asked] == [None] * 3
+        assert [asked.headers.get("Authorization") for asked in server.asked] == [None] * 5
     assert other.cores_by_uid == {"u1": 3.0, "u2": 1.0, "u3": 2.0}
     assert one.pods == other.pods
     assert one.nodes == other.nodes
@@ -203,7 +204,10 @@ def test_an_older_kepler_gives_watts_from_the_second_run_on() -> None:
         too_late = run(second.body())
         now[0] = 10.0
         begun_again = run(
-            {"counters": {"n1": {**second.counters["n1"], "time": "2026-01-31T12:00:00Z"}}}
+            {
+                "source": "kepler",
+                "counters": {"n1": {**second.counters["n1"], "time": "2026-01-31T12:00:00Z"}},
+            }
         )
     assert first.pods == {}
     assert "the next run gives watts" in warnings[0]
@@ -377,9 +381,8 @@ def test_series_of_a_node_are_read_as_without_the_odd_ones_beside_them(seed: int
         return {"metric": labels, "value": [0, source.choice(["NaN", "-1", *texts])]}
 
     def answer(asked: Asked) -> Reply:
-        families = ("kepler_pod_cpu_watts", "kepler_node_cpu_watts", "cpu_seconds")
-        [family] = [one for one in families if one in asked.path]
-        good, bad = vectors(family, [N1]), [odd(one) for one in vectors(family, [N2, N2])]
+        query = urllib.parse.unquote_plus(asked.path)
+        good, bad = vectors(query, [N1]), [odd(one) for one in vectors(query, [N2, N2])]
         return vector_reply([*bad, *good] if source.randrange(2) else [*good, *bad])
 
     with bounded(), ScriptedApi(answer) as server:

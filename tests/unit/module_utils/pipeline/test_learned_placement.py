@@ -25,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliat
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
 from support.binding_api import Json, pod
+from support.inference_server import InferenceServer, Model
 from support.small_fleet import Fleet
 from support.wao import fake
 
@@ -116,6 +117,7 @@ def test_a_node_without_predictor_is_placed_by_what_was_learned(tmp_path: Path) 
         "stated": 0,
         "predictor": 0,
         "learned": 2,
+        "published": 0,
         "none": 0,
     }
     assert steps_of(result)["predict"]["counts"]["learned"] == 2
@@ -154,6 +156,41 @@ def test_a_node_with_a_predictor_takes_that_and_one_with_a_statement_takes_this(
     assert off["summary"]["curve_sources"]["learned"] == 0
 
 
+def test_a_node_with_a_bmc_alone_is_placed_by_what_is_published_of_its_server(
+    tmp_path: Path,
+) -> None:
+    fleet = fleet_without_predictors()
+    for config in fleet.configs.values():
+        del config["spec"]["metricsCollector"]["deltaP"], config["spec"]["predictor"]
+    fleet.cluster.add(pod("a"), pod("b"))
+    told = {
+        "n1": {"processor": "AMD EPYC 9654P 96-Core Processor", "cores": 96},
+        "n2": {"processor": "Loongson 3C5000"},
+    }
+    given = answers(n1=100.0, n2=100.0)
+    given["thermal"][0]["sensors"] = [
+        {"name": name, "system": system} for name, system in told.items()
+    ]
+    del given["pressure"]
+    result = run(fleet, tmp_path, merge={"min_success": 1.0}, **given)
+    assert {fleet.cluster.place_of(name) for name in ("a", "b")} == {"n1"}
+    assert result["summary"]["curve_sources"]["published"] == 1
+    assert result["summary"]["published_matches"] == {"processor": 1}
+    document = curves_in(tmp_path)
+    assert document["curves"]["n1"]["published"]["of"] == ["1 x amd_epyc_9654p, 96 cores"]
+    assert document["lacking"]["n2"].endswith("no published measurement is of Loongson 3C5000")
+    # The identity stays in the status, because nothing tells it again to a run with known sensors.
+    fleet.configs["n2"]["spec"]["predictor"] = {"powerConsumption": fake()}
+    off = run(fleet, tmp_path, predict={"published": False}, **answers(n1=100.0, n2=100.0))
+    assert off["summary"]["curve_sources"] | {"learned": 0} == {
+        "stated": 0,
+        "predictor": 1,
+        "learned": 0,
+        "published": 0,
+        "none": 1,
+    }
+
+
 def test_a_wrong_statement_leaves_the_node_to_what_was_learned(tmp_path: Path) -> None:
     fleet = fleet_without_predictors()
     fleet.configs["n2"]["metadata"]["annotations"] = {
@@ -170,6 +207,31 @@ def test_a_wrong_statement_leaves_the_node_to_what_was_learned(tmp_path: Path) -
     assert any("fewer than 200 W" in warning for warning in warnings)
     with pytest.raises(InvalidInput, match=r"power_curves\[0\]"):
         run(fleet, tmp_path, predict={"power_curves": [{"idle": 5.0, "max": 1.0}]})
+
+
+def test_a_statement_counts_though_its_predictor_disagrees_and_both_are_told(
+    tmp_path: Path,
+) -> None:
+    fleet = fleet_without_predictors()
+    with InferenceServer({"m": Model()}) as server:
+        model = {"type": "V2InferenceProtocol", "endpoint": server.endpoint("m")}
+        for config in fleet.configs.values():
+            config["spec"]["predictor"] = {"powerConsumption": model}
+        fleet.configs["n2"]["metadata"]["annotations"] = {
+            "wattwise.github.io/power-curve": '{"idle": 90, "max": 900}'
+        }
+        warnings: list[str] = []
+        first = run(fleet, tmp_path, warnings)
+        again = run(fleet, tmp_path)
+    assert "the stated power curve has 900 W and the predictor one" in "".join(warnings)
+    document = curves_in(tmp_path)
+    assert document["curves"]["n2"]["source"] == "stated"
+    assert [one["name"] for one in document["findings"]] == ["n2"]
+    counts = [steps_of(each)["predict"]["counts"] for each in (first, again)]
+    assert [each["requests"] for each in counts] == [1, 0]
+    # The server is away, which concerns nobody but the node that needs it.
+    lost = run(fleet, tmp_path, predict={"keep_seconds": 0})
+    assert {error["name"] for error in steps_of(lost)["predict"]["errors"]} == {"n1"}
 
 
 @pytest.mark.parametrize("broken", ["{", '{"document": "wattwise.kube/plan/v1"}'])

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import compressed
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import stored_plan
@@ -43,6 +44,11 @@ class PlannedFleet(Fleet):
 
     def answer(self, asked: Asked) -> Reply | None:
         path = asked.path.partition("?")[0]
+        if path.endswith("/eviction"):
+            return self._evict(path.split("/")[-2])
+        if path == "/api/v1/namespaces/shop/pods":
+            waiting = [one for one in self.cluster.pods.values() if "nodeName" not in one["spec"]]
+            return listed("Pod", waiting)
         if not path.startswith(MAPS):
             return None
         name = path[len(MAPS) + 1 :]
@@ -55,6 +61,19 @@ class PlannedFleet(Fleet):
         if not name:
             return listed("ConfigMap", self.maps.values())
         return Reply(self.maps[name]) if name in self.maps else status_reply(404, "no such map")
+
+    def run_pod(self, name: str, **spec: t.Any) -> None:
+        """Add a pod that comes again if it is evicted."""
+        made = pod(name, **spec)
+        owner = {"kind": "ReplicaSet", "name": name, "uid": f"rs-{name[0]}", "controller": True}
+        made["metadata"]["ownerReferences"] = [owner]
+        made["status"] = {"phase": "Running" if spec else "Pending"}
+        self.cluster.add(made)
+
+    def _evict(self, name: str) -> Reply:
+        del self.cluster.pods["shop", name]
+        self.run_pod(f"{name}-again")
+        return Reply({"kind": "Status", "status": "Success"}, 201)
 
 
 @pytest.fixture
@@ -155,6 +174,30 @@ def test_a_plan_that_was_edited_or_is_not_there_binds_nothing(
     assert "-1 in namespace plans" in problems["missing"]
     assert "cannot be read" in problems["garbage"]
     assert fleet.cluster.place_of("a") is None and fleet.cluster.place_of("b") is None
+
+
+def test_only_moves_of_a_stored_plan_are_made(fleet: PlannedFleet, tmp_path: Path) -> None:
+    """And the pod that waits since the approval stays where it is."""
+    path = tmp_path / "plan.gz"
+    stored = plan_of(fleet, tmp_path, path=str(path))
+    for name in ("r", "s"):
+        fleet.run_pod(name, cpu="100m", nodeName="n1")
+    fleet.cluster.add(pod("late"))
+    move = {"namespace": "shop", "pod": "r", "uid": "uid-r", "from_node": "n1", "to_node": "n2"}
+    bodies = compressed.unpack(path.read_bytes())
+    step = {"gain_watts": 9.0, "cost_if_stopped_watts": 0.0, "asleep": []}
+    bodies["plan"]["steps"] = [{**step, "moves": [{**move, "gain_watts": 9.0}]}]
+    content = compressed.pack(bodies)
+    path.write_bytes(content)
+    stored["sha256"] = hashlib.sha256(content).hexdigest()
+    options = binding(stored, tmp_path)
+    result = run(fleet, **{**options, "steps": ["restore", "bind", "evict"]})
+    [made] = result["evict"]["moves"]
+    assert (made["outcome"], made["replacement"]) == ("moved", "r-again")
+    assert fleet.cluster.place_of("r-again") == "n2" and fleet.cluster.place_of("s") == "n1"
+    assert fleet.cluster.place_of("late") is None
+    again = run(fleet, **{**options, "steps": ["restore", "bind", "evict"]})
+    assert [one["outcome"] for one in again["evict"]["moves"]] == ["skipped"]
 
 
 def test_an_old_plan_binds_nothing(fleet: PlannedFleet, tmp_path: Path) -> None:

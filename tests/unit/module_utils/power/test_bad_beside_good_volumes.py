@@ -74,6 +74,27 @@ def test_other_pods_get_the_same_nodes(seed: int) -> None:
     assert where == {entry["pod"]: entry["node"] for entry in expected["placements"]}
 
 
+INLINE = [
+    {"name": "a", "rbd": {"monitors": ["m"], "pool": "p", "image": "i", "readOnly": True}},
+    {"name": "b", "gcePersistentDisk": {"pdName": "d"}},
+    {"name": "c", "iscsi": {"iqn": "q"}},
+    {"name": "d", "cinder": {"volumeID": "x"}},
+]
+
+
+@each_seed(60)
+def test_odd_disks_of_one_pod_keep_no_other_pod_waiting(seed: int) -> None:
+    source = random.Random(seed)
+    odd = {**pod("odd"), "volumes": spoilt(source, {"volumes": INLINE})["volumes"]}
+    is_running = source.random() < 0.5
+    running = [{**odd, "node_name": "cheap"}] if is_running else []
+    given = {"nodes": NODES, "volume_objects": GOOD, "running": running}
+    good = {**pod("good"), "volumes": [{"name": "a", "rbd": {"monitors": ["n"], "image": "j"}}]}
+    with bounded():
+        result = place({**given, "pods": [good] if is_running else [good, odd]})
+    assert "good" in {entry["pod"] for entry in result["placements"]}
+
+
 def taken(objects: list[t.Any]) -> list[Json]:
     """The storage of a snapshot of an API that serves these objects."""
 
@@ -112,6 +133,19 @@ def test_no_object_of_storage_is_read_without_a_waiting_claim() -> None:
     assert sorted(asked_for) == ["/api/v1/nodes", "/api/v1/pods"]
     assert snapshot["volume_objects"] == []
     assert snapshot["pods"][0]["spec"]["volumes"] == mounted("data")
+
+
+def test_objects_of_storage_are_read_for_a_disk_of_a_driver() -> None:
+    def answer(asked: Asked) -> Reply:
+        path = asked.path.partition("?")[0]
+        spec = {"volumes": [{"name": "d", "cinder": {"volumeID": "x"}}]}
+        waiting = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": spec}
+        items = {"pods": [waiting], "csinodes": [csi_node("n1", 3)]}
+        return Reply({"kind": "List", "items": items.get(path.rpartition("/")[2], [])})
+
+    with ScriptedApi(answer) as api:
+        snapshot = take({"host": api.url, "include": ["pods", "volume_objects"]})["snapshot"]
+    assert [item["kind"] for item in snapshot["volume_objects"]] == ["CSINode"]
 
 
 def test_options_of_drivers_stay_in_the_cluster() -> None:

@@ -42,6 +42,7 @@ from support.joint_instances import (
 )
 from support.placement_checker import Value, value_of, violations
 from support.placement_instances import Json
+from support.volume_objects import claim, mounted, reachable, storage_class, volume
 
 PROOF_WATTS = 1e-3
 TOLERANCE_WATTS = 1e-5
@@ -86,6 +87,35 @@ def test_nodes_that_cannot_satisfy_the_claim_are_no_candidates(strategy: str) ->
     [entry] = result["allocations"]
     assert (entry["name"], entry["node"]) == ("p-gpu", "gpus")
     assert entry["allocation"]["devices"]["results"][0]["device"] == "g"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_has_both_the_devices_and_the_volumes_of_a_pod(strategy: str) -> None:
+    """The cheapest node has no device, the second reaches no volume."""
+    nodes = [node("cheap", watts=1), node("gpus", watts=10), node("both", watts=500)]
+    for item in nodes:
+        item["labels"] = {"kubernetes.io/hostname": item["name"]}
+    parameters = task(
+        nodes,
+        [with_claim(pod(name, made_of="one"), name) for name in ("p", "q")],
+        template("one", request()),
+        *(resource_slice(name, [gpu("g")]) for name in ("gpus", "both")),
+        strategy=strategy,
+        volume_objects=[
+            storage_class("wait"),
+            claim("p", volume="v"),
+            volume("v", nodeAffinity=reachable("kubernetes.io/hostname", "cheap", "both")),
+        ],
+    )
+    result = solved(parameters)
+    assert nodes_of(result) == {"p": "both"}
+    assert [entry["name"] for entry in result["allocations"]] == ["p-gpu"]
+    [unplaced] = result["unplaced"]
+    assert 'persistentvolumeclaim "q" not found' in unplaced["message"]
+
+
+def with_claim(given_pod: Json, name: str) -> Json:
+    return {**given_pod, "spec": {**given_pod["spec"], "volumes": mounted(name)}}
 
 
 def test_watts_of_devices_decide_between_nodes_and_count() -> None:

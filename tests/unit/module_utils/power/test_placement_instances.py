@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
-from support.examples import examples, generated, nearly_all
+from support.examples import examples, first_seed, generated, nearly_all, of_part
 from support.placement_checker import (
     Value,
     is_refused,
@@ -51,6 +51,16 @@ KINDS: dict[str, frozenset[Feature]] = {
     "volumes beside others": frozenset({"anti-affinity", "running", "volumes"}),
     "everything": frozenset(t.get_args(Feature)),
 }
+
+
+# Kinds of which `make test-deep` tries this many times more: 20,000 instances with volumes.
+MORE = {"volumes": 7, "volumes beside others": 7}
+
+
+def parts() -> list[tuple[str, int]]:
+    """The kinds, some in several parts from seeds of their own where many examples are wanted."""
+    is_deep = first_seed() is not None
+    return [(kind, part) for kind in KINDS for part in range(MORE.get(kind, 1) if is_deep else 1)]
 
 
 def is_no_worse(first: Value, second: Value, watts: float = TOLERANCE_WATTS) -> bool:
@@ -90,10 +100,11 @@ def check_baseline(given_parameters: Json, strategy: str, optimal: Value) -> Non
 
 
 @generated
-@pytest.mark.parametrize("kind", KINDS)
-def test_answers_are_feasible_true_and_as_good_as_any(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "part"), parts())
+def test_answers_are_feasible_true_and_as_good_as_any(kind: str, part: int) -> None:
     counted: Counter[str] = Counter()
 
+    @of_part(part)
     @examples(EXAMPLES, shrinks=False)
     @given(parameters(KINDS[kind]), st.sampled_from(STRATEGIES[1:]))
     def run(given_parameters: Json, strategy: str) -> None:

@@ -99,7 +99,8 @@ def node_affinity(**term: t.Any) -> Json:
             {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
             "spec.volumes.persistentVolumeClaim",
         ),
-        ({"volumes": [{"name": "x", "rbd": {"image": "d"}}]}, "spec.volumes.rbd"),
+        ({"volumes": [{"name": "x", "cinder": {"volumeID": "d"}}]}, "spec.volumes.cinder"),
+        ({"volumes": [{"name": "x", "tape": {"reel": 3}}]}, "spec.volumes.tape"),
         ({"volumes": ["data"]}, "spec.volumes"),
         (
             {"containers": [{"resources": {"claims": [{"name": "gpu"}]}}]},
@@ -151,6 +152,8 @@ def test_an_ordinary_pod_is_understood_whole() -> None:
             "volumes": [
                 {"name": "token", "projected": {"sources": [{"serviceAccountToken": {}}]}},
                 {"name": "scratch", "emptyDir": {}},
+                {"name": "shared", "nfs": {"server": "nfs.example", "path": "/"}},
+                {"name": "image", "rbd": {"monitors": ["m"], "image": "i"}},
             ],
         },
         labels={"app": "web"},

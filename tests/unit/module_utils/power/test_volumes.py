@@ -144,6 +144,37 @@ def test_a_volume_that_is_there_already_counts_once() -> None:
     assert set(where(result).values()) == {"cheap"}
 
 
+READ = {"rbd": {"monitors": ["m"], "image": "i", "readOnly": True}}
+WRITE = {"rbd": {"monitors": ["m"], "image": "i"}}
+
+
+def with_disk(name: str, disk: Json, **more: t.Any) -> Json:
+    return {**pod(name, **more), "volumes": [{"name": "disk", **disk}]}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_has_a_disk_without_a_claim_once_or_for_readers(strategy: str) -> None:
+    readers = [with_disk("r", READ, count=2)]
+    result = solved([], *readers, with_disk("w", WRITE), strategy=strategy)
+    found = where(result)
+    assert found.get("w") not in (found["r-0"], found["r-1"])
+    assert strategy != "optimal" or len(found) == 3
+    both = [{**with_disk(f"old-{name}", READ), "node_name": name} for name in ("cheap", "dear")]
+    refused = solved([], with_disk("w", WRITE), running=both, strategy=strategy)
+    assert message(refused) == "0/2 nodes are available: 2 node(s) had no available disk."
+
+
+def test_disks_without_a_claim_count_against_the_limit_of_their_driver() -> None:
+    disks = [{"cinder": {"volumeID": f"v{index}"}} for index in range(3)]
+    limits = [csi_node(name, 1, "cinder.csi.openstack.org") for name in ("cheap", "dear")]
+    pods = [with_disk(f"p{index}", disk) for index, disk in enumerate(disks)]
+    result = place({"nodes": NODES, "pods": pods, "volume_objects": limits})
+    assert sorted(where(result).values()) == ["cheap", "dear"]
+    assert message(result) == "0/2 nodes are available: 2 node(s) exceed max volume count."
+    unknown = place({"nodes": NODES, "pods": pods[:1]})
+    assert message(unknown) == "0/2 nodes are available: 2 unsupported: spec.volumes.cinder."
+
+
 @pytest.mark.parametrize("key", [HOSTNAME, ZONE])
 def test_each_claim_gets_a_volume_of_its_own(key: str) -> None:
     """Of two volumes on the cheap node one is too small for one of the claims."""

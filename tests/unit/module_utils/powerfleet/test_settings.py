@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
     GROUPS,
     complete,
@@ -19,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options imp
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import SPEC
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     fleet_options,
+    publication_of,
     record_of,
     rmd_options,
     steps_of,
@@ -68,6 +70,7 @@ LEFT_OUT: dict[str, str] = {
     "placement_lease_namespace": SHARED,
     "placement_lease_timeout": SHARED,
     "placement_record_namespace": SHARED,
+    "placement_publish_namespace": SHARED,
     "devices_objects": INVENTORY,
     "devices_src": INVENTORY,
     "devices_node": INVENTORY,
@@ -271,6 +274,17 @@ def test_each_fleet_that_binds_has_a_record_of_its_own_that_goes_with_it() -> No
     assert (owner["kind"], owner["name"], owner["uid"]) == ("PowerFleet", "one", "uid-one")
     assert record_of(fleet(), module(record_namespaces=["elsewhere"])) is None
     assert record_of(fleet(placement={"bind": False}), options) is None
+
+
+def test_a_fleet_that_places_publishes_for_the_extender_even_if_it_binds_nothing() -> None:
+    options = module(publish_namespaces=["power"])
+    found = publication_of(fleet(placement={"bind": False}), options)
+    assert found is not None and found.path.endswith("configmaps/wattwise-extender-uid-fleet")
+    metadata = found.manifest({})["metadata"]
+    assert metadata["labels"] == {publication.LABEL: "publication"}
+    assert [owner["kind"] for owner in metadata["ownerReferences"]] == ["PowerFleet"]
+    assert publication_of(fleet(), module(publish_namespaces=["elsewhere"])) is None
+    assert publication_of(fleet(placement={"enabled": False}), options) is None
 
 
 def test_the_client_of_daemons_comes_from_the_module_alone() -> None:

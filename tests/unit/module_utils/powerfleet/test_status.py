@@ -78,6 +78,14 @@ def test_nodes_are_counted_by_the_source_of_their_curve() -> None:
     assert suspended_status(stored(status))["curves"] == counted
 
 
+def test_nodes_with_a_published_curve_are_counted_by_its_match() -> None:
+    counted = {"stated": 0, "predictor": 0, "learned": 0, "published": 3, "none": 0}
+    matched = {"processor": 2, "model": 1}
+    summary = {"curve_sources": counted, "published_matches": matched}
+    status = status_of(fleet(), outcome(summary=summary))
+    assert status["curves"] == {**counted, "publishedMatches": matched}
+
+
 def test_what_failed_is_listed_up_to_twenty() -> None:
     errors = [
         {"name": f"n{index:02}", "endpoint": "e", "reason": "timeout", "detail": "{{ odd }}\n"}

@@ -15,6 +15,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import KUBECONFIG_VARIABLE
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import period as periods
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
@@ -447,7 +448,7 @@ def test_the_program_says_in_a_sentence_why_it_cannot_begin() -> None:
     kubeconfig = os.devnull
     missing = subprocess.run(
         [sys.executable, "-m", watching.__name__],
-        env={**environment, watching.KUBECONFIG_VARIABLE: kubeconfig, "HOME": os.devnull},
+        env={**environment, KUBECONFIG_VARIABLE: kubeconfig, "HOME": os.devnull},
         capture_output=True,
         text=True,
         timeout=60,
@@ -467,7 +468,7 @@ def test_the_program_watches_until_it_is_told_to_end(api: WatchApi, tmp_path: t.
     )
     process = subprocess.Popen(
         [sys.executable, "-m", watching.__name__],
-        env={**os.environ, watching.KUBECONFIG_VARIABLE: str(kubeconfig)},
+        env={**os.environ, KUBECONFIG_VARIABLE: str(kubeconfig)},
         stdout=subprocess.PIPE,
         text=True,
     )

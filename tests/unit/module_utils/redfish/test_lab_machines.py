@@ -16,7 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models impor
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from lab.bmc.vendors import TREES
 from lab.embedded import EmbeddedLab, embedded_lab
-from lab.machines import Machine
+from lab.machines import SERVER_TYPES, Machine
 
 VENDORS = sorted(TREES)
 NODES = 12
@@ -90,6 +90,19 @@ def test_each_vendor_s_sensor_is_found_and_then_read_at_once(lab: EmbeddedLab, v
     traffic = lab.admin("GET", "/requests")["nodes"][machine.name]
     assert traffic["peak_in_flight"] == 1
     assert traffic["requests"] == len({answers.inlet_uri, answers.power_uri})
+
+
+def test_every_machine_tells_what_published_measurements_are_matched_by(lab: EmbeddedLab) -> None:
+    machines = lab_signed(lab)
+    found = {
+        entry["name"]: entry["system"]
+        for entry in read_thermal(parameters(lab, *machines), Context())["sensors"]
+    }
+    for machine in machines:
+        kind = SERVER_TYPES[machine.server_type]
+        told = {key: found[machine.name][key] for key in ("model", "processor", "sockets", "cores")}
+        assert list(told.values()) == [kind.model, kind.processor, kind.sockets, kind.cores]
+        assert found[machine.name]["manufacturer"]
 
 
 def test_every_machine_names_its_model(lab: EmbeddedLab) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
     SECTIONS,
     failing_endpoints,
@@ -46,6 +47,34 @@ def test_equal_documents_give_equal_reports_with_the_time_of_the_newest(tmp_path
     assert one == two
     assert one["time"] == "2026-01-31T12:05:00Z"
     documents.check(one, "report", "here")
+
+
+def test_a_trial_of_one_rack_tells_the_watts_of_its_nodes(tmp_path: Path) -> None:
+    """Only five nodes have a NodeConfig, with BMCs alone, and the plan counts idle nodes as asleep."""
+    folder = write(tmp_path, Case(pods=0, bound=False, baseline=False))
+    read = json.loads((folder / "readings.json").read_text())["readings"]
+    names = sorted(read)[:5]
+    bmc = {"type": "Redfish", "endpoint": "https://10.0.0.1", "fetch_interval_seconds": 15.0}
+    inlet = {"inlet_temp": bmc}
+    targets = [
+        {"name": name, "namespace": "try", "node_config": f"try/{name}", "endpoints": inlet}
+        for name in names
+    ]
+    change(folder / "snapshot.json", targets={"nodes": targets, "findings": []})
+    alone = {name: {**read[name], "delta_p_pascal": None} for name in names}
+    change(folder / "readings.json", readings=alone)
+    plan = json.loads((folder / "plan.json").read_text())
+    asleep = [{**node, "watts_before": 10.0, "watts_after": 10.0} for node in plan["nodes"]]
+    change(folder / "plan.json", nodes=asleep)
+    report = build_from(str(folder))
+    headline = report["sections"]["headline"]
+    drawn = sum(reading["power_watts"] for reading in alone.values())
+    assert headline["watts"]["measured_before"] == pytest.approx(drawn, abs=0.1)
+    assert (headline["counted"], headline["nodes"]) == (5, 20)
+    shown = page(report)
+    for words in ("5 of 20 nodes read", "5 of 5 nodes were read completely"):
+        assert words in shown
+    assert report["sections"]["prediction_error"]["fleet"]["node_error_percent"] < 10
 
 
 @pytest.mark.parametrize(
@@ -77,6 +106,70 @@ def test_measured_after_needs_readings_that_are_younger_by_the_time_to_settle(
     curves = report["sections"]["power_curves"]["types"]
     measured = {node["measured_after"] is None for kind in curves for node in kind["nodes"]}
     assert measured == {state == "pending"}
+
+
+def test_curves_are_told_by_source_with_their_error_against_the_bmcs(tmp_path: Path) -> None:
+    write(tmp_path)
+    path = tmp_path / "bound" / "curves.json"
+    curves = json.loads(path.read_text())["curves"]
+    first, second, third, *others = sorted(curves)
+    published: Json = {
+        "match": "series",
+        "of": ["1 x amd_epyc_7742, 64 cores"],
+        "scale": 1.25,
+        "generations": 0,
+        "server": "Dell Inc. R6515 with AMD EPYC 7713P",
+        "told_by": "Redfish",
+    }
+    for name in (first, second):
+        curves[name] |= {"source": "published", "published": published}
+    curves[third]["source"] = "stated"
+    for name in others:
+        curves[name]["source"] = "predictor"
+    change(path, curves=curves)
+    report = build_from(str(tmp_path))
+    section = report["sections"]["power_curves"]
+    counted = {one["source"]: (one["nodes"], one["metered_nodes"]) for one in section["sources"]}
+    assert counted == {
+        "stated": (1, 1),
+        "predictor": (len(others), len(others)),
+        "published for its series of processors": (2, 2),
+    }
+    assert all(0 < one["metered_error_percent"] < 20 for one in section["sources"])
+    [server] = section["published"]
+    assert (server["nodes"], server["of"], server["scale"]) == (2, published["of"][0], 1.25)
+    html = page(report)
+    assert published["server"] in html and "Servers with a published power curve" in html
+
+
+def test_nodes_without_a_curve_are_told_with_the_reason(tmp_path: Path) -> None:
+    write(tmp_path, Case(lacking=2))
+    path = tmp_path / "bound" / "curves.json"
+    known = json.loads(path.read_text())["curves"]
+    nodes = json.loads((tmp_path / "bound" / "snapshot.json").read_text())["nodes"]
+    first, second = sorted(
+        node["metadata"]["name"] for node in nodes if node["metadata"]["name"] not in known
+    )
+    change(path, lacking={first: "no published measurement is of X"})
+    report = build_from(str(tmp_path))
+    lacking = {one["node"]: one["reason"] for one in report["sections"]["power_curves"]["lacking"]}
+    assert lacking.keys() == {first, second}
+    assert lacking[first] == "no published measurement is of X"
+    assert "Nodes without a power curve" in page(report)
+
+
+def test_idle_nodes_are_told_with_what_sleep_would_save(tmp_path: Path) -> None:
+    write(tmp_path, Case(baseline=False))
+    path = tmp_path / "bound" / "plan.json"
+    plan = json.loads(path.read_text())
+    entry = plan["nodes"][0]
+    change(path, asleep=[entry["name"], "unknown"], nodes=[{**entry, "watts_after": 10.0}])
+    measured = json.loads((tmp_path / "bound" / "readings.json").read_text())["readings"]
+    report = build_from(str(tmp_path))
+    section = report["sections"]["sleep"]
+    expected = measured[entry["name"]]["power_watts"] - 10.0
+    assert (section["nodes"], section["saved_watts"]) == (1, pytest.approx(expected, abs=0.1))
+    assert "1 node without workload would save" in page(report)
 
 
 def test_a_last_value_is_no_measurement_of_the_new_state(tmp_path: Path) -> None:
@@ -203,6 +296,50 @@ def test_the_cheapest_type_got_the_load_and_the_spared_ones_say_what_they_would_
     # down: 9 W × (1 + (0.3 − 1) / 2) = 5.85 W.
     assert prices[1] == pytest.approx(1.9 * (1 + 0.3 * 6.4 / 128 / 2), rel=1e-3)
     assert prices[3] == pytest.approx(5.85, rel=1e-3)
+
+
+def test_every_number_is_of_the_pods_that_were_bound(tmp_path: Path) -> None:
+    """All pods of one node were skipped, a part of another's failed, and one has no outcome."""
+    write(tmp_path, Case(nodes=8, pods=250))
+    whole = build_from(str(tmp_path))["sections"]
+    path = tmp_path / "bound" / "bindings.json"
+    placements = json.loads(path.read_text())["bound"]
+    first, *_others, last = dict.fromkeys(entry["node"] for entry in placements)
+    of = {node: [one for one in placements if one["node"] == node] for node in (first, last)}
+    skipped = [{**entry, "reason": "the node is cordoned"} for entry in of[last]]
+    failed = {**of[first][0], "detail": "conflict"}
+    lost = [*of[last], *of[first][:2]]
+    bound = [entry for entry in placements if entry not in lost]
+    change(path, bound=bound, skipped=skipped, errors=[failed, {"detail": "no pod"}])
+    report = build_from(str(tmp_path))
+    found = report["sections"]
+    headline = found["headline"]
+    assert (headline["placed"], headline["not_bound"]) == (len(bound), len(lost))
+    assert headline["nodes_used"] == whole["headline"]["nodes_used"] - 1
+    entries = {entry["node"]: entry for entry in found["placements"]["nodes"]}
+    assert (
+        found["placements"]["placed"]
+        == len(bound)
+        == sum(len(entry["pods"]) for entry in entries.values())
+    )
+    assert sum(entry["pods"] for entry in found["server_types"]["types"]) == len(bound)
+    # Nothing is predicted for a part of the pods; without pods a node stays as it was.
+    assert last not in entries and entries[first]["watts_after"] is None
+    assert headline["left_out"] == [first]
+    plan = json.loads((tmp_path / "bound" / "plan.json").read_text())["nodes"]
+    expected = sum(
+        node["watts_before" if node["name"] == last else "watts_after"]
+        for node in plan
+        if node["name"] != first
+    )
+    assert headline["watts"]["predicted_after"] == pytest.approx(expected, abs=0.1)
+    assert whole["headline"]["saved"] is not None and headline["saved"] is None
+    reasons = {entry["pod"]: entry["reason"] for entry in found["waiting_pods"]["not_bound"]}
+    assert len(reasons) == len(lost)
+    assert set(reasons.values()) == {"the node is cordoned", "conflict", "no reason is given"}
+    line = summarize(report, "report.html")["lines"][0]
+    assert line.startswith(f"{len(bound)} pods placed on ") and f", {len(lost)} not bound," in line
+    assert f"{len(lost)} pods of the plan could not be bound" in page(report)
 
 
 def test_pods_that_ended_or_came_since_are_counted(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Answers to the calls of kube-scheduler: which nodes a pod may have, and which are better."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.extender import wire
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
+    ClusterState,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.views import (
+    AskingPod,
+    asking_pod,
+)
+
+CROWDED = "the placement plan of wattwise.kube reserves this node for waiting pods"
+
+
+class Extender:
+    """Judges pods of the schedulers in ``scheduler_names``; all pods where there are none.
+
+    Every profile of a kube-scheduler asks every extender, about pods of other profiles too.
+    """
+
+    def __init__(self, state: ClusterState, scheduler_names: t.Collection[str] = ()) -> None:
+        self.state = state
+        self._scheduler_names = frozenset(scheduler_names)
+
+    def filter(self, body: bytes) -> str:
+        """ExtenderFilterResult. Raises InvalidInput for a body that kube-scheduler never sends.
+
+        Reservations never leave a pod without any node: then all nodes pass.
+        """
+        call = wire.read_call(body)
+        pod = self._judged(call)
+        crowded = set() if pod is None else self.state.crowded(pod, call.names)
+        passing = [name for name in call.names if name not in crowded]
+        if not passing:
+            return wire.filter_reply(call.names, {})
+        return wire.filter_reply(passing, dict.fromkeys(sorted(crowded), CROWDED))
+
+    def prioritize(self, body: bytes) -> str:
+        """HostPriorityList. Raises InvalidInput for a body that kube-scheduler never sends."""
+        call = wire.read_call(body)
+        pod = self._judged(call)
+        scores = [0] * len(call.names) if pod is None else self.state.scores(pod, call.names)
+        return wire.prioritize_reply(call.names, scores)
+
+    def _judged(self, call: wire.Call) -> AskingPod | None:
+        """The pod; None for a pod of another scheduler. Raises InvalidInput."""
+        pod = guarded(subject_of(call.pod, "Pod"), lambda: asking_pod(call.pod))
+        if isinstance(pod, Finding):
+            raise InvalidInput(f"{pod}; it is scheduled without the extender")
+        if self._scheduler_names and pod.scheduler_name not in self._scheduler_names:
+            return None
+        return pod

@@ -1,0 +1,92 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The nodes of one publication with their curves, as arrays: what one more pod costs on each."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import Publication
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.scores import Prices
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.views import (
+    AskingPod,
+    Measured,
+    PodLoad,
+    occupancy_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Rules
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import Loads
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    assumed_use,
+)
+
+
+class PricedNodes:
+    """Costs of the nodes with a curve, as the placement counts them.
+
+    A node has no price before ``refresh`` has told what runs there.
+    """
+
+    def __init__(self, publication: Publication) -> None:
+        self.publication = publication
+        self.names = sorted(publication.curves)
+        self.index = {name: index for index, name in enumerate(self.names)}
+        self._costs = NodeCosts(
+            [Node(name, free={}, curve=publication.curves[name]) for name in self.names],
+            publication.rules,
+        )
+        self._costs.priced[:] = False
+        self._forfeited = numpy.array(
+            [publication.emptied.get(name, 0.0) for name in self.names], dtype=float
+        )
+        self._per_core = numpy.array(
+            [_best_load(publication.curves[name], publication.rules) for name in self.names],
+            dtype=float,
+        )
+
+    def refresh(
+        self,
+        name: str,
+        is_there: bool,
+        loads: t.Iterable[PodLoad],
+        measured: Measured | None,
+    ) -> None:
+        """Take note of a node with these pods."""
+        index = self.index[name]
+        if not is_there:
+            self._costs.priced[index] = False
+            return
+        given = self.publication
+        use = {} if measured is None else {name: measured.microcores}
+        occupancy = occupancy_of(loads, 0.0 if measured is None else measured.since)
+        of_nodes = Loads(given.usage_source, given.assumption, use)
+        self._costs.update(index, of_nodes.of(name, None, occupancy), occupancy.hosts_workload)
+
+    def prices(self, pod: AskingPod, names: t.Sequence[str], now: float) -> Prices:
+        """What the pod costs on each of these nodes.
+
+        A pod on a node that the plan empties also costs what the emptying would have saved.
+        """
+        costs = self._costs
+        nodes = numpy.array([self.index[name] for name in names], dtype=numpy.int64)
+        use = assumed_use(pod.millicores, self.publication.assumption)
+        before = costs.of(nodes, 0, 0, 0)
+        added = costs.of(nodes, use, 1, int(pod.load.is_workload)) - before
+        if now < self.publication.intends_until and pod.load.is_workload:
+            added = added + self._forfeited[nodes]
+        added = numpy.where(costs.priced[nodes], added, numpy.nan)
+        wakes = costs.sleeper[nodes] & pod.load.is_workload
+        return Prices(added, wakes, self._per_core[nodes])
+
+
+def _best_load(curve: Curve, rules: Rules) -> float:
+    """The fewest watts per core beyond standby that the node can have."""
+    return min(
+        (watts - rules.standby_watts) / cores
+        for cores, watts in zip(curve.cores, curve.watts)
+        if cores
+    )

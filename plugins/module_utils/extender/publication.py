@@ -1,0 +1,194 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The document that a run publishes for extenders: curves, rules, and what its plan intends.
+
+It lies in a ConfigMap, because an extender has a pod and an account of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import typing as t
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import compressed
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    Subject,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    mapping,
+    number,
+    required_text,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
+    Curve,
+    read_curve,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Rules
+
+if t.TYPE_CHECKING:
+    import datetime
+
+    from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+        UsageSource,
+    )
+
+Object = t.Mapping[str, t.Any]
+PodKey = tuple[str, str]
+
+LABEL = "wattwise.github.io/extender"
+KEY = "publication.json.gz"
+RULES = ("usage_source", "pod_usage_assumption", "allow_power_off", "standby_watts")
+# Intentions end so long after the last run that had them.
+INTENTIONS_SECONDS = 900.0
+REPEAT_SECONDS = 300.0
+_SOURCES = ("auto", "metrics", "requests")
+
+
+class Planned(t.NamedTuple):
+    """The node that the plan gives a waiting pod; an empty ``uid`` is not known."""
+
+    node: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A run's curves by node and its rules; what its plan intends until ``intends_until``.
+
+    ``planned`` are the nodes of waiting pods. ``emptied`` are nodes whose running pods the plan
+    moves away, with the watts that this saves.
+    """
+
+    rules: Rules
+    usage_source: UsageSource
+    assumption: Decimal
+    curves: t.Mapping[str, Curve]
+    planned: t.Mapping[PodKey, Planned] = field(default_factory=dict)
+    emptied: t.Mapping[str, float] = field(default_factory=dict)
+    intends_until: float = 0.0
+
+
+def publication_of(
+    curves: Object, plan: Object, options: Object, now: datetime.datetime
+) -> dict[str, t.Any]:
+    """The document of a run, from the ``curves`` of its document, its plan and its options."""
+    return {
+        "time": format_time(now),
+        "rules": {name: options[name] for name in RULES},
+        "curves": {
+            name: {"cpu": curve["cpu"], "watts": curve["watts"]} for name, curve in curves.items()
+        },
+        "placements": [
+            {
+                "namespace": one["namespace"],
+                "pod": one["pod"],
+                "uid": one.get("uid") or "",
+                "node": one["node"],
+            }
+            for one in plan["placements"]
+        ],
+        "emptied": _emptied(plan.get("steps") or ()),
+    }
+
+
+def _emptied(steps: t.Iterable[Object]) -> dict[str, float]:
+    """The gain of each step by the nodes that it empties, in equal shares."""
+    return {
+        node: step["gain_watts"] / len(step["asleep"]) for step in steps for node in step["asleep"]
+    }
+
+
+def is_due(body: Object, published: Object | None) -> bool:
+    """Whether the document has to replace the published one.
+
+    A document with intentions is repeated now and then, because intentions end without repetition.
+    """
+    if published is None:
+        return True
+    if {**published, "time": ""} != {**body, "time": ""}:
+        return True
+    if not body["placements"] and not body["emptied"]:
+        return False
+    age = parse_time(body["time"]) - parse_time(text(published.get("time"), "time"))
+    return age.total_seconds() >= REPEAT_SECONDS
+
+
+def packed(body: Object) -> dict[str, str]:
+    """``binaryData`` of the ConfigMap."""
+    return {KEY: base64.b64encode(compressed.pack(body)).decode()}
+
+
+def unpacked(config_map: Object) -> dict[str, t.Any]:
+    """The document in a ConfigMap. Raises InvalidField."""
+    path = f"binaryData.{KEY}"
+    given = mapping(config_map.get("binaryData"), "binaryData").get(KEY)
+    try:
+        return compressed.unpack(base64.b64decode(required_text(given, path), validate=True))
+    except ValueError as error:
+        raise InvalidField(path, f"it cannot be read ({error})") from error
+
+
+def read(config_map: Object) -> Publication:
+    """What a ConfigMap publishes. A node or pod that cannot be read is left out.
+
+    Raises InvalidField where nothing of it can be read.
+    """
+    body = unpacked(config_map)
+    rules = mapping(body.get("rules"), "rules")
+    source = rules.get("usage_source")
+    if source not in _SOURCES:
+        raise InvalidField("rules.usage_source", f"write {', '.join(_SOURCES)}")
+    assumption = number(rules.get("pod_usage_assumption"), "rules.pod_usage_assumption")
+    if not 0 <= assumption <= 1:
+        raise InvalidField("rules.pod_usage_assumption", "it must be from 0 to 1")
+    time = parse_time(required_text(body.get("time"), "time"), "time")
+    return Publication(
+        rules=Rules(
+            allow_power_off=rules.get("allow_power_off") is True,
+            standby_watts=number(rules.get("standby_watts"), "rules.standby_watts"),
+        ),
+        usage_source=source,
+        assumption=Decimal(str(assumption)),
+        curves=_each(mapping(body.get("curves"), "curves"), lambda one: read_curve(one, "curve")),
+        planned=_planned(body.get("placements")),
+        emptied=_each(
+            mapping(body.get("emptied"), "emptied"), lambda watts: max(0.0, number(watts, "watts"))
+        ),
+        intends_until=time.timestamp() + INTENTIONS_SECONDS,
+    )
+
+
+T = t.TypeVar("T")
+
+
+def _each(given: t.Mapping[str, t.Any], read_one: t.Callable[[t.Any], T]) -> dict[str, T]:
+    """What can be read of the values."""
+    found = {}
+    for name, value in given.items():
+        one = guarded(Subject("Node", name), functools.partial(read_one, value))
+        if not isinstance(one, Finding):
+            found[name] = one
+    return found
+
+
+def _planned(given: t.Any) -> dict[PodKey, Planned]:
+    found = {}
+    for one in objects(given):
+        namespace, pod, node = (one.get(name) for name in ("namespace", "pod", "node"))
+        uid = one.get("uid")
+        if isinstance(namespace, str) and isinstance(pod, str) and isinstance(node, str):
+            found[namespace, pod] = Planned(node, uid if isinstance(uid, str) else "")
+    return found

@@ -1,0 +1,74 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""From added watts of nodes to the scores of kube-scheduler's extenders, 0 to 10.
+
+The cheapest nodes alone have 10, so that they win wherever the extender's weight outvotes the
+plugins of kube-scheduler. All others have 9 to 0, linear in watts. The scale ends at the most watts
+of a node that runs already: a node that has to be woken would otherwise make all of them equal.
+
+Where each node would have to be woken, added watts favour the node that idles with the fewest,
+although the next pods come there too. Then watts per core at a node's best load decide.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Booleans,
+        Floats,
+    )
+
+HIGHEST = 10
+# Less than any curve tells apart; sums of floats differ by less.
+_SAME_WATTS = 1e-6
+
+
+class Prices(t.NamedTuple):
+    """Added watts by node, NaN where they are not known; ``wakes`` where the pod ends its sleep.
+
+    ``watts_per_core`` are counted for the awake node at its best load, beyond standby.
+    """
+
+    watts: Floats
+    wakes: Booleans
+    watts_per_core: Floats
+
+    @classmethod
+    def unknown(cls, number: int) -> Prices:
+        """Of so many nodes of which nothing is known."""
+        nothing = numpy.full(number, numpy.nan)
+        return cls(nothing, numpy.zeros(number, dtype=bool), nothing.copy())
+
+    def put(self, positions: t.Sequence[int], others: Prices) -> None:
+        """Fill in the prices of some nodes."""
+        for own, other in zip(self, others):
+            own[positions] = other
+
+
+def scores_of(prices: Prices, planned: int | None = None) -> list[int]:
+    """The score of each node; 0 where no price is known.
+
+    ``planned`` is the position of the node that a plan gives the pod: it has 10, whatever it costs,
+    and the others at most 9.
+    """
+    known = ~numpy.isnan(prices.watts)
+    running = known & ~prices.wakes
+    costs = prices.watts if running.any() else prices.watts_per_core
+    found = numpy.zeros(len(costs), dtype=numpy.int64)
+    if known.any():
+        least = costs[known].min()
+        most = costs[running if running.any() else known].max()
+        # Where all are equal there is no scale, and all are best.
+        scale = max(most - least, _SAME_WATTS)
+        points = (HIGHEST - 1) * (most - costs[known]) / scale
+        points = numpy.where(costs[known] <= least + _SAME_WATTS, HIGHEST, points)
+        found[known] = numpy.clip(points, 0, HIGHEST)
+    if planned is not None:
+        found = numpy.minimum(found, HIGHEST - 1)
+        found[planned] = HIGHEST
+    return found.tolist()

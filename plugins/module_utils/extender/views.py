@@ -1,0 +1,158 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Views of Pods, Nodes and their metrics, as small as watts and room of nodes allow."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    Object,
+    mapping,
+    text,
+    whole_number,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    parse_duration,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import PodKey
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import quantities
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
+    Occupancy,
+    measured_use,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    effective_requests,
+    identity,
+    is_daemon,
+    is_finished,
+)
+
+Requests = tuple[tuple[str, int], ...]
+Allocatable = t.Mapping[str, int]
+
+_DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class PodLoad(t.NamedTuple):
+    """A pod that has a node, or waits for one (``node`` is empty).
+
+    ``started_at`` is Unix time, 0 for a pod that has not started.
+    """
+
+    uid: str
+    node: str
+    requests: Requests
+    is_workload: bool
+    priority: int = 0
+    started_at: float = 0.0
+
+
+class Measured(t.NamedTuple):
+    """CPU use of a node in microcores, as the mean of the time from ``since`` to ``until`` (Unix)."""
+
+    microcores: int
+    since: float
+    until: float
+
+
+@dataclass(frozen=True)
+class AskingPod:
+    """The pod that kube-scheduler asks for."""
+
+    key: PodKey
+    load: PodLoad
+    scheduler_name: str
+
+    @property
+    def millicores(self) -> int:
+        return dict(self.load.requests).get("cpu", 0)
+
+
+def asking_pod(pod: Object) -> AskingPod:
+    """Raises InvalidField."""
+    spec = mapping(pod.get("spec"), "spec")
+    requests = {**effective_requests(spec), "pods": 1}
+    load = PodLoad(_uid(pod), "", _shared(requests), not is_daemon(pod), _priority(spec))
+    name = text(spec.get("schedulerName"), "spec.schedulerName") or _DEFAULT_SCHEDULER
+    return AskingPod(identity(pod), load, name)
+
+
+def view_pod(pod: Object) -> PodLoad | None:
+    """What a pod takes of its node; None once it has given that back. Raises InvalidField."""
+    if is_finished(pod):
+        return None
+    spec = mapping(pod.get("spec"), "spec")
+    occupancy = Occupancy()
+    occupancy.add(pod)
+    return PodLoad(
+        _uid(pod),
+        text(spec.get("nodeName"), "spec.nodeName"),
+        _shared(occupancy.requests),
+        occupancy.hosts_workload,
+        _priority(spec),
+        0.0 if occupancy.starting_millicores else _started_at(pod),
+    )
+
+
+def view_node(node: Object) -> Allocatable:
+    """The resources of a node for pods. Raises InvalidField."""
+    status = mapping(node.get("status"), "status")
+    return quantities(status.get("allocatable"), "status.allocatable")
+
+
+def measured(metrics: Object) -> tuple[str, Measured]:
+    """A node and its use, from an object of metrics.k8s.io. Raises InvalidField."""
+    name, microcores = measured_use(metrics)
+    window = metrics.get("window")
+    seconds = parse_duration(window, "window") if isinstance(window, str) else 0.0
+    time = parse_time(text(metrics.get("timestamp"), "timestamp"), "timestamp").timestamp()
+    return name, Measured(microcores, time - seconds, time)
+
+
+def occupancy_of(loads: t.Iterable[PodLoad], since: float) -> Occupancy:
+    """What these pods take of a node together.
+
+    A pod that started after ``since`` is in no measurement yet.
+    """
+    found = Occupancy()
+    for load in loads:
+        for name, amount in load.requests:
+            found.requests[name] = found.requests.get(name, 0) + amount
+            if name == "cpu" and (not load.started_at or load.started_at > since):
+                found.starting_millicores += amount
+        found.hosts_workload = found.hosts_workload or load.is_workload
+    return found
+
+
+def _uid(pod: Object) -> str:
+    return text(mapping(pod.get("metadata"), "metadata").get("uid"), "metadata.uid")
+
+
+def _priority(spec: Object) -> int:
+    given = spec.get("priority")
+    return 0 if given is None else whole_number(given, "spec.priority")
+
+
+def _started_at(pod: Object) -> float:
+    """The kubelet's time, else long ago: a pod that runs is in the measurements of its node."""
+    given = mapping(pod.get("status"), "status").get("startTime")
+    try:
+        return parse_time(given).timestamp() if isinstance(given, str) else 1.0
+    except InvalidInput:
+        return 1.0
+
+
+def _shared(requests: t.Mapping[str, int]) -> Requests:
+    return _interned(tuple(sorted(requests.items())))
+
+
+@functools.lru_cache(maxsize=4096)
+def _interned(requests: Requests) -> Requests:
+    """The same tuple for equal requests: a fleet has few shapes of pods."""
+    return requests

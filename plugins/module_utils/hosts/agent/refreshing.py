@@ -1,0 +1,199 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One round of a host agent: read the BMCs of a Provisioning's hosts, and store what they tell.
+
+The hosts are those that the Provisioning holds or may take, with a Redfish address and a Secret.
+Passwords go to the address in the same BareMetalHost that names the Secret, as Metal3 sends them,
+but never over plain HTTP or to a BMC whose certificate nothing confirms.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    guarded,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    InvalidInput,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
+    bare_metal_host,
+    host_hardware,
+    provisioning,
+    redfish_hardware,
+    role_assignment,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    host_text,
+    key_of,
+    refusals,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    APPLY_CONTENT_TYPE,
+    Guard,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
+    redfish_endpoint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget
+
+FIELD_MANAGER = "wattwise-host-agent"
+# BMCs that are asked at once. Their answers have a budget each, and a pod has 256 MiB.
+CONCURRENCY = 8
+# Hosts in error may be in error because of their hardware.
+_READ_ALL_THE_SAME = ("error", "address")
+
+Say = t.Callable[[str], None]
+
+
+class Rounds:
+    """Rounds for one Provisioning. What they remember is about accounts and told failures.
+
+    ``say`` gets a sentence about each host whose state of being read has changed.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        place: tuple[str, str],
+        host_namespaces: t.Sequence[str],
+        context: Context,
+        say: Say,
+        timeout: float,
+    ) -> None:
+        self._kube, self._place = kube, place
+        self._host_namespaces, self._context, self._say = host_namespaces, context, say
+        self._timeout = timeout
+        self._refused_accounts: dict[str, Result] = {}
+        self._told: dict[str, str] = {}
+
+    def run(self, guard: Guard, stop: threading.Event) -> None:
+        """Read all hosts, some at once, until ``stop`` is set. Writes need ``guard``.
+
+        Raises WattwiseError where the cluster does not answer, and LeaseLost.
+        """
+        hosts = self._hosts()
+        names = {host_text(host) for host in hosts}
+        for memory in (self._refused_accounts, self._told):
+            for name in memory.keys() - names:
+                del memory[name]
+        stored = {
+            (text(member(obj, "metadata", "namespace")), text(member(obj, "metadata", "name"))): obj
+            for obj in host_hardware.list_objects(self._kube, self._host_namespaces)
+        }
+        # BMCs that did not answer wait together, and keep no other host waiting.
+        hosts.sort(key=lambda host: bool(self._told.get(host_text(host))))
+        for start in range(0, len(hosts), CONCURRENCY):
+            if stop.is_set():
+                return
+            guard()
+            self._refresh(hosts[start : start + CONCURRENCY], stored, guard)
+
+    def _hosts(self) -> list[Host]:
+        """The hosts to read, as their inspection tells them, by name."""
+        namespace, name = self._place
+        resource = self._kube.resource(provisioning.API_VERSION, provisioning.KIND)
+        found = self._kube.find(resource.path(name, namespace))
+        if found is None or member(found, "metadata", "deletionTimestamp"):
+            return []
+        options: Result = {"request": found, "cluster": None, "former": None, "provisionings": []}
+        wanted = role_assignment.read_wanted(options)
+        objects = bare_metal_host.list_objects(self._kube, self._host_namespaces)
+        hosts = sorted(bare_metal_host.read_hosts(objects).hosts, key=key_of)
+        selector = wanted.request.host_selector
+        refused = refusals(hosts, wanted.owner, False, selector, wanted.former)
+        return [
+            host
+            for host, refusal in zip(hosts, refused)
+            if (refusal is None or refusal.reason in _READ_ALL_THE_SAME)
+            and host.uid
+            and host.bmc_credentials_name
+            and redfish_endpoint(host.bmc_address)
+        ]
+
+    def _refresh(
+        self,
+        hosts: t.Sequence[Host],
+        stored: t.Mapping[tuple[str, str], t.Any],
+        guard: Guard,
+    ) -> None:
+        options = redfish_hardware.SPEC.complete(
+            {
+                "targets": [],
+                "timeout": self._timeout,
+                "concurrency": CONCURRENCY,
+                "authentication": list(self._refused_accounts.values()),
+            }
+        )
+        targets = [_target(host) for host in hosts]
+        answer = redfish_hardware.read(targets, options, self._context, self._kube)
+        self._refused_accounts.update({each["name"]: each for each in answer["authentication"]})
+        problems = {each["name"]: each["detail"] for each in answer["errors"]}
+        entries = {each["name"]: each for each in answer["hardware"]}
+        kube, now = self._kube.guarded(guard), self._context.now()
+
+        def store(host: Host) -> str:
+            name = host_text(host)
+            if name not in entries:
+                return ""
+            before = member(stored.get(key_of(host)), "spec")
+            read = functools.partial(
+                host_hardware.spec_of, host, entries[name], before, now, is_partial=name in problems
+            )
+            return _store(kube, host, read, before)
+
+        for host, problem in zip(hosts, self._kube.in_parallel(store, hosts, CONCURRENCY)):
+            self._tell(host_text(host), problem or problems.get(host_text(host), ""))
+
+    def _tell(self, name: str, problem: str) -> None:
+        """Say what keeps a host from being read, once, and that it is read again."""
+        before = self._told.get(name)
+        if problem and problem != before:
+            self._say(f"cannot read all hardware of {name}: {problem}")
+        elif before and not problem:
+            self._say(f"reads the hardware of {name} again")
+        self._told[name] = problem
+
+
+def _target(host: Host) -> PollTarget:
+    endpoint, system = t.cast("tuple[str, str]", redfish_endpoint(host.bmc_address))
+    secret = (host.namespace, t.cast("str", host.bmc_credentials_name))
+    return PollTarget(
+        name=host_text(host),
+        endpoint=endpoint,
+        kind="Redfish",
+        where=f"BareMetalHost {host_text(host)}",
+        # The namespace keeps tokens of its service accounts from being sent.
+        named=Named(secret=secret, namespace=host.namespace),
+        extra={"system": system},
+    )
+
+
+def _store(kube: Kube, host: Host, read: t.Callable[[], Result], before: t.Any) -> str:
+    """Write the spec that is read if it has changed; the reason where that is not possible."""
+    spec = guarded(Subject(host_hardware.KIND, host.name, host.namespace), read)
+    if isinstance(spec, Finding):
+        return spec.problem
+    if spec == before:
+        return ""
+    resource = kube.resource(host_hardware.API_VERSION, host_hardware.KIND)
+    query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+    body = host_hardware.manifest(host, spec)
+    path = resource.path(host.name, host.namespace)
+    try:
+        kube.request("PATCH", path, body, APPLY_CONTENT_TYPE, query)
+    except (ApiError, InvalidInput) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,255 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""HostHardware: the hardware of a BareMetalHost as its BMC told it last.
+
+Host agents write the object beside the BareMetalHost, with its name. Its facts count for exactly
+that BareMetalHost at exactly that address of a BMC. They complete the facts of the inspection, and
+replace those of an inspection that ended before the BMC was read. They never give a host an
+address: a BMC could otherwise claim another host's address.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+import typing as t
+from dataclasses import asdict, dataclass, replace
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    guarded,
+    subject_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    format_time,
+    parse_time,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
+    Hardware,
+    Host,
+    NetworkInterface,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import CORES_COUNTED
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import camel
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+
+Object = dict[str, t.Any]
+
+API_VERSION = "bpa.akraino.org/v1alpha1"
+KIND = "HostHardware"
+# The definition has the same limits.
+_MOST_ITEMS = {"network_interfaces": 64, "disks": 64, "pci_devices": 256}
+# Addresses, and what only an inspection or a label tells.
+_NOT_STORED = frozenset(("ip", "boots", "flags"))
+_OF_HOST = (
+    *("memory_mib", "pci_devices", "has_qat", "gpus", "sriov_enabled"),
+    *("disks", "manufacturer", "product", "serial_number"),
+)
+_OF_PROCESSORS = ("count", "model", "architecture")
+_OF_PORTS = ("pci_id", "gigabits", "can_sriov")
+# Facts that the inspection tells better, whenever it was.
+_INSPECTED_FIRST = ("disks", "manufacturer", "product", "serial_number", "architecture")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+@dataclass(frozen=True)
+class Told:
+    """Hardware that a BMC told; ``uid`` and ``bmc_address`` identify BareMetalHost and BMC.
+
+    ``read_at`` is the time of reading, None for an unreadable one.
+    """
+
+    uid: str
+    bmc_address: str
+    hardware: Hardware
+    rack: str | None = None
+    read_at: datetime.datetime | None = None
+
+    def is_about(self, uid: str, bmc_address: str | None) -> bool:
+        """Whether the BareMetalHost is the same and has the same BMC still."""
+        return bool(uid) and (self.uid, self.bmc_address) == (uid, bmc_address)
+
+
+HostsTold = t.Mapping[tuple[str, str], Told]
+
+
+def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[Object]:
+    """The HostHardware of these namespaces, or of all; none where the cluster has no such kind."""
+    if not kube.serves(API_VERSION, KIND):
+        return []
+    resource = kube.resource(API_VERSION, KIND)
+    return [
+        obj
+        for namespace in namespaces or [""]
+        for obj in kube.list(resource.collection(namespace), trim=_trimmed)
+    ]
+
+
+def _trimmed(obj: Object) -> Object:
+    names = ("name", "namespace")
+    metadata = {name: member(obj, "metadata", name) for name in names}
+    return {"kind": KIND, "metadata": metadata, "spec": obj.get("spec")}
+
+
+def read_told(objects: t.Sequence[t.Any]) -> tuple[dict[tuple[str, str], Told], list[Finding]]:
+    """The objects by namespace and name. A defective one is a finding and says nothing."""
+    found: dict[tuple[str, str], Told] = {}
+    findings: list[Finding] = []
+    for index, obj in enumerate(objects):
+        subject = subject_of(obj, KIND, f"{KIND}[{index}]")
+        read = guarded(subject, functools.partial(_told, obj))
+        if isinstance(read, Finding):
+            findings.append(read)
+            continue
+        key, told, sentences = read
+        found[key] = told
+        findings += [Finding(subject, "", sentence) for sentence in sentences]
+    return found, findings
+
+
+def _told(obj: t.Any) -> tuple[tuple[str, str], Told, t.Sequence[str]]:
+    """Raises InvalidField for an object without a usable name."""
+    name, namespace = (text(member(obj, "metadata", key)) for key in ("name", "namespace"))
+    spec = object_shapes.mapping(obj.get("spec"), "spec")
+    given = object_shapes.mapping(spec.get("hardware"), "spec.hardware")
+    host = host_of({"name": name, "rack": spec.get("rack"), **_snake(given)})
+    uid, bmc_address = text(spec.get("hostUid")), text(spec.get("bmcAddress"), 2048)
+    found = Facts()
+    read_at = found.read(spec.get("readTime"), "spec.readTime", parse_time)
+    told = Told(uid, bmc_address, host.hardware, host.rack, read_at)
+    return (namespace, name), told, (*host.findings, *found.findings)
+
+
+def spec_of(
+    host: Host, entry: Object, before: t.Any, now: datetime.datetime, *, is_partial: bool
+) -> Object:
+    """The spec for an entry of redfish_hardware_info about a host as its inspection tells it.
+
+    Every fact is checked. ``before`` is the stored spec, which is the result if no fact has changed
+    and no inspection has ended since. A partial entry keeps its lists, because lists of such an
+    entry may lack members, all facts that the entry lacks, and their time. Raises InvalidField.
+    """
+    read = host_of({**entry, "name": host.name})
+    hardware = _stored(asdict(read.hardware))
+    if CORES_COUNTED in (entry.get("findings") or ()) and host.hardware.processors.count:
+        # The inspection counted threads.
+        hardware.get("processors", {}).pop("count", None)
+    subject = {"hostUid": host.uid, "bmcAddress": host.bmc_address}
+    known = member(before, "hardware")
+    is_same = all(member(before, name) == value for name, value in subject.items())
+    rack, kept_time = read.rack, None
+    if is_partial and isinstance(known, dict) and is_same:
+        lists = {camel(name) for name in _MOST_ITEMS}
+        kept = {name: value for name, value in known.items() if name in lists}
+        hardware = {**known, **hardware, **kept}
+        rack, kept_time = rack or member(before, "rack"), member(before, "readTime")
+    spec = {**subject, "hardware": hardware, **({"rack": rack} if rack else {})}
+    return {**spec, "readTime": kept_time or _read_time(host, spec, before, now)}
+
+
+def _read_time(host: Host, spec: Object, before: t.Any, now: datetime.datetime) -> str:
+    """The stored time as long as it says enough, because each new one is a write."""
+    before = before if isinstance(before, dict) else {}
+    stored = before.get("readTime")
+    read_at = Facts().read(stored, "readTime", parse_time)
+    facts = {key: value for key, value in before.items() if key != "readTime"}
+    if facts == spec and read_at is not None and _is_newer(read_at, host.inspected_at):
+        return text(stored)
+    return format_time(now)
+
+
+def _is_newer(read_at: datetime.datetime | None, inspected_at: datetime.datetime | None) -> bool:
+    """Whether the BMC was read after the inspection; a time is None if it is not known."""
+    return inspected_at is None or (read_at is not None and read_at > inspected_at)
+
+
+def manifest(host: Host, spec: Object) -> Object:
+    """The object, which goes with its BareMetalHost."""
+    owner = {
+        "apiVersion": "metal3.io/v1alpha1",
+        "kind": "BareMetalHost",
+        "name": host.name,
+        "uid": host.uid,
+    }
+    place = {"name": host.name, "namespace": host.namespace}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {**place, "ownerReferences": [owner]},
+        "spec": spec,
+    }
+
+
+def completed(
+    inspected: Hardware, by_bmc: Told, inspected_at: datetime.datetime | None
+) -> Hardware:
+    """The inspected hardware with the facts of the BMC, of which later ones replace its own.
+
+    The inspection knows better which disks an operating system sees, and alone knows addresses.
+    """
+    told, is_newer = by_bmc.hardware, _is_newer(by_bmc.read_at, inspected_at)
+    processors = _facts(_OF_PROCESSORS, inspected.processors, told.processors, is_newer=is_newer)
+    return replace(
+        inspected,
+        processors=replace(inspected.processors, **processors),
+        network_interfaces=_ports(
+            inspected.network_interfaces, told.network_interfaces, is_newer=is_newer
+        ),
+        **_facts(_OF_HOST, inspected, told, is_newer=is_newer),
+    )
+
+
+def _facts(
+    names: t.Sequence[str], inspected: t.Any, told: t.Any, *, is_newer: bool
+) -> dict[str, t.Any]:
+    """The facts with these names, of the source that comes first and knows them."""
+    found = {}
+    for name in names:
+        values = [getattr(inspected, name), getattr(told, name)]
+        if is_newer and name not in _INSPECTED_FIRST:
+            values.reverse()
+        found[name] = values[1] if values[0] in (None, "") else values[0]
+    return found
+
+
+def _ports(
+    inspected: t.Sequence[NetworkInterface],
+    told: t.Sequence[NetworkInterface],
+    *,
+    is_newer: bool,
+) -> tuple[NetworkInterface, ...]:
+    """The inspected ports with what the BMC knows of their adapters, then those it alone knows."""
+    by_mac = {port.mac: port for port in told if port.mac}
+    known = {port.mac for port in inspected}
+    ports = []
+    for port in inspected:
+        found = by_mac.get(port.mac or "") or NetworkInterface("")
+        ports.append(replace(port, **_facts(_OF_PORTS, port, found, is_newer=is_newer)))
+    others = [port for port in told if port.mac not in known]
+    return (*ports, *(replace(port, mac=None, ip=None, boots=None) for port in others))
+
+
+def _stored(value: t.Any) -> t.Any:
+    """A fact in the form of the object: known members alone, with the names of Kubernetes."""
+    if isinstance(value, dict):
+        kept = {
+            camel(key): _stored(item[: _MOST_ITEMS[key]] if key in _MOST_ITEMS and item else item)
+            for key, item in value.items()
+            if item not in (None, "") and key not in _NOT_STORED
+        }
+        return {key: item for key, item in kept.items() if item != {}}
+    if isinstance(value, (list, tuple)):
+        return [_stored(item) for item in value]
+    return value
+
+
+def _snake(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {_CAPITAL.sub(r"_\1", str(key)).lower(): _snake(item) for key, item in value.items()}
+    return [_snake(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,244 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""BMCs of the nodes of a cluster from BareMetalHosts: the work of bare_metal_host_info.
+
+A BareMetalHost names an address, to which nobody has agreed yet. No Secret is read here, and an
+address of plain HTTP is refused, because no certificate could be confirmed there.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetFailure,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
+    LabelSelector,
+    parse_selector_text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+    is_subdomain,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
+    origin_text,
+    parse_endpoint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
+    API_VERSION,
+    KIND,
+    list_objects,
+    read_hosts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
+    redfish_endpoint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_of_node import (
+    Machines,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+    API_VERSIONS,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    SYSTEM_ANNOTATION,
+)
+
+Object = t.Mapping[str, t.Any]
+
+SPEC = KUBERNETES.merge(
+    ArgumentSpec(
+        {
+            "snapshot": {"type": "path", "required": True},
+            "node_selector": {"type": "str"},
+            "namespaces": {"type": "list", "elements": "str", "default": []},
+            "host_selector": {"type": "str"},
+            "node_config_namespace": {"type": "str", "default": "wao-system"},
+            "path": {"type": "path"},
+        }
+    )
+)
+_ADDRESS = "spec.bmc.address"
+NO_HOST = (
+    "no BareMetalHost is the machine of the Node, by its spec.providerID or, if it has none, by its "
+    "name"
+)
+
+
+@dataclass(frozen=True)
+class NodeHost:
+    """A Node with its BareMetalHost, and the URL of the BMC."""
+
+    node: str
+    host: Host
+    endpoint: str
+
+    def as_dict(self) -> Result:
+        hardware = self.host.hardware
+        return {
+            "node": self.node,
+            "host": _name(self.host),
+            "endpoint": self.endpoint,
+            "manufacturer": hardware.manufacturer,
+            "model": hardware.product,
+            "processor": hardware.processors.model,
+        }
+
+    def node_config(self, namespace: str) -> Result:
+        told = {name: self.as_dict()[name] for name in ("manufacturer", "model", "processor")}
+        system = {name: value for name, value in told.items() if value}
+        annotations = {SYSTEM_ANNOTATION: json.dumps(system)} if system else {}
+        inlet = {"type": "Redfish", "endpoint": self.endpoint}
+        return {
+            "apiVersion": API_VERSIONS[0],
+            "kind": "NodeConfig",
+            "metadata": {
+                "name": self.node,
+                "namespace": namespace,
+                "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
+                **({"annotations": annotations} if annotations else {}),
+            },
+            "spec": {
+                "nodeName": self.node,
+                "metricsCollector": {"inletTemp": inlet},
+                "predictor": {},
+            },
+        }
+
+
+@dataclass
+class Matching:
+    """Nodes with the BMCs of their BareMetalHosts, and why other nodes have none."""
+
+    found: list[NodeHost] = field(default_factory=list)
+    errors: list[Result] = field(default_factory=list)
+
+    def refuse(self, node: str, host: str | None, detail: str) -> None:
+        self.errors.append({"node": node, "host": host, "detail": shown_text(detail, 1024)})
+
+
+def read_node_hosts(parameters: Parameters, context: Context = Context()) -> Result:
+    """As bare_metal_host_info documents it. Raises ApiError, and InvalidInput."""
+    options = SPEC.complete(parameters)
+    nodes = documents.load(options["snapshot"], "snapshot")["nodes"]
+    kube = Kube.connect(options)
+    try:
+        objects = list_objects(kube, options["namespaces"], options["host_selector"])
+    except UnknownKind as error:
+        raise InvalidInput(
+            f"The cluster at {kube.host} serves no {KIND} ({API_VERSION}); give the kubeconfig of "
+            "the cluster with Metal3"
+        ) from error
+    selector = None
+    if options["node_selector"]:
+        selector = parse_selector_text(options["node_selector"], "node_selector")
+    matching = match(nodes, objects, selector)
+    entries = [one.as_dict() for one in matching.found]
+    result: Result = {
+        "changed": False,
+        "hosts": entries,
+        "errors": matching.errors,
+        "counts": {"hosts": len(objects), "node_configs": len(entries)},
+    }
+    node_configs = [one.node_config(options["node_config_namespace"]) for one in matching.found]
+    if not options["path"]:
+        return {**result, "node_configs": node_configs}
+    body = {"node_configs": node_configs}
+    digest = documents.write(options["path"], "node_configs", body)
+    return {**result, "path": options["path"], "sha256": digest}
+
+
+def match(
+    nodes: t.Iterable[t.Any], objects: t.Sequence[t.Any], selector: LabelSelector | None = None
+) -> Matching:
+    """The BMC of each selected Node. A defect of a BareMetalHost is an error of its Node alone."""
+    hosts = read_hosts(objects).hosts
+    machines: Machines[Host] = Machines()
+    for host in hosts:
+        machines.add(host.namespace, host.name, host.uid, host)
+    matching = Matching()
+    for node in nodes:
+        name, labels = member(node, "metadata", "name"), member(node, "metadata", "labels")
+        if not is_subdomain(name):
+            continue
+        if selector is not None and not selector.matches(labels if _is_texts(labels) else {}):
+            continue
+        machine = machines.of_node(node)
+        if machine is None:
+            matching.refuse(name, None, NO_HOST)
+            continue
+        try:
+            matching.found.append(NodeHost(name, machine, _endpoint(machine)))
+        except TargetFailure as failure:
+            matching.refuse(name, _name(machine), failure.detail)
+    _refuse_shared(matching, hosts)
+    return matching
+
+
+def _is_texts(labels: t.Any) -> bool:
+    return isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values())
+
+
+def _endpoint(host: Host) -> str:
+    """The URL of the BMC, without a path: a BMC is found, whatever its system. Raises
+    TargetFailure."""
+    given = redfish_endpoint(host.bmc_address)
+    if given is None:
+        told = [finding for finding in host.findings if finding.startswith(_ADDRESS)]
+        problem = (
+            f"{host.bmc_address} is no address of Redfish" if host.bmc_address else "it is empty"
+        )
+        raise TargetFailure("malformed", told[0] if told else f"{_ADDRESS}: {problem}")
+    address = parse_endpoint(given[0])
+    if address.origin.scheme != "https":
+        raise TargetFailure(
+            "malformed",
+            f"{_ADDRESS}: {host.bmc_address} is plain HTTP, where no certificate shows who gets the "
+            "password; write redfish+https://",
+        )
+    return origin_text(address.origin)
+
+
+def _refuse_shared(matching: Matching, hosts: t.Sequence[Host]) -> None:
+    """Take away BMCs of several hosts or nodes: which of them draws the watts cannot be told."""
+    of_hosts = Counter(filter(None, map(_endpoint_if_any, hosts)))
+    of_nodes = Counter(one.endpoint for one in matching.found)
+    shared = {one for users in (of_hosts, of_nodes) for one, number in users.items() if number > 1}
+    for one in matching.found:
+        if one.endpoint in shared:
+            matching.refuse(
+                one.node,
+                _name(one.host),
+                f"{_ADDRESS}: {one.endpoint} is the BMC of several hosts, whose watts cannot be told "
+                "apart; write a NodeConfig for each of their nodes",
+            )
+    matching.found = [one for one in matching.found if one.endpoint not in shared]
+
+
+def _endpoint_if_any(host: Host) -> str | None:
+    try:
+        return _endpoint(host)
+    except TargetFailure:
+        return None
+
+
+def _name(host: Host) -> str:
+    return f"{host.namespace}/{host.name}" if host.namespace else host.name

@@ -1,0 +1,174 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Power curves of nodes from published measurements of servers that are like theirs.
+
+The node's labels tell its server, else its BMC does, else an annotation of its NodeConfig.
+``system_of`` has the labels.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import astuple, dataclass, field
+from types import MappingProxyType
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    InvalidField,
+    Subject,
+    guarded,
+    shown,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+    count,
+    member,
+    text,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
+    SYSTEM_ANNOTATION,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.published import curves as published
+from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import Row, System
+
+Object = t.Mapping[str, t.Any]
+
+# Labels with what DMI says of a server; blanks are written as underscores.
+SYSTEM_LABELS = {
+    "manufacturer": "wattwise.github.io/system-manufacturer",
+    "model": "wattwise.github.io/system-model",
+    "processor": "wattwise.github.io/processor-model",
+}
+_LONGEST_NAME = 256
+_LONGEST_ANNOTATION = 4096
+_MOST_SOCKETS, _MOST_CORES = 64, 65_536
+
+
+@dataclass
+class PublishedCurves:
+    """Curves by node, as the document has them, and why nodes have none."""
+
+    curves: dict[str, Result] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def published_curves(
+    nodes: t.Mapping[str, NodeFacts],
+    without: t.Container[str],
+    readings: Object,
+    type_label: str,
+    rows: t.Sequence[Row] | None = None,
+    annotations: t.Mapping[str, str] = MappingProxyType({}),
+) -> PublishedCurves:
+    """Curves of the nodes, less ``without``, whose server is told and near to a measured one.
+
+    ``rows`` are all measurements, the shipped ones if None. ``annotations`` by node are those of
+    NodeConfigs with the server. Each node has a boundary of its own.
+    """
+    found = PublishedCurves()
+    for name, node in nodes.items():
+        if name in without:
+            continue
+        told = member(readings, name, "system")
+        annotation = annotations.get(name, "")
+        read = functools.partial(_curve, node, told, type_label, rows, annotation)
+        curve = guarded(Subject("Node", name), read)
+        if isinstance(curve, Finding):
+            found.findings.append(curve)
+        elif isinstance(curve, str):
+            found.lacking[name] = curve
+        else:
+            found.curves[name] = curve
+    return found
+
+
+def _curve(
+    node: NodeFacts,
+    told: t.Any,
+    type_label: str,
+    rows: t.Sequence[Row] | None,
+    annotation: str,
+) -> Result | str:
+    """The entry of the curves document, or why there is none."""
+    system, source = system_of(node, told, type_label, annotation)
+    if system == System():
+        return "neither a BMC nor a label tells its model or its processor"
+    found = published.match(system, node.cpu_capacity, rows)
+    if isinstance(found, str):
+        return found
+    last = len(found.watts) - 1
+    return {
+        "cpu": [round(step * node.cpu_capacity / last, 6) for step in range(last + 1)],
+        "watts": [round(watts, 3) for watts in found.watts],
+        "published": {
+            "match": found.match,
+            "of": [row.name for row in found.rows],
+            "scale": round(found.scale, 3),
+            "generations": found.generations,
+            "server": str(system),
+            "told_by": source,
+        },
+    }
+
+
+def system_of(
+    node: NodeFacts, told: t.Any, type_label: str, annotation: str = ""
+) -> tuple[System, str]:
+    """The server of a node, and who tells it: its labels, its BMC by ``told``, or an annotation.
+
+    Labels go before the BMC, and the BMC before the annotation, field by field. The label of the
+    type counts if nothing else tells anything, because some clusters name their types by models or
+    processors. Raises InvalidField for an annotation that cannot be read.
+    """
+    of_bmc = _read_system(told)
+    read = _completed(of_bmc, annotation)
+    labels = {
+        name: node.labels.get(label, "").replace("_", " ") for name, label in SYSTEM_LABELS.items()
+    }
+    if any(labels.values()):
+        told_by_labels = System(
+            labels["manufacturer"] or read.manufacturer,
+            labels["model"] or read.model,
+            labels["processor"] or read.processor,
+            read.sockets,
+            read.cores,
+        )
+        return told_by_labels, "labels"
+    if read != System():
+        return read, "Redfish" if read == of_bmc else "annotation"
+    named = node.labels.get(type_label, "").replace("_", " ")
+    return System(model=named), "labels"
+
+
+def _completed(read: System, annotation: str) -> System:
+    """The server with what its BMC does not tell from the annotation."""
+    if not annotation:
+        return read
+    field = f"metadata.annotations[{SYSTEM_ANNOTATION}]"
+    if len(annotation) > _LONGEST_ANNOTATION:
+        raise InvalidField(field, f"it is longer than {_LONGEST_ANNOTATION} characters")
+    try:
+        given = _read_system(strict_json.parse(annotation.encode()))
+    except ValueError as error:
+        example = '{"manufacturer": "Dell Inc.", "processor": "Intel Xeon Gold 6338N"}'
+        raise InvalidField(field, f"{shown(annotation)} is not JSON such as {example}") from error
+    return System(*(mine or theirs for mine, theirs in zip(astuple(read), astuple(given))))
+
+
+def _read_system(told: t.Any) -> System:
+    """From the reading of a BMC, which other versions and hands may have written."""
+    manufacturer, model, processor = (
+        text(member(told, name), _LONGEST_NAME) for name in SYSTEM_LABELS
+    )
+    return System(
+        manufacturer,
+        model,
+        processor,
+        sockets=count(member(told, "sockets"), _MOST_SOCKETS),
+        cores=count(member(told, "cores"), _MOST_CORES),
+    )

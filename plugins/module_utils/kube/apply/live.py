@@ -1,0 +1,54 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects of the cluster as they were just read, so that an application reads none of them twice."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
+    Identity,
+    identity,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object, Resource
+
+
+@dataclass
+class LiveObjects:
+    """Live objects by identity; all of ``collections``, given by their paths, are among them."""
+
+    objects: dict[Identity, Object] = field(default_factory=dict)
+    collections: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, objects: t.Iterable[Object]) -> LiveObjects:
+        """These objects, without a whole collection."""
+        return cls({identity(obj): obj for obj in objects})
+
+    def add(self, obj: Object) -> None:
+        self.objects[identity(obj)] = obj
+
+    def add_collection(self, path: str, objects: t.Iterable[Object]) -> None:
+        """Add all objects of the collection at ``path``."""
+        for obj in objects:
+            self.add(obj)
+        self.collections.add(path)
+
+    def holds_all(self, resource: Resource, namespace: str | None) -> bool:
+        """Whether each object of a kind, in one namespace or in all, is known."""
+        paths = {resource.collection(), resource.collection(namespace)}
+        return not paths.isdisjoint(self.collections)
+
+    def labelled(
+        self, api_version: str, kind: str, namespace: str | None, label: str, value: str
+    ) -> list[Object]:
+        """The known objects of a kind with a label."""
+        return [
+            obj
+            for this, obj in self.objects.items()
+            if (this.api_version, this.kind) == (api_version, kind)
+            and namespace in (None, this.namespace)
+            and (obj["metadata"].get("labels") or {}).get(label) == value
+        ]

@@ -1,0 +1,49 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The ConfigMap that a run publishes for extenders, written when its document changes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import (
+    MOST_BYTES,
+    Record,
+)
+
+Object = t.Mapping[str, t.Any]
+
+NAME = "wattwise-extender"
+
+
+def record_of(namespace: str, suffix: str = "", owner: Object | None = None) -> Record:
+    """The ConfigMap of a series of runs; ``suffix`` tells it from the ConfigMaps of others."""
+    return Record(namespace, f"{NAME}{suffix}", owner, {publication.LABEL: "publication"})
+
+
+def publish(kube: Kube, record: Record, body: Object) -> bool:
+    """Whether the document was written. Raises ApiError, and InvalidInput if it is too large."""
+    found = kube.find(record.path)
+    if not publication.is_due(body, _published(found)):
+        return False
+    data = publication.packed(body)
+    if sum(map(len, data.values())) > MOST_BYTES:
+        raise InvalidInput(
+            f"The curves of {len(body['curves'])} nodes do not fit into ConfigMap {record.name}, "
+            "so the extender does not learn of them; divide the nodes among several PowerFleets"
+        )
+    record.write(kube, data, found is not None)
+    return True
+
+
+def _published(found: Object | None) -> Object | None:
+    """What extenders know now; None where they cannot read it."""
+    try:
+        return None if found is None else publication.unpacked(found)
+    except InvalidField:
+        return None

@@ -1,0 +1,172 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Dealing out all pods anew where a resource binds, by column generation over nodes' contents.
+
+A pattern is what one node might hold. A linear program chooses among the patterns known so far, and
+its prices of pods ask the knapsack for better ones. As each node has one row and each group another,
+hardly more nodes than there are groups get parts of several patterns; nearly all get a whole one.
+Where memory binds that leaves far less of it unused than moves and exchanges of single pods do.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    NodeFunctions,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.pattern_knapsack import (
+    Fleet,
+    PatternKnapsack,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.growing_model import (
+    GrowingModel,
+    Optimum,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
+        Floats,
+        Integers,
+    )
+
+
+_MOST_ROUNDS = 10
+# The first patterns are the best ones at the given prices, and at some prices around them.
+_FIRST_PRICES = 4
+_SPREAD_OF_PRICES = 0.02
+# The program's own prices jump about; patterns for means with former ones better it in the end.
+_WEIGHT_OF_FORMER_PRICES = 0.5
+# Less than this share of a resource never binds.
+_SCARCE = 0.8
+_PART = 1e-9
+
+
+def deal_out_anew(
+    start: Assignment, functions: NodeFunctions, pod_price: Floats, limits: Limits
+) -> Integers | None:
+    """Counts (G, N) that place the pods of ``start``, or nearly all of them, for fewer watts.
+
+    ``pod_price`` are watts for a pod of each group, such as a relaxation's. None where no resource
+    is scarce, or where too few pods may move freely. Pods that have rules stay where they are.
+    """
+    pool = _Pool.of(start, functions)
+    if pool is None:
+        return None
+    random = numpy.random.default_rng(limits.seed)
+    for number in range(_FIRST_PRICES):
+        if limits.expired():
+            return None
+        noise = random.normal(0.0, _SPREAD_OF_PRICES if number else 0.0, len(pod_price))
+        pool.add_best(pod_price * (1.0 + noise))
+    found, weight = None, _WEIGHT_OF_FORMER_PRICES
+    for _round in range(_MOST_ROUNDS):
+        optimum = pool.model.solve(limits)
+        if optimum is None:
+            break
+        found = optimum
+        pod_price = weight * pod_price + (1.0 - weight) * pool.pod_prices(optimum)
+        if not pool.add_best(pod_price):
+            if not weight:
+                break
+            weight = 0.0
+    return None if found is None else pool.rounded(found)
+
+
+class _Pool:
+    """The patterns known so far, each a column of the program."""
+
+    def __init__(self, start: Assignment, knapsack: PatternKnapsack, fixed: Integers) -> None:
+        self._start, self._knapsack, self._fixed = start, knapsack, fixed
+        problem = start.problem
+        self._fixed_use: Integers = fixed.T @ problem.use
+        self._fixed_pods: Integers = fixed.sum(axis=0)
+        self._fixed_workload: Integers = fixed.T @ problem.is_workload.astype(numpy.int64)
+        self._wanted: Integers = (start.counts - fixed).sum(axis=1)
+        self.model = GrowingModel()
+        nodes = range(problem.limit.shape[1])
+        self._node_rows = [self.model.row(1.0, 1.0) for _node in nodes]
+        self._group_rows = [self.model.row(float(each), math.inf) for each in self._wanted]
+        self._known: set[tuple[int, bytes]] = set()
+        self._columns: list[tuple[int, Integers]] = []
+        everywhere = start.all_nodes
+        self._add(everywhere, numpy.ascontiguousarray((start.counts - fixed).T))
+        self._add(everywhere, numpy.zeros_like(start.counts.T))
+
+    @classmethod
+    def of(cls, start: Assignment, functions: NodeFunctions) -> _Pool | None:
+        problem = start.problem
+        movable = problem.freely_movable
+        # A pod on an unpriced node would cost too much for any program to be accurate.
+        on_priced = start.counts * problem.costs.priced
+        fixed: Integers = numpy.where(movable[:, None], start.counts - on_priced, start.counts)
+        free: Integers = problem.free - fixed.T @ problem.request
+        asked = (start.counts - fixed).sum(axis=1) @ problem.request
+        there = numpy.maximum(free[problem.costs.priced], 0).sum(axis=0)
+        shares = asked / numpy.maximum(there, 1)
+        if shares.max(initial=0.0) < _SCARCE:
+            return None
+        limit = numpy.where(movable[:, None] & problem.costs.priced, problem.limit, 0)
+        fleet = Fleet(free, limit, problem.request, problem.use)
+        knapsack = PatternKnapsack(fleet, functions, int(shares.argmax()))
+        return cls(start, knapsack, fixed)
+
+    def pod_prices(self, optimum: Optimum) -> Floats:
+        return numpy.array(optimum.duals)[self._group_rows]
+
+    def add_best(self, pod_price: Floats) -> int:
+        """Add the best pattern of each node at these prices; how many of them are new."""
+        nodes, counts = self._knapsack.patterns(pod_price)
+        least = self._watts(nodes, counts) - counts @ pod_price
+        order = numpy.lexsort((least, nodes))
+        _each, first = numpy.unique(nodes[order], return_index=True)
+        best = order[first]
+        return self._add(nodes[best], counts[best])
+
+    def _watts(self, nodes: Integers, counts: Integers) -> Floats:
+        """What nodes cost with the pods that stay and these, beyond what they cost now."""
+        problem = self._start.problem
+        costs = problem.costs.of(
+            nodes,
+            self._fixed_use[nodes] + counts @ problem.use,
+            self._fixed_pods[nodes] + counts.sum(axis=1),
+            self._fixed_workload[nodes] + counts @ problem.is_workload.astype(numpy.int64),
+        )
+        return costs - self._start.cost[nodes]
+
+    def _add(self, nodes: Integers, counts: Integers) -> int:
+        before = len(self._columns)
+        for node, pattern, watts in zip(
+            nodes.tolist(), counts, self._watts(nodes, counts).tolist()
+        ):
+            key = (node, pattern.tobytes())
+            if key in self._known:
+                continue
+            self._known.add(key)
+            self._columns.append((node, pattern))
+            groups = pattern.nonzero()[0].tolist()
+            terms = [(self._group_rows[group], float(pattern[group])) for group in groups]
+            self.model.column(watts, [(self._node_rows[node], 1.0), *terms])
+        return len(self._columns) - before
+
+    def rounded(self, optimum: Optimum) -> Integers:
+        """The largest part of each node's patterns, the surest first, as far as pods are left."""
+        parts = sorted(
+            ((part, column) for column, part in enumerate(optimum.values) if part > _PART),
+            reverse=True,
+        )
+        counts, left = self._fixed.copy(), self._wanted.copy()
+        done: set[int] = set()
+        for _part, column in parts:
+            node, pattern = self._columns[column]
+            if node not in done:
+                done.add(node)
+                taken = numpy.minimum(pattern, left)
+                counts[:, node] += taken
+                left -= taken
+        return counts

@@ -1,0 +1,7 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Published measurements of servers: ``curves.match`` finds the nearest ones of a server.
+
+Room ``published`` imports ``base`` alone.
+"""

@@ -1,0 +1,188 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Publication of a report that was made: to a ConfigMap, to URLs, and to a folder of a web server."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
+    KUBERNETES,
+    ArgumentSpec,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+    Context,
+    Parameters,
+    Result,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import Trust
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
+from ansible_collections.wattwise.kube.plugins.module_utils.report import uploads, web_folder
+
+SPEC = KUBERNETES.merge(
+    ArgumentSpec(
+        {
+            "run_dir": {"type": "path", "required": True},
+            "path": {"type": "path"},
+            "name": {"type": "str"},
+            "config_map": {"type": "str"},
+            "web_folder": {"type": "path"},
+            "uploads": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "url": {"type": "str", "required": True, "no_log": True},
+                    "document": {
+                        "type": "str",
+                        "default": "page",
+                        "choices": ["page", "data", "summary"],
+                    },
+                    "headers": {"type": "dict", "no_log": True},
+                },
+            },
+            "timeout": {"type": "float", "default": 60.0},
+            "validate_certs": {"type": "bool", "default": True},
+            "ca_path": {"type": "path"},
+            "allow_plain_http": {"type": "bool", "default": False},
+        },
+        required_one_of=(("config_map", "web_folder", "uploads"),),
+    )
+)
+
+# A ConfigMap holds 1 MiB, keys and metadata included.
+_LARGEST_CONTENT = 900 * 1024
+_CONTENT_TYPES = {"page": "text/html; charset=utf-8"}
+_JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The bytes of a report."""
+
+    page: bytes
+    data: bytes
+    summary: bytes
+
+
+def publish(parameters: Parameters, context: Context = Context()) -> Result:
+    """Publish the files of a run folder to every place that ``parameters`` (of SPEC) name.
+
+    A place that fails does not stop the others. Raises WattwiseError with ``published`` then, and
+    InvalidInput before the first publication for uploads that cannot be right.
+    """
+    options = SPEC.complete(parameters)
+    folder = Path(options["run_dir"]).expanduser()
+    files = _read(folder, Path(options["path"] or folder / "report.html").expanduser())
+    sent = _uploads(options, files)
+    published: list[Result] = []
+    problems: list[str] = []
+    for kind, place, act in (
+        ("config_map", options["config_map"], _to_config_map),
+        ("web_folder", options["web_folder"], _to_web_folder),
+    ):
+        if place:
+            try:
+                changed = act(options, files, context)
+                published.append({"kind": kind, "place": place, "changed": changed})
+            except WattwiseError as error:
+                problems.append(str(error))
+    for upload, problem in zip(sent, _send(sent, options, context)):
+        if problem is None:
+            published.append({"kind": "upload", "place": upload.place, "changed": True})
+        else:
+            problems.append(f"Cannot upload to {upload.place} ({upload.label}): {problem}")
+    changed = any(each["changed"] for each in published)
+    if problems:
+        raise WattwiseError(". ".join(problems), changed=changed, published=published)
+    return {"changed": changed, "published": published}
+
+
+def _read(folder: Path, page: Path) -> _Files:
+    paths = [page, folder / "report.json", folder / "summary.json"]
+    try:
+        return _Files(*(path.read_bytes() for path in paths))
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot read {error.filename}: {error.strerror}; make the report with fleet_report first"
+        ) from error
+
+
+def _uploads(options: Parameters, files: _Files) -> list[uploads.Upload]:
+    found = []
+    for index, item in enumerate(options["uploads"] or []):
+        kind = item["document"]
+        headers = {"Content-Type": _CONTENT_TYPES.get(kind, _JSON), **(item["headers"] or {})}
+        upload = uploads.Upload(f"uploads[{index}]", item["url"], getattr(files, kind), headers)
+        uploads.check(upload, allow_plain_http=options["allow_plain_http"])
+        found.append(upload)
+    return found
+
+
+def _send(
+    sent: list[uploads.Upload], options: Parameters, context: Context
+) -> t.Iterator[str | None]:
+    if context.check_mode:
+        return iter([None] * len(sent))
+    trust = Trust(validate_certs=options["validate_certs"], ca_path=options["ca_path"])
+    answers = uploads.send(sent, trust, options["timeout"])
+    return (None if answer is None else answer.detail for answer in answers)
+
+
+def _text(content: bytes, what: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"config_map: {what} is no UTF-8 text; make the report with fleet_report first"
+        ) from None
+
+
+def _to_config_map(options: Parameters, files: _Files, context: Context) -> bool:
+    """Apply the ConfigMap. A page that is too large for it is compressed."""
+    namespace, _slash, name = options["config_map"].partition("/")
+    if not is_subdomain(namespace) or not is_subdomain(name):
+        raise InvalidInput(
+            f"config_map: {shown(options['config_map'])} is no <namespace>/<name> of a ConfigMap; "
+            "give it like monitoring/wattwise-report"
+        )
+    manifest: dict[str, t.Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": namespace, "name": name},
+        "data": {"summary.json": _text(files.summary, "summary.json")},
+    }
+    room = _LARGEST_CONTENT - len(files.summary)
+    if len(files.page) <= room:
+        manifest["data"]["report.html"] = _text(files.page, "the page")
+    else:
+        packed = base64.b64encode(gzip.compress(files.page, mtime=0))
+        if len(packed) > room:
+            raise InvalidInput(
+                f"config_map: the page has {len(packed)} bytes although it is compressed, more than "
+                "a ConfigMap holds; publish it with uploads or web_folder"
+            )
+        manifest["binaryData"] = {"report.html.gz": packed.decode()}
+    connection = {key: options[key] for key in KUBERNETES.options}
+    return bool(work.apply({**connection, "manifests": [manifest]}, context)["changed"])
+
+
+def _to_web_folder(options: Parameters, files: _Files, context: Context) -> bool:
+    folder = Path(options["run_dir"]).expanduser().absolute()
+    return web_folder.publish(
+        Path(options["web_folder"]).expanduser(),
+        options["name"] or folder.name,
+        files.page,
+        files.summary,
+        check_mode=context.check_mode,
+    )

@@ -1,0 +1,94 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Nodes without workload that may sleep, and the watts that this saves."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
+from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
+    Markup,
+    element,
+    join,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
+    counted,
+    number,
+    watts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
+    Column,
+    Data,
+    Detail,
+    Section,
+    note,
+    table,
+)
+
+
+def _collect(fleet: Fleet) -> Data | None:
+    """Nodes with a curve that the plan lets sleep, by server type."""
+    plan = fleet.plan or {}
+    names = set(plan.get("asleep") or ())
+    types: dict[str, list[Node]] = {}
+    for node in fleet.nodes:
+        if node.name in names and node.cpu and node.predicted_after is not None:
+            types.setdefault(node.server_type, []).append(node)
+    if not types:
+        return None
+    entries = [_of_type(name, types[name]) for name in sorted(types, key=natural)]
+    return {
+        "nodes": sum(entry["nodes"] for entry in entries),
+        "saved_watts": round(sum(entry["saved_watts"] for entry in entries), 1),
+        "types": entries,
+    }
+
+
+def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
+    """Idle watts come from the BMC where it was read, else from the curve."""
+    idle = sum(_idle(node) for node in nodes)
+    asleep = sum(node.predicted_after or 0.0 for node in nodes)
+    return {
+        "server_type": name,
+        "nodes": len(nodes),
+        "idle_watts": round(idle, 1),
+        "saved_watts": round(idle - asleep, 1),
+    }
+
+
+def _idle(node: Node) -> float:
+    if node.measured_before is not None:
+        return node.measured_before
+    return node.watts_at(node.cpu_before or 0.0)
+
+
+def _render(data: Data, detail: Detail) -> Markup:
+    columns = [
+        Column("Server type"),
+        Column("Nodes", True),
+        Column("Draw now", True),
+        Column("Sleep saves", True),
+    ]
+    rows = [
+        [
+            entry["server_type"],
+            number(entry["nodes"]),
+            watts(entry["idle_watts"]),
+            watts(entry["saved_watts"]),
+        ]
+        for entry in detail.cut(data["types"])
+    ]
+    told = f"{counted(data['nodes'], 'node')} without workload would save "
+    return join(
+        [
+            element("p", told, watts(data["saved_watts"]), " asleep.", class_="lead"),
+            table("Nodes that may sleep", columns, rows),
+            detail.rest(data["types"], "server types"),
+            note("These nodes run pods of DaemonSets alone. Nothing here puts a node to sleep."),
+        ]
+    )
+
+
+SECTION = Section("sleep", "Nodes that may sleep", _collect, _render)

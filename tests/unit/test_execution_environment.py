@@ -1,0 +1,134 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The execution environment: ansible-builder and ansible-navigator read our files, without an engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from support import dockerfile
+from support.dockerfile import ROOT
+
+DEFINITION = "execution-environment.yml"
+LOCK = "requirements/operator.txt"
+NAVIGATOR = ROOT / "docs" / "examples" / "ansible-navigator.yml"
+VERSION = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+ARCHIVE = f"wattwise-kube-{VERSION}.tar.gz"
+IMAGE = f"localhost/wattwise-ee:{VERSION}"
+
+
+def run(folder: Path, *command: str) -> str:
+    """What a program of this environment prints; it must succeed."""
+    programs = str(Path(sys.executable).parent)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    done = subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The context that ansible-builder creates from the files of a clone and the archive."""
+    clone = tmp_path_factory.mktemp("clone")
+    (clone / "requirements").mkdir()
+    shutil.copy(ROOT / DEFINITION, clone)
+    shutil.copy(ROOT / LOCK, clone / LOCK)
+    (clone / ARCHIVE).write_bytes(b"archive")
+    created = run(clone, "ansible-builder", "create", "--context", "made", "--verbosity", "3")
+    assert "WARNING" not in created
+    return clone / "made"
+
+
+def test_the_image_has_the_libraries_of_the_operators_image_and_no_other(context: Path) -> None:
+    """Both come from one lock, with its hashes, for one version of Python."""
+    sources, _target = dockerfile.stages()[0].copies()[0]
+    assert sources == [LOCK]
+    locks = list((context / "_build" / "locks").iterdir())
+    assert [path.read_bytes() for path in locks] == [(ROOT / LOCK).read_bytes()]
+    [interpreter] = re.findall(r"(python3\.\d+) -m venv", dockerfile.DOCKERFILE.read_text())
+    text = (context / "Dockerfile").read_text()
+    assert f'ARG PYCMD="/usr/bin/{interpreter}"' in text
+    base, _galaxy, _builder, final = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
+    [install] = [line for line in base.splitlines() if "pip install" in line]
+    assert f"COPY _build/locks/{Path(LOCK).name} /tmp/{Path(LOCK).name}" in base
+    assert f"--require-hashes --requirement /tmp/{Path(LOCK).name}" in install
+    # dumb-init is the first process of the container, and no library.
+    [other] = [line for line in final.splitlines() if "pip install" in line]
+    assert re.search(r"pip install --no-cache-dir 'dumb-init==[\d.]+'$", other)
+
+
+def test_the_collection_is_installed_from_its_archive(context: Path) -> None:
+    wanted = yaml.safe_load((context / "_build" / "requirements.yml").read_text())
+    assert wanted == {"collections": [{"name": ARCHIVE, "type": "file"}]}
+    assert (context / "_build" / ARCHIVE).read_bytes() == b"archive"
+
+
+@pytest.fixture
+def collections(tmp_path: Path) -> Path:
+    """The collection as an image has it, as far as ansible-builder looks."""
+    folder = tmp_path / "ansible_collections" / "wattwise" / "kube"
+    (folder / "meta").mkdir(parents=True)
+    for name in ("galaxy.yml", "requirements.txt", "bindep.txt", "meta/execution-environment.yml"):
+        shutil.copy(ROOT / name, folder / name)
+    return tmp_path
+
+
+def introspect(folder: Path, *arguments: str) -> t.Any:
+    command = ("ansible-builder", "introspect", *arguments, str(folder))
+    return yaml.safe_load(run(folder, *command))
+
+
+def bare(lines: list[str]) -> list[str]:
+    return [re.split(r"\s+#", line)[0].strip() for line in lines]
+
+
+def test_any_execution_environment_gets_what_the_collection_needs(collections: Path) -> None:
+    """Such as one of several collections, which somebody else defines."""
+    found = introspect(collections)
+    # ansible-core brings PyYAML.
+    libraries = [line for line in lines_of("requirements.txt") if not line.startswith("PyYAML")]
+    assert bare(found["python"]) == libraries
+    assert bare(found["system"]) == lines_of("bindep.txt")
+    run(collections, "bindep", "--list_all", "newline", "--file", str(ROOT / "bindep.txt"))
+
+
+def lines_of(name: str) -> list[str]:
+    return [line for line in (ROOT / name).read_text().splitlines() if line[:1].isalpha()]
+
+
+def test_our_own_takes_the_lock_in_place_of_ranges(context: Path, collections: Path) -> None:
+    excluded = str(context / "_build" / "exclude-requirements.txt")
+    found = introspect(collections, "--exclude-pip-reqs", excluded)
+    assert found["python"] == [] and len(found["system"]) == len(lines_of("bindep.txt"))
+    pinned = re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / LOCK).read_text(), re.MULTILINE)
+    for line in lines_of("requirements.txt"):
+        wanted = Requirement(line)
+        versions = [version for name, version in pinned if name == wanted.name.lower()]
+        assert versions and all(wanted.specifier.contains(version) for version in versions), line
+
+
+def test_navigator_takes_its_settings_and_names_the_image_of_this_version(tmp_path: Path) -> None:
+    shutil.copy(NAVIGATOR, tmp_path)
+    (tmp_path / "runs").mkdir()
+    command = ("settings", "--effective", "--execution-environment", "false")
+    shown = yaml.safe_load(run(tmp_path, "ansible-navigator", *command, "--mode", "stdout"))
+    settings = shown["ansible-navigator"]
+    assert settings["execution-environment"]["image"] == IMAGE
+    assert settings["playbook-artifact"]["enable"] is False
+    passed = settings["execution-environment"]["environment-variables"]["pass"]
+    code = "".join(path.read_text() for path in (ROOT / "plugins").rglob("*.py"))
+    assert [name for name in passed if name not in code] == []
