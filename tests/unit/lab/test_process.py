@@ -71,6 +71,26 @@ def test_a_service_runs_when_start_returns_and_is_gone_when_stop_returns(state: 
     assert process.process_id(state, "server") is None
 
 
+def test_a_service_is_gone_only_when_its_last_thread_has_let_go_of_its_port(
+    state: LabState,
+) -> None:
+    port = process.free_port()
+    code = f"""
+import ctypes, platform, socket, threading, time
+server = socket.create_server(("127.0.0.1", {port}))
+threading.Thread(target=time.sleep, args=(600,)).start()
+exit_of_one_thread = {{"x86_64": 60, "aarch64": 93}}[platform.machine()]
+ctypes.CDLL(None).syscall(exit_of_one_thread, 0)
+"""
+    process.start([python("ending", code, ready=lambda: listens(port))], state)
+    pid = process.process_id(state, "ending")
+    assert pid is not None
+    process.wait_until(lambda: not lives(pid), 20.0, "the first thread's end")
+    assert process.running(state) == {"ending": True}
+    process.stop(state)
+    socket.create_server(("127.0.0.1", port)).close()
+
+
 def test_a_running_service_is_not_started_again(state: LabState) -> None:
     service = python("one", WAIT)
     process.start([service], state)
