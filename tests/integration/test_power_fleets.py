@@ -286,6 +286,31 @@ def test_of_two_fleets_the_older_has_the_nodes_that_both_select(
 
 
 @pytest.mark.usefixtures("nodes")
+def test_a_fleet_without_nodes_reads_other_fleets_pods_only_while_its_own_wait(
+    kube: Kube, namespace: str, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(kube, namespace, nodeSelector={"matchLabels": {"pf": "none"}})
+    lists: list[str] = []
+    real = Kube.list
+
+    def recorded(kube: Kube, path: str, query: t.Any = None, *others: t.Any) -> list[t.Any]:
+        lists.append(f"{path}?{(query or {}).get('fieldSelector', '')}")
+        return real(kube, path, query, *others)
+
+    monkeypatch.setattr(Kube, "list", recorded)
+    alone = runs()
+    pods = [one for one in lists if one.startswith("/api/v1/pods?")]
+    assert [("spec.nodeName=," in one) for one in pods] == [True]
+    assert not [one for one in lists if "replicasets" in one]
+    assert conditions(alone)["Ready"] == ("False", "NoNodes")
+    assert alone["status"]["pods"]["waiting"] == 0
+    create_pod(kube, namespace, "waits", f"{namespace}/fleet")
+    told = runs()
+    assert told["status"]["pods"]["waiting"] == 1
+    assert conditions(told)["Placed"][0] == "False"
+
+
+@pytest.mark.usefixtures("nodes")
 def test_a_suspended_fleet_writes_its_status_and_nothing_else(
     kube: Kube, namespace: str, runs: Runs
 ) -> None:

@@ -76,6 +76,11 @@ class Ownership:
         return sum(len(fleets) > 1 and fleets[0] == fleet for fleets in self.selected_by.values())
 
 
+def selects_any(fleet: PowerFleet, nodes: t.Sequence[t.Any]) -> bool:
+    """Whether the fleet's selector names any of the nodes, which may be anything."""
+    return any(fleet.selector.matches(node.labels) for node in Intake().nodes(nodes).values())
+
+
 def divide(
     fleets: t.Sequence[PowerFleet], nodes: t.Sequence[t.Any], pods: t.Sequence[t.Any]
 ) -> Ownership:

@@ -64,6 +64,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import node_configs, rmd
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+    SOURCES,
+    empty,
+    read_part,
+    read_waiting_pods,
+)
 
 Object = t.Mapping[str, t.Any]
 
@@ -159,7 +165,7 @@ class _Run:
         # Before anything is written: another run in this folder is refused.
         run.folder.open(self.options["run_process"], began)
         is_new_period = self._keep_period()
-        made = self._steps(log, run, trigger)
+        made = self._steps(log, run, trigger, fleets)
         outcome = self._outcome(run, trigger, made, began, time.monotonic() - clock)
         if not self.context.check_mode:
             memory = memory.after(self.fleet, trigger, began, self.failure is None)
@@ -181,7 +187,9 @@ class _Run:
             return False
         return self.context.check_mode or period.keep(self.kube, self.fleet, telling.FIELD_MANAGER)
 
-    def _steps(self, log: StepLog, run: FleetRun, trigger: Trigger) -> list[Result]:
+    def _steps(
+        self, log: StepLog, run: FleetRun, trigger: Trigger, fleets: t.Sequence[PowerFleet]
+    ) -> list[Result]:
         """Make the steps; those before the snapshot change what it shows."""
         spec = self.fleet.spec
         self.result = {"changed": False, "diff": []}
@@ -197,6 +205,7 @@ class _Run:
             found = self._attempt(log, "rmd", functools.partial(rmd.reconcile, given))
             self._tell_refused(found)
         try:
+            self._leave_out_others(run, fleets)
             run.make()
         except WattwiseError as error:
             failed = [step["name"] for step in run.log.as_list() if step["failure"]]
@@ -205,6 +214,21 @@ class _Run:
             if step["name"] == "statuses":
                 self._note_refused(step["errors"])
         return [*log.as_list(), *run.log.as_list()]
+
+    def _leave_out_others(self, run: FleetRun, fleets: t.Sequence[PowerFleet]) -> None:
+        """Read no more of the cluster for a fleet that selects no node and has no waiting pod."""
+        nodes = run.known.objects.get("nodes")
+        if nodes is None:
+            nodes, findings = read_part(self.kube, SOURCES["nodes"], None)
+            run.known = run.known._replace(
+                objects={**run.known.objects, "nodes": nodes},
+                findings=[*run.known.findings, *findings],
+            )
+        if ownership.selects_any(self.fleet, nodes):
+            return
+        divided = ownership.divide(fleets, nodes, read_waiting_pods(self.kube))
+        if not divided.scope_of(self.fleet.key).pods:
+            run.known = empty()
 
     def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> Object:
         """A step before the others, which are made even where it fails; its result."""

@@ -395,6 +395,19 @@ class Parts(t.NamedTuple):
 NOTHING = Parts({})
 
 
+def empty() -> Parts:
+    """All parts, of a cluster in which there is nothing."""
+    return Parts({name: [] for name in SOURCES})
+
+
+def read_waiting_pods(kube: Kube) -> list[Object]:
+    """Pods without a node, which the API server chooses. Raises ApiError."""
+    source = SOURCES["pods"]
+    chosen = f"spec.nodeName=,{source.query['fieldSelector']}"
+    found, _findings = read_part(kube, source._replace(query={"fieldSelector": chosen}), None)
+    return found
+
+
 def read_cluster(
     kube: Kube,
     options: Parameters,
