@@ -67,6 +67,14 @@ options:
     choices:
       - optimal
       - first_fit
+  volume_timeout:
+    description:
+      - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are bound
+        or made. A pod whose claim has no volume by then gets no devices, and waits for the next
+        run.
+      - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
+    type: float
+    default: 60.0
 extends_documentation_fragment:
   - wattwise.kube.solver
   - wattwise.kube.kubernetes

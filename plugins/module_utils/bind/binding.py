@@ -61,9 +61,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
 
 T = t.TypeVar("T")
 
+VOLUME_TIMEOUT_SPEC = ArgumentSpec({"volume_timeout": {"type": "float", "default": VOLUME_TIMEOUT}})
+
 SPEC = KUBERNETES.merge(
     PROGRESS,
     LEASE,
+    VOLUME_TIMEOUT_SPEC,
     ArgumentSpec(
         {
             "plan": {"type": "path"},
@@ -81,7 +84,6 @@ SPEC = KUBERNETES.merge(
             # No suboptions: Ansible reserves the name ``message``.
             "unplaced": {"type": "list", "elements": "dict"},
             "mark_unplaced": {"type": "bool", "default": True},
-            "volume_timeout": {"type": "float", "default": VOLUME_TIMEOUT},
             "path": {"type": "path"},
             "keep": {"type": "list", "elements": "path", "default": []},
         },
@@ -171,11 +173,7 @@ def bind_planned(
     kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
 ) -> Result:
     """As ``bind``, with the placements as a value; ``options`` are those of SPEC."""
-    volume_timeout = options["volume_timeout"]
-    if not 0 <= volume_timeout <= _LONGEST_VOLUME_TIMEOUT:
-        raise InvalidInput(
-            f"volume_timeout: {volume_timeout} is not from 0 to {_LONGEST_VOLUME_TIMEOUT} seconds"
-        )
+    volume_timeout = volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
@@ -192,6 +190,16 @@ def bind_planned(
         return result
 
     return alone(kube, options, context, work)
+
+
+def volume_timeout_of(options: Parameters) -> float:
+    """The seconds for which volumes are awaited. Raises InvalidInput."""
+    seconds: float = options["volume_timeout"]
+    if not 0 <= seconds <= _LONGEST_VOLUME_TIMEOUT:
+        raise InvalidInput(
+            f"volume_timeout: {seconds} is not from 0 to {_LONGEST_VOLUME_TIMEOUT} seconds"
+        )
+    return seconds
 
 
 def bind_all(

@@ -25,6 +25,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     Result,
     difference,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
+    VOLUME_TIMEOUT_SPEC,
+    volume_timeout_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     Adapter,
     Change,
@@ -83,6 +87,7 @@ SPEC = KUBERNETES.merge(
     PROGRESS,
     LEASE,
     LIMITS,
+    VOLUME_TIMEOUT_SPEC,
     ArgumentSpec(
         {
             "api_group": {"type": "str", "default": dra.GROUP, "choices": list(APIS)},
@@ -127,6 +132,7 @@ def give_devices(
     pods get devices, each on its planned node.
     """
     Limits.of(options)
+    volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:
         guarded_kube = kube.guarded(guard)
@@ -160,6 +166,7 @@ class _Reconciliation:
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
+    _told: dict[Key, str] = field(default_factory=dict)
 
     @property
     def _api(self) -> Api:
@@ -185,6 +192,7 @@ class _Reconciliation:
         view = self._api.adapter(self.kube, self.context)
         nodes, pods = self._read_nodes(), self._read_pods()
         view.settle(pods)
+        self._told = {}
         self._send(view, pods, view.placed())
         room = Room(nodes, pods)
         task, allocation = self._solve(self._task(view, nodes, room), pods)
@@ -202,7 +210,8 @@ class _Reconciliation:
         }
         without = {**refused, **messages}
         told = {key: entry["message"] for key, entry in self._of_plan("unplaced", pods).items()}
-        view.explain({key: told.get(key, reason) for key, reason in without.items()})
+        reasons = {key: told.get(key, reason) for key, reason in without.items()}
+        view.explain({**reasons, **self._told})
         self.changes += view.report.changes
         self.problems += view.report.problems
         self.problems += [
@@ -284,10 +293,12 @@ class _Reconciliation:
 
         Pods of one attempt may be too many for a node, so another attempt looks for others.
         """
-        sent = send_to_nodes(self.kube, self.context, pods, nodes)
+        seconds = volume_timeout_of(self.options)
+        sent = send_to_nodes(self.kube, self.context, pods, nodes, seconds)
         view.report.changes += sent.changes
         view.report.problems += sent.problems
         view.take_back(sent.refused)
+        self._told.update(sent.told)
         if not self.context.check_mode:
             view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
 

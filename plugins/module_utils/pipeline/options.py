@@ -93,7 +93,8 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
     "bind": _of(binding.SPEC, "mark_unplaced", "volume_timeout"),
     "devices": _of(
         reconciliation.SPEC,
-        *("api_group", "device_power", "gate", "plan", "scheduler_name", "strategy", *_LIMITS),
+        *("api_group", "device_power", "gate", "plan", "scheduler_name", "strategy"),
+        *("volume_timeout", *_LIMITS),
     ),
     "evict": _of(eviction.SPEC, "timeout"),
 }

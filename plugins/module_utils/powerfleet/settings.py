@@ -172,6 +172,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             **_taken(spec["devices"], _DEVICES),
             "device_power": power,
             "scheduler_name": spec["placement"]["schedulerName"],
+            "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
         },
         "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
     }

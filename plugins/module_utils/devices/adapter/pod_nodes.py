@@ -22,7 +22,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import A
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
     CURRENT_LOADS,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import Placement, bind_all
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
+    Outcome,
+    Placement,
+    bind_all,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
+    VOLUME_TIMEOUT,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     Change,
     Key,
@@ -250,21 +257,45 @@ class Sent:
     """What came of binding and pinning.
 
     ``refused`` are the pods that surely did not get there, and of them ``skipped`` those of which a
-    new look may tell more.
+    new look may tell more, and ``told`` those whose condition gets the reason.
     """
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     refused: list[Key] = field(default_factory=list)
     skipped: list[Key] = field(default_factory=list)
+    told: dict[Key, str] = field(default_factory=dict)
 
     def refuse(self, key: Key, reason: str) -> None:
         """The pod is not on its node, and will not be."""
         self.problems.append(Problem("Pod", *key, reason))
         self.refused.append(key)
 
+    def take(self, outcome: Outcome) -> None:
+        """What came of one binding."""
+        key = outcome.placement.namespace, outcome.placement.pod
+        if outcome.fate == "bound":
+            after = f"on node {outcome.placement.node}"
+            self.changes.append(Change("bound", "Pod", *key, after=after))
+        elif outcome.fate == "skipped":
+            self.refuse(key, outcome.reason)
+            # A new look would wait for the same volumes again.
+            if outcome.is_told:
+                self.told[key] = outcome.reason
+            else:
+                self.skipped.append(key)
+        elif outcome.fate == "failed":
+            # An answer may be lost while the binding took effect, so the devices stay the pod's.
+            self.problems.append(Problem("Pod", *key, outcome.reason))
 
-def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key, str]) -> Sent:
+
+def send_to_nodes(
+    kube: Kube,
+    context: Context,
+    pods: Pods,
+    nodes: t.Mapping[Key, str],
+    volume_timeout: float = VOLUME_TIMEOUT,
+) -> Sent:
     """Bind or pin pods; pods that have their node already are left as they are."""
     sent = Sent()
     placements: list[Placement] = []
@@ -283,19 +314,9 @@ def send_to_nodes(kube: Kube, context: Context, pods: Pods, nodes: t.Mapping[Key
                 sent.refuse(key, str(error))
             else:
                 sent.problems.append(Problem("Pod", *key, str(error)))
-    for outcome in bind_all(kube, context, placements, have_devices=True):
-        key = outcome.placement.namespace, outcome.placement.pod
-        if outcome.fate == "bound":
-            after = f"on node {outcome.placement.node}"
-            sent.changes.append(Change("bound", "Pod", *key, after=after))
-        elif outcome.fate == "skipped":
-            sent.refuse(key, outcome.reason)
-            # A new look would wait for the same volumes again.
-            if not outcome.is_told:
-                sent.skipped.append(key)
-        elif outcome.fate == "failed":
-            # An answer may be lost while the binding took effect, so the devices stay the pod's.
-            sent.problems.append(Problem("Pod", *key, outcome.reason))
+    outcomes = bind_all(kube, context, placements, have_devices=True, volume_timeout=volume_timeout)
+    for outcome in outcomes:
+        sent.take(outcome)
     return sent
 
 

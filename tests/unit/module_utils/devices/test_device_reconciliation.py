@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import Outcome
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter import pod_nodes
@@ -277,6 +278,14 @@ def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
     kube = t.cast("Kube", StoredObjects())
     sent = pod_nodes.send_to_nodes(kube, Context(), pods, {key: "n2"})
     assert (sent.refused, sent.skipped) == ([key], [] if is_told else [key])
+    assert sent.told == ({key: "no room"} if is_told else {})
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 3601.0, float("nan")])
+def test_a_wait_for_volumes_that_is_negative_or_too_long_is_refused(seconds: float) -> None:
+    with pytest.raises(InvalidInput, match="volume_timeout: .* is not from 0 to 3600 seconds"):
+        options = reconciliation.SPEC.complete({"volume_timeout": seconds})
+        reconciliation.give_devices(t.cast("Kube", StoredObjects()), {}, options, Context())
 
 
 def test_all_ends_with_as_many_free_as_at_the_beginning() -> None:

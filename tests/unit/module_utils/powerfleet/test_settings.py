@@ -78,6 +78,7 @@ LEFT_OUT: dict[str, str] = {
     "devices_verbose": INVENTORY,
     "devices_device_power": "placement.devicePower is for both",
     "devices_scheduler_name": "placement.schedulerName is for both",
+    "devices_volume_timeout": "placement.volumeTimeoutSeconds is for both",
     "devices_run_dir": FILES,
     "devices_reconcile": "devices.enabled stands for it",
     "devices_plan": FILES,
@@ -285,6 +286,11 @@ def test_a_fleet_that_places_publishes_for_the_extender_even_if_it_binds_nothing
     assert [owner["kind"] for owner in metadata["ownerReferences"]] == ["PowerFleet"]
     assert publication_of(fleet(), module(publish_namespaces=["elsewhere"])) is None
     assert publication_of(fleet(placement={"enabled": False}), options) is None
+
+
+def test_pods_with_and_without_devices_wait_equally_long_for_their_volumes() -> None:
+    options = fleet_options(fleet(placement={"volumeTimeoutSeconds": 7}), WHOLE, module())
+    assert [options[step]["volume_timeout"] for step in ("bind", "devices")] == [7, 7]
 
 
 def test_the_client_of_daemons_comes_from_the_module_alone() -> None:
