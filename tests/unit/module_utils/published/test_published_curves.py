@@ -30,14 +30,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.published.curves imp
     match,
     table,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.published.processors import (
-    processor_name,
-    without_tier,
-)
 from lab.machines import SERVER_TYPES, Machine, build_machines
 from lab.physics import hidden_facts, truth
 from support.examples import each_seed
 from support.odd_values import bounded, odd_value
+from support.published_curves import without_the_lab_s
 from support.wao import ROOT
 
 Json = dict[str, t.Any]
@@ -288,12 +285,6 @@ def _told(machine: Machine) -> Json:
     }
 
 
-def _without_the_lab_s() -> list[Row]:
-    """The table without any measurement of a processor of the lab."""
-    names = {without_tier(processor_name(kind.processor)) for kind in SERVER_TYPES.values()}
-    return [row for row in table() if not without_tier(row.processor).startswith(tuple(names))]
-
-
 def _real_watts(machines: list[Machine], strategy: str, curves: Json, pods: int) -> float:
     """Watts of the hall by the lab's physics after a placement by these curves."""
     given = [
@@ -332,7 +323,7 @@ def test_without_its_server_types_the_table_saves_four_fifths_of_what_it_saves_w
     facts = {one.name: NodeFacts(one.name, float(one.cores), {}) for one in machines}
     told = {one.name: _told(one) for one in machines}
     whole = published_curves(facts, (), told, TYPE)
-    less = published_curves(facts, (), told, TYPE, _without_the_lab_s())
+    less = published_curves(facts, (), told, TYPE, without_the_lab_s())
     assert {one["published"]["match"] for one in whole.curves.values()} == {"processor"}
     assert {one["published"]["match"] for one in less.curves.values()} == {"series"}
     spread = _real_watts(machines, "spread", whole.curves, pods)
