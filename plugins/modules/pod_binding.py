@@ -156,7 +156,9 @@ unchanged:
   elements: dict
   sample: []
 skipped:
-  description: Pods that were not bound, because the pod or node changed since the plan.
+  description:
+    - Pods that were not bound, because the pod or node changed since the plan. C(waits) is false
+      for a pod that needs no node any more, such as a deleted one.
   returned: always
   type: list
   elements: dict
@@ -165,6 +167,7 @@ skipped:
       node: node-1
       pod: worker-1
       reason: node node-1 is cordoned
+      waits: true
 marked:
   description:
     - Unplaced pods whose condition was written. C(transition) is false if only the text of the

@@ -143,13 +143,14 @@ class Outcome:
     """Outcome of one placement; ``reason`` is set if it was skipped or failed.
 
     ``is_told`` says that the pod's condition gets the reason. A waiting one is bound once its
-    volumes are there.
+    volumes are there. ``waits`` is False for a skipped pod that needs no node any more, or not yet.
     """
 
     placement: Placement
     fate: Fate
     reason: str = ""
     is_told: bool = False
+    waits: bool = True
 
 
 def bind(parameters: Parameters, context: Context = Context()) -> Result:
@@ -292,22 +293,38 @@ def _without_volumes(outcome: Outcome) -> Unplaced:
 def judge(placement: Placement, pod: Object | None) -> Outcome | None:
     """Outcome by the state of the pod; None if it still waits for its node."""
     if pod is None:
-        return Outcome(placement, "skipped", "the pod is gone")
+        return _no_longer(placement, "the pod is gone")
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if placement.uid not in (None, "", metadata["uid"]):
-        return Outcome(placement, "skipped", "the pod was replaced by another of the same name")
+        return _no_longer(placement, "the pod was replaced by another of the same name")
     node = spec.get("nodeName")
     if node == placement.node:
         return Outcome(placement, "unchanged")
     if node:
-        return Outcome(placement, "skipped", f"the pod is bound to node {node} already")
+        return _no_longer(placement, f"the pod is bound to node {node} already")
     if metadata.get("deletionTimestamp"):
-        return Outcome(placement, "skipped", "the pod is being deleted")
+        return _no_longer(placement, "the pod is being deleted")
     if is_finished(pod):
-        return Outcome(placement, "skipped", "the pod has finished")
+        return _no_longer(placement, "the pod has finished")
     if spec.get("schedulingGates"):
-        return Outcome(placement, "skipped", "the pod has scheduling gates")
+        return _no_longer(placement, "the pod has scheduling gates")
     return None
+
+
+def still_waiting(result: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
+    """By namespace and name the planned pods that wait after binding, and why."""
+    # Errors about conditions of unplaced pods name no node.
+    failed = [each for each in result["errors"] if "node" in each]
+    return {
+        (each["namespace"], each["pod"]): each.get("reason") or each.get("detail") or ""
+        for each in (*result["skipped"], *failed)
+        if each.get("waits", True)
+    }
+
+
+def _no_longer(placement: Placement, reason: str) -> Outcome:
+    """The planned pod needs no node."""
+    return Outcome(placement, "skipped", reason, waits=False)
 
 
 def needs_devices(pod: Object) -> bool:
@@ -555,7 +572,8 @@ def _result(
         "bound": [each.placement.as_dict() for each in of_fate["bound"]],
         "unchanged": [each.placement.as_dict() for each in of_fate["unchanged"]],
         "skipped": [
-            {**each.placement.as_dict(), "reason": each.reason} for each in of_fate["skipped"]
+            {**each.placement.as_dict(), "reason": each.reason, "waits": each.waits}
+            for each in of_fate["skipped"]
         ],
         "marked": marked,
         "errors": failed + errors,

@@ -141,6 +141,26 @@ def give_devices(
     return alone(kube, options, context, work)
 
 
+def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) -> dict[Key, str]:
+    """Waiting pods that the run brought to no node, with the reasons that it knows better."""
+    sent = {
+        (each["namespace"], each["name"])
+        for each in result["changes"]
+        if each["kind"] == "Pod" and each["action"] in ("bound", "pinned")
+    }
+    reasons = {
+        (each["namespace"], each["name"]): each["message"]
+        for each in result["pods"]
+        if each["node"] is None
+    }
+    reasons |= {
+        (each["namespace"], each["name"]): each["detail"]
+        for each in result["errors"]
+        if each["kind"] == "Pod"
+    }
+    return {key: reasons.get(key, reason) for key, reason in waiting.items() if key not in sent}
+
+
 def trim_pod(pod: Object) -> Object:
     """As in a snapshot, with all that says which devices the pod uses."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}

@@ -135,6 +135,8 @@ class FleetRun:
     curves: Object | None = None
     plan: Object | None = None
     stored: stored_plan.StoredPlan | None = None
+    # Pods of the plan that step bind left without a node, and why; devices may bring them there.
+    unbound: dict[tuple[str, str], str] | None = None
     devices: Result | None = None
     evicted: Result | None = None
     diffs: Diffs = field(default_factory=list)
@@ -615,6 +617,7 @@ class FleetRun:
                 name: len(result[name]) for name in ("bound", "unchanged", "skipped", "marked")
             }
             self.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
+            self.unbound = binding.still_waiting(result)
             self.diffs += result["diff"]
 
     def _not_yet_told(self, planned: binding.PlannedBindings) -> binding.PlannedBindings:
@@ -660,6 +663,8 @@ class FleetRun:
             self.devices = {
                 name: result[name] for name in ("outcome", "changes", "pods", "errors", "conflict")
             }
+            if self.unbound is not None:
+                self.unbound = devices.left_without(result, self.unbound)
             step.changed = result["changed"]
             step.errors += result["errors"]
             step.counts = {"changes": len(result["changes"])}

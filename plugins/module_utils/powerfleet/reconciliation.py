@@ -284,6 +284,7 @@ class _Run:
             errors=None if run.observation is None else run.observation.errors,
             unplaced=None if plan is None else plan["unplaced"],
             waiting=0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
+            unbound=run.unbound,
             saved_watts=metrics.saved_watts(plan),
             metered=run.metered,
             metering_failure=_metering_failure(run),

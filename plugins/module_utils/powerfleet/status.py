@@ -54,6 +54,8 @@ class Failure:
 class Outcome:
     """What a run did. ``summary`` is that of the fleet's run; None: it did not come so far.
 
+    ``unbound`` has the pods that had a node in the plan and are not bound, by namespace and name, with
+    the reasons; None: nothing was bound, or the run did not come so far.
     ``refused`` has a sentence for each object that the API server did not take, in steps that went on.
     ``metered`` is None without step ``meter``, and where that gave nothing, ``metering_failure`` is the
     reason.
@@ -68,6 +70,7 @@ class Outcome:
     errors: t.Sequence[Object] | None = None
     unplaced: t.Sequence[Object] | None = None
     waiting: int = 0
+    unbound: t.Mapping[tuple[str, str], str] | None = None
     saved_watts: t.Mapping[str, float] = field(default_factory=dict)
     metered: Metering | None = None
     metering_failure: str = ""
@@ -274,8 +277,11 @@ def _pods(fleet: PowerFleet, outcome: Outcome) -> Status:
     if outcome.unplaced is None:
         return dict(member(fleet.status, "pods") or {})
     bound = outcome.summary.get("bound", 0)
+    waiting = outcome.waiting - bound
+    if outcome.unbound is not None:
+        waiting = len(outcome.unplaced) + len(outcome.unbound)
     return {
-        "waiting": max(0, outcome.waiting - bound),
+        "waiting": max(0, waiting),
         "bound": bound,
         "unplaced": len(outcome.unplaced),
     }
@@ -331,10 +337,28 @@ def _placed(fleet: PowerFleet, outcome: Outcome) -> Status:
         return _not_reached(fleet, "Placed")
     if outcome.unplaced:
         sentence = f"For {len(outcome.unplaced)} waiting pods the fleet has no node."
+        sentence = " ".join((sentence, *_unbound(outcome)))
         return _condition(fleet, "Placed", "False", "PodsUnplaced", sentence)
     if not fleet.spec["placement"]["bind"]:
         return _condition(fleet, "Placed", "Unknown", "BindingOff", "Pods are not bound.")
+    for sentence in _unbound(outcome):
+        return _condition(fleet, "Placed", "False", "PodsNotBound", sentence)
     return _condition(fleet, "Placed", "True", "NoPodLeft", "No pod waits without a node.")
+
+
+def _unbound(outcome: Outcome) -> list[str]:
+    """A sentence about planned pods that wait without a node; none if there is no such pod."""
+    if not outcome.unbound:
+        return []
+    count = len(outcome.unbound)
+    (namespace, pod), reason = min(outcome.unbound.items())
+    which = (
+        "1 pod with a planned node waits"
+        if count == 1
+        else (f"{count} pods with a planned node wait")
+    )
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    return [f"{which}; {namespace}/{pod} was not bound: {reason}{more}"]
 
 
 def _metered(fleet: PowerFleet, outcome: Outcome) -> Status:

@@ -18,7 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
+    bind,
+    still_waiting,
+)
 from support.binding_api import Cluster, Json, node, pod
 from support.scripted_api import Asked, Reply, status_reply
 
@@ -150,7 +153,23 @@ def test_a_pod_that_is_no_longer_the_planned_one_is_skipped(
 ) -> None:
     cluster = Cluster().add(node("n1"), pod("a"))
     change(cluster.pods["shop", "a"])
-    assert reason(run(cluster, placements=to("n1", "a", uid="uid-a"))).startswith(reason_text)
+    result = run(cluster, placements=to("n1", "a", uid="uid-a"))
+    assert reason(result).startswith(reason_text)
+    assert still_waiting(result) == {}
+
+
+def test_pods_that_were_skipped_or_failed_wait_and_have_a_reason() -> None:
+    result = {
+        "skipped": [
+            {"namespace": "shop", "pod": "a", "node": "n1", "reason": "full", "waits": True},
+            {"namespace": "shop", "pod": "b", "node": "n1", "reason": "gone", "waits": False},
+        ],
+        "errors": [
+            {"namespace": "shop", "pod": "c", "node": "n1", "detail": "no answer"},
+            {"namespace": "shop", "pod": "d", "detail": "the condition was not written"},
+        ],
+    }
+    assert still_waiting(result) == {("shop", "a"): "full", ("shop", "c"): "no answer"}
 
 
 def test_a_pod_that_is_gone_is_skipped() -> None:

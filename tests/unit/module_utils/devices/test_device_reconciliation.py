@@ -281,6 +281,28 @@ def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
     assert sent.told == ({key: "no room"} if is_told else {})
 
 
+def test_pods_that_got_their_devices_do_not_wait_and_others_have_the_better_reason() -> None:
+    waiting = {("a", name): "needs devices" for name in ("bound", "pinned", "none", "late", "odd")}
+    result = {
+        "changes": [
+            {"kind": "Pod", "namespace": "a", "name": "bound", "action": "bound"},
+            {"kind": "Pod", "namespace": "a", "name": "pinned", "action": "pinned"},
+            {"kind": "Pod", "namespace": "a", "name": "none", "action": "explained"},
+            {"kind": "ResourceClaim", "namespace": "a", "name": "odd", "action": "allocated"},
+        ],
+        "pods": [
+            {"namespace": "a", "name": "none", "node": None, "message": "0/2 nodes"},
+            {"namespace": "a", "name": "late", "node": "n1", "message": None},
+        ],
+        "errors": [{"kind": "Pod", "namespace": "a", "name": "late", "detail": "no volume"}],
+    }
+    assert reconciliation.left_without(result, waiting) == {
+        ("a", "none"): "0/2 nodes",
+        ("a", "late"): "no volume",
+        ("a", "odd"): "needs devices",
+    }
+
+
 @pytest.mark.parametrize("seconds", [-1.0, 3601.0, float("nan")])
 def test_a_wait_for_volumes_that_is_negative_or_too_long_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidInput, match="volume_timeout: .* is not from 0 to 3600 seconds"):

@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report import buildi
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.binding_api import Json, pod
 from support.kepler_exporter import Load, MeteredNode, exporter, prometheus
+from support.scripted_api import Asked, Reply
 from support.small_fleet import Fleet
 
 READING = ["snapshot", "read", "merge", "statuses"]
@@ -288,6 +289,29 @@ def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> N
     assert result["summary"]["configured"] == 1
     assert "status" in fleet.configs["n2"] and "status" not in fleet.configs["n1"]
     assert "conditions" not in fleet.cluster.pods["shop", "other"]["status"]
+
+
+class Cordoning(Fleet):
+    """Somebody cordons each node after it was planned for, just before binding reads it."""
+
+    def answer(self, asked: Asked) -> Reply | None:
+        name = asked.path.removeprefix("/api/v1/nodes/")
+        if asked.method == "GET" and name in self.cluster.nodes:
+            self.cluster.nodes[name]["spec"]["unschedulable"] = True
+        return None
+
+
+def test_pods_that_were_planned_and_not_bound_are_known_with_the_reason() -> None:
+    fleet = Cordoning()
+    fleet.cluster.add(pod("a"))
+    with fleet.cluster.serve() as api:
+        made = FleetRun.of({"host": api.url})
+        assert made.unbound is None
+        made.make()
+    assert made.summary["skipped"] == 1 and fleet.cluster.place_of("a") is None
+    assert made.unbound is not None
+    [(key, reason)] = made.unbound.items()
+    assert key == ("shop", "a") and reason.endswith(" is cordoned")
 
 
 METERED = MeteredNode("n1", (Load("uid-web", "shop", "web", 3.0),))

@@ -133,6 +133,30 @@ def test_objects_that_were_refused_are_told_although_the_steps_went_on() -> None
     assert conditions(status)["Placed"] == ("True", "NoPodLeft")
 
 
+def test_pods_that_binding_skipped_wait_and_the_condition_says_why() -> None:
+    full = {("shop", "web"): "node n1 is full: Insufficient cpu"}
+    status = status_of(fleet(), outcome(unbound=full, waiting=2))
+    [placed] = [one for one in status["conditions"] if one["type"] == "Placed"]
+    assert (placed["status"], placed["reason"]) == ("False", "PodsNotBound")
+    assert placed["message"] == (
+        "1 pod with a planned node waits; shop/web was not bound: node n1 is full: Insufficient cpu"
+    )
+    assert status["pods"] == {"waiting": 1, "bound": 1, "unplaced": 0}
+    two = {**full, ("shop", "api"): "node n2 is gone"}
+    unplaced = [{"namespace": "a", "pod": "p", "message": "0/2", "uid": "u"}]
+    status = status_of(fleet(), outcome(unbound=two, unplaced=unplaced, waiting=4))
+    [placed] = [one for one in status["conditions"] if one["type"] == "Placed"]
+    assert placed["reason"] == "PodsUnplaced"
+    assert placed["message"] == (
+        "For 1 waiting pods the fleet has no node. 2 pods with a planned node wait; "
+        "shop/api was not bound: node n2 is gone (and 1 more)"
+    )
+    assert status["pods"] == {"waiting": 3, "bound": 1, "unplaced": 1}
+    whole = status_of(fleet(), outcome(unbound={}, waiting=3))
+    assert conditions(whole)["Placed"] == ("True", "NoPodLeft")
+    assert whole["pods"]["waiting"] == 0
+
+
 def test_parts_that_a_run_did_not_reach_stay_as_they_were() -> None:
     before = status_of(fleet(), outcome())
     failed = Outcome("interval", NOW, 1.0, failure=Failure("snapshot", "No answer."))
