@@ -38,6 +38,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import (
     HostsTold,
+    Told,
     completed,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import (
@@ -123,12 +124,12 @@ def host_of(
     spec, status = _part(found, obj, "spec"), _part(found, obj, "status")
     labels, annotations = (_texts(metadata, part, found) for part in ("labels", "annotations"))
     details = _hardware_details(status, annotations, found)
-    hardware, rack = _hardware(details, spec, found), None
+    hardware = _hardware(details, spec, found)
     uid = _text(metadata, "uid", "metadata", found) or ""
     address, inspected_at = _bmc_address_of(spec, found), _inspected_at(status, found)
-    by_bmc = told.get((namespace, name))
-    if by_bmc is not None and by_bmc.is_about(uid, address):
-        hardware, rack = completed(hardware, by_bmc, inspected_at), by_bmc.rack
+    by_bmc = _by_bmc(told.get((namespace, name)), uid, address, found)
+    if by_bmc is not None:
+        hardware = completed(hardware, by_bmc, inspected_at)
     host = Host(
         name=name,
         source="BareMetalHost",
@@ -138,7 +139,7 @@ def host_of(
         labels=labels,
         annotations=annotations,
         hardware=with_labels(hardware, labels, annotations, found),
-        rack=rack_of(labels, annotations, rack_labels, found) or rack,
+        rack=rack_of(labels, annotations, rack_labels, found) or (by_bmc.rack if by_bmc else None),
         bmc_address=address,
         state=_state(status, found),
         operational_status=_operational_status(obj, status, annotations, found),
@@ -148,6 +149,15 @@ def host_of(
         inspected_at=inspected_at,
     )
     return _with_access(host, spec, found)
+
+
+def _by_bmc(told: Told | None, uid: str, address: str | None, found: Facts) -> Told | None:
+    """What the host's own BMC told; that of another one is a finding."""
+    other = told.why_not_about(uid, address) if told is not None else ""
+    if other:
+        found.note(other)
+        return None
+    return told
 
 
 def _with_access(host: Host, spec: Object, found: Facts) -> Host:

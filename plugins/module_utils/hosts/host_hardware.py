@@ -71,9 +71,16 @@ class Told:
     rack: str | None = None
     read_at: datetime.datetime | None = None
 
-    def is_about(self, uid: str, bmc_address: str | None) -> bool:
-        """Whether the BareMetalHost is the same and has the same BMC still."""
-        return bool(uid) and (self.uid, self.bmc_address) == (uid, bmc_address)
+    def why_not_about(self, uid: str, bmc_address: str | None) -> str:
+        """Why the facts are not of this BareMetalHost with this BMC; "" if they are."""
+        if not uid or self.uid != uid:
+            whose = "BareMetalHost than this one: hostUid is not its uid"
+        elif self.bmc_address != bmc_address:
+            # An address may hold what nobody should print.
+            whose = "BMC than that in spec.bmc.address"
+        else:
+            return ""
+        return f"{KIND} of the same name does not count, because it is of another {whose}"
 
 
 HostsTold = t.Mapping[tuple[str, str], Told]

@@ -146,7 +146,10 @@ def test_a_role_that_needs_quick_assist_goes_to_the_host_of_which_its_bmc_tells_
     assert found["outcome"] != "assigned"
     found = assign({**given, "host_hardware": [foreign, {"spec": []}, stored()]})
     assert {each["host"] for each in found["assignments"]} == {"n-1"}
-    assert {each["kind"] for each in found["findings"]} == {"HostHardware"}
+    assert {(each["kind"], each["name"]) for each in found["findings"]} == {
+        ("HostHardware", "HostHardware[1]"),
+        ("BareMetalHost", "n-0"),
+    }
 
 
 def test_the_disks_of_an_operating_system_are_those_of_the_inspection() -> None:
@@ -169,9 +172,21 @@ def test_labels_of_people_beat_a_bmc() -> None:
     assert told(stored(), labels={"wattwise.github.io/rack": "r1"}).rack == "r1"
 
 
-@pytest.mark.parametrize("changed", [{"hostUid": "u-2"}, {"bmcAddress": "redfish://10.0.0.8"}])
-def test_facts_of_another_machine_of_the_same_name_count_for_nothing(changed: Json) -> None:
-    assert told(stored(**changed)) == told()
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"hostUid": "u-2"}, "another BareMetalHost than this one: hostUid is not its uid"),
+        ({"bmcAddress": "redfish://10.0.0.8"}, "another BMC than that in spec.bmc.address"),
+    ],
+)
+def test_facts_of_another_machine_of_the_same_name_are_a_finding_and_count_for_nothing(
+    changed: Json, sentence: str
+) -> None:
+    host = told(stored(**changed))
+    [finding] = host.findings
+    assert finding == f"HostHardware of the same name does not count, because it is of {sentence}"
+    assert replace(host, findings=()) == told()
+    assert told(stored()).findings == ()
 
 
 @pytest.mark.parametrize(
