@@ -27,6 +27,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_outpu
 
 # An optimum of an integer model is that of whole numbers, or of watts that are told to 1 mW.
 ABSOLUTE_GAP = 5e-4
+# Codes of absl::Status: INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED.
+_REFUSALS = frozenset((3, 9, 12))
 
 Terms = t.Sequence[tuple[int, float]]
 
@@ -123,9 +125,15 @@ def solve(
 def _is_of_solver(error: Exception) -> bool:
     """Whether HiGHS gave up on the model: rarely it ends with an internal error.
 
-    OR-Tools 9.15 stumbles over the status of such an error (``canonical_code``).
+    OR-Tools 9.15 stumbles over every status that is an error (``canonical_code``), and leaves it as
+    the context. A status that refuses the model tells of a defect of ours.
     """
-    return isinstance(error, RuntimeError) or "canonical_code" in str(error)
+    if isinstance(error, mathopt.InternalMathOptError):
+        return True
+    status = getattr(error.__context__, "status", None)
+    if "canonical_code" not in str(error) or status is None:
+        return False
+    return status.raw_code() not in _REFUSALS
 
 
 def _proto(model: LinearModel) -> t.Any:

@@ -13,13 +13,32 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving import linea
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 
+class StatusNotOkError(Exception):
+    """As OR-Tools' own: the code is that of an absl::Status."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("HighsStatus: kError")
+        self._code = code
+
+    @property
+    def status(self) -> StatusNotOkError:
+        return self
+
+    def raw_code(self) -> int:
+        return self._code
+
+
 def test_a_solver_that_ends_with_an_error_of_its_own_is_one_without_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """HiGHS does so rarely; then the search without it gives the answer, which is not proven."""
 
     def fail(*_given: object, **_options: object) -> None:
-        raise AttributeError("'StatusNotOk' object has no attribute 'canonical_code'")
+        try:
+            raise StatusNotOkError(13)
+        except StatusNotOkError:
+            # As OR-Tools 9.15 does it for every status.
+            raise AttributeError("'StatusNotOk' object has no attribute 'canonical_code'")  # noqa: B904
 
     nodes = [
         {"name": name, "allocatable": {"cpu": "4"}, "curve": {"cpu": [0, 4], "watts": [50, watts]}}
@@ -32,9 +51,34 @@ def test_a_solver_that_ends_with_an_error_of_its_own_is_one_without_an_answer(
     result = place({"nodes": nodes, "pods": pods})
     assert len(result["placements"]) == 6
 
+    def told(*_given: object, **_options: object) -> None:
+        raise mathopt.InternalMathOptError("HighsStatus: kError")
+
+    monkeypatch.setattr(mathopt, "solve", told)
+    assert linear.solve(linear.LinearModel(), Limits(5.0)).values == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (AttributeError("another defect"), "another defect"),
+        (RuntimeError("no error of a solver"), "no error of a solver"),
+    ],
+)
+def test_other_errors_are_no_answer_of_a_solver(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
+) -> None:
     def defect(*_given: object, **_options: object) -> None:
-        raise AttributeError("another defect")
+        raise error
 
     monkeypatch.setattr(mathopt, "solve", defect)
-    with pytest.raises(AttributeError, match="another defect"):
+    with pytest.raises(type(error), match=text):
         linear.solve(linear.LinearModel(), Limits(5.0))
+
+
+def test_a_model_that_the_solver_refuses_is_a_defect() -> None:
+    model = linear.LinearModel()
+    model.column(float("nan"), 1.0)
+    with pytest.raises((AttributeError, ValueError)) as raised:
+        linear.solve(model, Limits(5.0))
+    assert "Invalid NaN value" in f"{raised.value} {raised.value.__context__}"
