@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import json
 import sys
 import typing as t
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.plugin_utils import direct_module
 from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
     is_own_interpreter,
     start_module,
@@ -22,6 +24,7 @@ from support.playbook import PYTHON, run_playbook
 
 Json = dict[str, t.Any]
 
+ACTIONS = "ansible_collections.wattwise.kube.plugins.action"
 POOL = {
     "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
     "kind": "DevicePool",
@@ -100,6 +103,18 @@ def result_of(text: str) -> Json:
     text = text[text.index("=> {") + len("=> ") :]
     result: Json = json.JSONDecoder().raw_decode(text)[0]
     return {key: value for key, value in result.items() if not key.startswith(("_", "invocation"))}
+
+
+def test_every_module_has_an_action_plugin_that_starts_it_directly() -> None:
+    plugins = Path(direct_module.__file__).parents[1]
+    modules, actions = (
+        {path.stem for path in (plugins / kind).glob("[a-z]*.py")} for kind in ("modules", "action")
+    )
+    assert modules == actions
+    # The module of this one is its documentation alone.
+    for name in sorted(modules - {"validate_role_variables"}):
+        action = importlib.import_module(f"{ACTIONS}.{name}").ActionModule
+        assert issubclass(action, direct_module.DirectActionModule), name
 
 
 @pytest.mark.parametrize("task", ["answered", "refused", "with a time"])

@@ -1,0 +1,12 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Starts the module host_role_assignment from the installed collection where it can."""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
+    DirectActionModule as ActionModule,
+)
+
+__all__ = ["ActionModule"]
