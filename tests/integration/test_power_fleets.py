@@ -408,7 +408,13 @@ def test_machines_that_do_not_answer_are_told_in_status_and_event(
     assert "pf-a" in told["MachineLost"]["message"]
     node = kube.get("/api/v1/nodes/pf-a")["metadata"]["uid"]
     of_nodes = kube.list("/api/v1/namespaces/default/events")
-    [lost] = [one for one in of_nodes if one["involvedObject"].get("uid") == node]
+    # The node controller tells of the node too, whenever it looks.
+    [lost] = [
+        one
+        for one in of_nodes
+        if one["involvedObject"].get("uid") == node
+        and one["reportingComponent"] == "wattwise.github.io/power-fleet"
+    ]
     assert (lost["reason"], lost["message"]) == ("MachineLost", failing["message"])
     assert not runs()["status_written"]
     kube.request(

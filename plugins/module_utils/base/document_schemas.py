@@ -322,8 +322,9 @@ SCHEMAS: dict[str, Schema] = {
         {},
     ),
     # Watts that Kepler gives to pods, and RAPL's of nodes beside those of their BMCs; see
-    # observe/metering. ``counters`` are joules that the next run compares its own with, ``energy``
-    # are those of workloads in parts of time; one without a name is of pods that have ended.
+    # observe/metering. ``counters`` are the joules of this run, with which the next run compares its
+    # own. ``energy`` has the joules of workloads by period; a workload without a name stands for
+    # pods that have ended.
     "metering": _schema(
         "metering",
         {

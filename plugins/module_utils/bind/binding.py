@@ -173,7 +173,7 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
 def bind_planned(
     kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
 ) -> Result:
-    """As ``bind``, with the placements as a value; ``options`` are those of SPEC."""
+    """Bind placements that are a value; ``options`` are those of SPEC. Raises as ``bind``."""
     volume_timeout = volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:

@@ -120,7 +120,7 @@ class ClusterState:
         self._measured_until = min(ends, default=float("inf"))
 
     def set_publication(self, key: PodKey, publication: Publication | None) -> None:
-        """What a run published; None where it is withdrawn. Of two with one node the first counts."""
+        """Take a run's publication; None withdraws it. The first of two that name a node counts."""
         with self._publishing:
             if publication is None:
                 with self._lock:

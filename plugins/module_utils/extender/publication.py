@@ -142,9 +142,9 @@ def unpacked(config_map: Object) -> dict[str, t.Any]:
 
 
 def read(config_map: Object) -> Publication:
-    """What a ConfigMap publishes. A node or pod that cannot be read is left out.
+    """The publication in a ConfigMap, without nodes and pods that cannot be read.
 
-    Raises InvalidField where nothing of it can be read.
+    Raises InvalidField if none of it can be read.
     """
     body = unpacked(config_map)
     rules = mapping(body.get("rules"), "rules")

@@ -40,7 +40,7 @@ class Prices(t.NamedTuple):
 
     @classmethod
     def unknown(cls, number: int) -> Prices:
-        """Of so many nodes of which nothing is known."""
+        """Prices of ``number`` unknown nodes."""
         nothing = numpy.full(number, numpy.nan)
         return cls(nothing, numpy.zeros(number, dtype=bool), nothing.copy())
 

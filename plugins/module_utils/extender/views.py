@@ -84,7 +84,7 @@ def asking_pod(pod: Object) -> AskingPod:
 
 
 def view_pod(pod: Object) -> PodLoad | None:
-    """What a pod takes of its node; None once it has given that back. Raises InvalidField."""
+    """The load of a pod on its node; None for a finished pod. Raises InvalidField."""
     if is_finished(pod):
         return None
     spec = mapping(pod.get("spec"), "spec")

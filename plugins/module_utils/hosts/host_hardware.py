@@ -5,8 +5,8 @@
 
 Host agents write the object beside the BareMetalHost, with its name. Its facts count for exactly
 that BareMetalHost at exactly that address of a BMC. They complete the facts of the inspection, and
-replace those of an inspection that ended before the BMC was read. They never give a host an
-address: a BMC could otherwise claim another host's address.
+they replace an older inspection's facts. They never give a host an address, because a BMC could
+otherwise claim another host's address.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """One round of a host agent: read the BMCs of a Provisioning's hosts, and store what they tell.
 
-The hosts are those that the Provisioning holds or may take, with a Redfish address and a Secret.
+A host is read if the Provisioning holds it or may take it, and if it has a Redfish address and a
+Secret.
 Passwords go to the address in the same BareMetalHost that names the Secret, as Metal3 sends them,
 but never over plain HTTP or to a BMC whose certificate nothing confirms.
 """
