@@ -79,7 +79,7 @@ class Stage:
         """The result of a run to which this happens."""
         with self.door(fault=cut.fault, number=cut.number) as made:
             result = self.begin(work, parameters, made).end()
-            assert len(made.written) >= cut.number, "the run has fewer writes than that"
+            assert len(made.written) >= cut.number, f"{cut}: the run ended before, with {result}"
             assert bool(result) != cut.fault.startswith("killed")
             return result
 
