@@ -175,14 +175,17 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
     assert "metering" not in site.kube.get(path)["status"]
     assert not (tmp_path / "metrics" / "metering.prom").exists()
 
-    # The lab counts in steps of half a second.
-    [part] = site.metered("kepler", counted_from.body()).energy
-    seconds = (part.end - part.begin).total_seconds()
-    joules = {key.name: value for key, value in part.joules.items() if key.name in CORES}
+    # The lab counts in steps of half a second, of which a busy machine may do the last one late.
     allowed = max(expected.values())
-    assert joules.keys() == CORES.keys()
-    for name, watts in expected.items():
-        assert joules[name] == pytest.approx(watts * seconds, rel=0.05, abs=allowed)
+
+    def counted() -> bool:
+        [part] = site.metered("kepler", counted_from.body()).energy
+        seconds = (part.end - part.begin).total_seconds()
+        joules = {key.name: value for key, value in part.joules.items() if key.name in CORES}
+        wanted = {name: watts * seconds for name, watts in expected.items()}
+        return joules == pytest.approx(wanted, rel=0.05, abs=allowed)
+
+    wait_until(counted, 30.0, "the joules of watts that have not changed")
 
     assert not site.alerts("WattwiseKeplerDown")
     process.stop(site.lab.state, ["kepler"])
