@@ -22,9 +22,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.rmd import
     FIELD_MANAGER,
     namespace_manifests,
 )
+from lab.api import Api
 from lab.process import wait_until
 from lab.rmd.daemon import Daemon
 from lab.rmd.host import Configuration, Host
+from support.lab import RunningLab, create_namespace
 from support.playbook import PlaybookRun, run_playbook
 
 AGENT = "registry.example/agent:1"
@@ -61,6 +63,7 @@ CERTIFICATES: Object = {
         ],
     },
 }
+ISSUER = {"name": "hall", "kind": "ClusterIssuer"}
 SKYLAKE: Object = {
     "name": "default", "ways": 11, "guaranteed_ways": 6, "besteffort_ways": 3, "shared_ways": 1,
 }  # fmt: skip
@@ -130,6 +133,10 @@ class Rmd:
         """What makes a daemon start anew when it changes."""
         return {item["name"]: item["value"] for item in pod_spec["containers"][0]["env"]}
 
+    def pod_spec(self, daemon_set: str = "rmd") -> Object:
+        spec: Object = self.daemon_set(daemon_set)["spec"]["template"]["spec"]
+        return spec
+
     def pods(self) -> dict[str, Object]:
         """The pods that the role itself made, by name, without those that are going."""
         found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/pods")
@@ -167,28 +174,106 @@ class Rmd:
         return tomllib.loads(self.kube.get(path)["data"][name])
 
 
-@pytest.fixture
-def rmd(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Rmd]:
+@pytest.fixture(scope="module")
+def definitions(lab: RunningLab) -> None:
+    """The kinds that the role stores objects of."""
     files = [str(ROOT / "roles" / "crds" / "files" / "intel.com_rmdconfigs.yaml")]
-    apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
+    apply({"kubeconfig": lab.kubeconfig, "src": files, "wait": True})
+
+
+@pytest.fixture
+def rmd(
+    definitions: None, kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path
+) -> Iterator[Rmd]:
     yield Rmd(kube, kubeconfig, namespace, tmp_path)
     if kube.find(f"/api/v1/namespaces/{namespace}-authority") is not None:
         kube.request("DELETE", f"/api/v1/namespaces/{namespace}-authority")
 
 
-def test_the_default_is_one_daemon_set_with_tls_that_changes_with_its_certificate_alone(
-    rmd: Rmd,
-) -> None:
-    check = rmd.play("--check")
-    assert check.returncode == 0, check.output
+class Story:
+    """Cases of the role side by side, each a host with a namespace of its own.
+
+    They share each run of the playbook, and a test asserts on the case that it is about.
+    """
+
+    def __init__(self, kube: Kube, kubeconfig: str, folder: Path) -> None:
+        self.folder = folder
+        self.cases = {
+            name: Rmd(kube, kubeconfig, f"rmd-role-{name}", folder)
+            for name in ("default", "password", "issued", "plain")
+        }
+
+    def __getitem__(self, name: str) -> Rmd:
+        return self.cases[name]
+
+    def play(self, given: dict[str, Object]) -> dict[str, int]:
+        """One run with these cases; how many tasks of each changed something."""
+        hosts = {
+            name: {
+                **variables,
+                "rmd_namespace": self[name].namespace,
+                "rmd_authority_namespace": f"{self[name].namespace}-authority",
+            }
+            for name, variables in given.items()
+        }
+        run = self["default"].play_many(hosts)
+        assert run.returncode == 0, run.output
+        return {name: counts["changed"] for name, counts in run.stats().items()}
+
+    def files(self, name: str) -> list[str]:
+        """What the role left of the certificates for a client."""
+        return sorted(path.name for path in (self.folder / "runs" / name / "rmd").iterdir())
+
+    def given(self) -> dict[str, Object]:
+        models = [{"microarchitecture": "Skylake", "family": 6, "model": 106}]
+        return {
+            "default": {},
+            "password": {"rmd_authentication": "password", "rmd_pam_service": "hall"},
+            "issued": {"rmd_certificates": "cert_manager", "rmd_issuer": ISSUER},
+            "plain": {
+                "rmd_tls": False,
+                "rmd_agent_image": AGENT,
+                "rmd_cpuset_source": "cgroup",
+                "rmd_layouts": [SKYLAKE, {**BROADWELL, "cpu_models": models}],
+            },
+        }
+
+
+@pytest.fixture(scope="module")
+def story(
+    lab: RunningLab, definitions: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
+    """After the first run of all cases. cert-manager is played: its kind and its Secrets are there."""
+    kube = Kube.connect({"kubeconfig": lab.kubeconfig})
+    made = Story(kube, lab.kubeconfig, tmp_path_factory.mktemp("rmd-role"))
+    apply({"kubeconfig": lab.kubeconfig, "manifests": [CERTIFICATES], "wait": True})
+    with Api(lab.state.kubeconfig) as api:
+        for case in made.cases.values():
+            create_namespace(api, case.namespace)
+    made["issued"].keep_certificates()
+    changed = made.play(made.given())
+    assert all(count > 0 for count in changed.values()), changed
+    yield made
+    apply({"kubeconfig": lab.kubeconfig, "manifests": [CERTIFICATES], "state": "absent"})
+    for case in made.cases.values():
+        for namespace in (case.namespace, f"{case.namespace}-authority"):
+            if kube.find(f"/api/v1/namespaces/{namespace}") is not None:
+                kube.request("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+def test_check_mode_makes_nothing_and_works_before_there_is_a_namespace(rmd: Rmd) -> None:
+    elsewhere = {"rmd_namespace": "not-there-yet", "rmd_agent_image": AGENT}
+    run = rmd.play_many({"here": {}, "elsewhere": elsewhere}, "--check")
+    assert run.returncode == 0, run.output
     assert rmd.daemon_sets() == []
-    assert rmd.install() > 0
-    before = rmd.daemon_set()
-    client = rmd.folder / "runs" / "here" / "rmd"
-    assert sorted(path.name for path in client.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
-    assert rmd.install() == 0
-    assert rmd.daemon_set()["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-    pod = before["spec"]["template"]["spec"]
+    assert rmd.kube.find("/api/v1/namespaces/not-there-yet") is None
+
+
+def test_the_default_is_one_daemon_set_with_tls(story: Story) -> None:
+    rmd = story["default"]
+    assert rmd.daemon_sets() == ["rmd"]
+    assert story.files("default") == ["ca.pem", "cert.pem", "key.pem"]
+    pod = rmd.pod_spec()
     [container] = pod["containers"]
     assert container["args"] == ["--conf-dir", "/etc/rmd", "--address", "0.0.0.0"]
     assert container["ports"][0]["containerPort"] == 8443
@@ -203,64 +288,39 @@ def test_the_default_is_one_daemon_set_with_tls_that_changes_with_its_certificat
     eleven_ways = Host({0: (0, 1)}, ways=11, architecture="skylake")
     assert rmd.boots(eleven_ways).client_auth == "challenge"
 
-    rmd.kube.request("DELETE", f"/api/v1/namespaces/{rmd.namespace}/secrets/rmd-server")
-    rmd.install()
-    after = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
-    changed = {key for key, value in rmd.environment(pod).items() if after[key] != value}
-    assert changed == {"WATTWISE_CERTIFICATE"}
 
-
-def test_check_mode_works_before_there_is_a_namespace(rmd: Rmd) -> None:
-    run = rmd.play("--check", rmd_namespace="not-there-yet", rmd_agent_image=AGENT)
-    assert run.returncode == 0, run.output
-    assert rmd.kube.find("/api/v1/namespaces/not-there-yet") is None
-
-
-def test_certificates_of_cert_manager_are_asked_for_and_waited_for(rmd: Rmd) -> None:
-    """cert-manager is played: its kind is served, and its Secrets are there."""
-    rmd.keep_certificates()
-    apply({"kubeconfig": rmd.kubeconfig, "manifests": [CERTIFICATES], "wait": True})
-    issuer = {"name": "hall", "kind": "ClusterIssuer"}
-    given: Object = {"rmd_certificates": "cert_manager", "rmd_issuer": issuer}
-    rmd.install(**given)
+def test_certificates_of_cert_manager_are_asked_for_and_waited_for(story: Story) -> None:
+    rmd = story["issued"]
     path = f"/apis/cert-manager.io/v1/namespaces/{rmd.namespace}/certificates"
     asked = {item["spec"]["secretName"]: item["spec"] for item in rmd.kube.list(path)}
     assert asked["rmd-server"]["dnsNames"] == ["rmd-nameserver"]
     assert asked["rmd-client"]["subject"] == {"organizationalUnits": ["Admin"]}
     for spec in asked.values():
-        assert spec["issuerRef"] == issuer
+        assert spec["issuerRef"] == ISSUER
         assert spec["privateKey"]["size"] == 3072
-    folder = rmd.folder / "runs" / "here" / "rmd"
-    assert sorted(path.name for path in folder.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
-    before = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
-    rmd.kube.request("DELETE", f"/api/v1/namespaces/{rmd.namespace}/secrets/rmd-server")
-    rmd.keep_certificates()
-    rmd.install(**given)
-    after = rmd.environment(rmd.daemon_set()["spec"]["template"]["spec"])
-    assert {key for key in after if after[key] != before[key]} == {"WATTWISE_CERTIFICATE"}
-    apply({"kubeconfig": rmd.kubeconfig, "manifests": [CERTIFICATES], "state": "absent"})
+    assert story.files("issued") == ["ca.pem", "cert.pem", "key.pem"]
 
 
-def test_passwords_take_the_place_of_client_certificates(rmd: Rmd) -> None:
-    rmd.install(rmd_authentication="password", rmd_pam_service="hall")
+def test_passwords_take_the_place_of_client_certificates(story: Story) -> None:
+    rmd = story["password"]
     configuration = rmd.boots(Host({0: (0, 1)}, ways=11, architecture="skylake"))
     assert (configuration.client_auth, configuration.debug) == ("no", False)
     assert rmd.file("rmd.toml")["pam"] == {"service": "hall"}
-    volumes = rmd.daemon_set()["spec"]["template"]["spec"]["volumes"]
+    volumes = rmd.pod_spec()["volumes"]
     assert "administrators" not in [volume["name"] for volume in volumes]
 
 
-def test_without_tls_it_is_plain_http_and_no_certificate_is_made(rmd: Rmd) -> None:
-    rmd.install(rmd_tls=False)
-    [container] = rmd.daemon_set()["spec"]["template"]["spec"]["containers"]
+def test_without_tls_it_is_plain_http_and_no_certificate_is_made(story: Story) -> None:
+    rmd = story["plain"]
+    [container] = rmd.pod_spec()["containers"]
     assert container["args"][-1] == "-d"
     assert container["ports"][0]["containerPort"] == 8081
     assert rmd.file("rmd.toml")["debug"]["enabled"] is True
     assert rmd.kube.list(f"/api/v1/namespaces/{rmd.namespace}/secrets") == []
 
 
-def test_role_rmd_workloads_leaves_the_labels_of_the_namespace(rmd: Rmd) -> None:
-    rmd.install(rmd_tls=False)
+def test_role_rmd_workloads_leaves_the_labels_of_the_namespace(story: Story) -> None:
+    rmd = story["plain"]
     path = f"/api/v1/namespaces/{rmd.namespace}"
     before = rmd.kube.get(path)["metadata"]["labels"]
     assert before["pod-security.kubernetes.io/enforce"] == "privileged"
@@ -270,33 +330,81 @@ def test_role_rmd_workloads_leaves_the_labels_of_the_namespace(rmd: Rmd) -> None
     assert rmd.kube.get(path)["metadata"]["labels"] == before
 
 
-def test_every_layout_is_a_daemon_set_and_one_that_goes_takes_its_own_along(rmd: Rmd) -> None:
-    models = [{"microarchitecture": "Skylake", "family": 6, "model": 106}]
-    rmd.install(rmd_tls=False, rmd_layouts=[SKYLAKE, {**BROADWELL, "cpu_models": models}])
-    assert rmd.daemon_sets() == ["rmd", "rmd-broadwell"]
-    selector = rmd.daemon_set("rmd-broadwell")["spec"]["template"]["spec"]["nodeSelector"]
-    assert selector["node.kubernetes.io/instance-type"] == "r730"
-    assert rmd.file("rmd.toml", "rmd-broadwell")["CachePool"]["guarantee"] == 10
-    assert rmd.file("cpu_map.toml", "rmd-broadwell") == {"Skylake": [{"family": 6, "model": 106}]}
-    rmd.install(rmd_tls=False, rmd_layouts=[SKYLAKE], rmd_prune_max=1.0)
-    assert rmd.daemon_sets() == ["rmd"]
+def test_a_further_run_changes_what_is_wanted_otherwise_and_nothing_else(story: Story) -> None:
+    """One layout goes, with what it had; the node agent reads another folder."""
+    default, plain = story["default"], story["plain"]
+    assert plain.daemon_sets() == ["rmd", "rmd-broadwell", "rmd-node-agent"]
+    assert_layout_is_broadwell(plain, "rmd-broadwell")
+    assert_agent_reads(plain, "cgroup", "/sys/fs/cgroup", ends_pods=False)
+    version = default.daemon_set()["metadata"]["resourceVersion"]
+    given = story.given()
+    given["plain"] |= {
+        "rmd_layouts": [SKYLAKE],
+        "rmd_prune_max": 1.0,
+        "rmd_cpuset_source": "pod_resources",
+        "rmd_terminate_refused_pods": True,
+    }
+    changed = story.play({name: given[name] for name in ("default", "plain")})
+    assert changed["default"] == 0
+    assert default.daemon_set()["metadata"]["resourceVersion"] == version
+    assert plain.daemon_sets() == ["rmd", "rmd-node-agent"]
+    assert_agent_reads(plain, "pod_resources", "/var/lib/kubelet/pod-resources", ends_pods=True)
+    agent, daemon = (plain.pod_spec(name) for name in ("rmd-node-agent", "rmd"))
+    assert agent["nodeSelector"] == daemon["nodeSelector"]
 
 
-def test_nodes_of_the_inventory_get_the_label_until_they_are_taken_out(rmd: Rmd) -> None:
-    first, second = rmd.nodes[:2]
-    given: Object = {"rmd_tls": False, "rmd_node_labels": {rmd.label: "true"}}
-    rmd.install(**given, rmd_labelled_nodes=[first, second])
-    marked = {rmd.label: "true", "wattwise.github.io/rmd": "labelled"}
-    assert (rmd.labels(first), rmd.labels(second)) == (marked, marked)
-    selector = rmd.daemon_set()["spec"]["template"]["spec"]["nodeSelector"]
-    assert selector == {rmd.label: "true"}
-    assert rmd.install(**given, rmd_labelled_nodes=[second]) == 1
-    assert (rmd.labels(first), rmd.labels(second)) == ({}, marked)
-    rmd.install(**given)
-    assert rmd.labels(second) == {}
+def test_another_certificate_alone_starts_the_daemons_anew(story: Story) -> None:
+    """It is the role's own, or one that cert-manager has renewed."""
+    cases = {name: story[name] for name in ("default", "issued")}
+    before = {name: rmd.environment(rmd.pod_spec()) for name, rmd in cases.items()}
+    for rmd in cases.values():
+        rmd.kube.request("DELETE", f"/api/v1/namespaces/{rmd.namespace}/secrets/rmd-server")
+    cases["issued"].keep_certificates()
+    given = story.given()
+    story.play({name: given[name] for name in cases})
+    for name, rmd in cases.items():
+        after = rmd.environment(rmd.pod_spec())
+        changed = {key for key, value in before[name].items() if after[key] != value}
+        assert changed == {"WATTWISE_CERTIFICATE"}, name
 
 
-def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
+def assert_layout_is_broadwell(rmd: Rmd, name: str) -> None:
+    assert rmd.pod_spec(name)["nodeSelector"]["node.kubernetes.io/instance-type"] == "r730"
+    assert rmd.file("rmd.toml", name)["CachePool"]["guarantee"] == 10
+    assert rmd.file("cpu_map.toml", name) == {"Skylake": [{"family": 6, "model": 106}]}
+
+
+def assert_agent_reads(rmd: Rmd, source: str, folder: str, ends_pods: bool) -> None:
+    """The agent sees no more than it reads, and ends pods only where that is wanted."""
+    role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/rmd-node-agent"
+    config = f"/apis/intel.com/v1alpha1/namespaces/{rmd.namespace}/rmdconfigs/rmdconfig"
+    verbs = ["list", "delete"] if ends_pods else ["list"]
+    assert rmd.kube.get(role)["rules"][0]["verbs"] == verbs
+    assert rmd.kube.get(config)["spec"]["deployNodeAgent"] is True
+    agent, daemon = rmd.pod_spec("rmd-node-agent"), rmd.pod_spec()
+    assert agent["tolerations"] == daemon["tolerations"]
+    [container] = agent["containers"]
+    [tmp, mount] = container["volumeMounts"]
+    [_tmp, volume] = agent["volumes"]
+    assert tmp["mountPath"] == "/tmp"
+    assert volume["hostPath"]["path"] == folder
+    assert (mount["mountPath"], mount["readOnly"]) == (f"/host{folder}", True)
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    # The socket belongs to root, control groups are for everybody to read.
+    assert container["securityContext"].get("runAsUser") == (
+        0 if source == "pod_resources" else None
+    )
+    name, interval, *options = container["args"]
+    assert (ROOT / "operator" / "entrypoints" / name).is_file()
+    assert interval == "60"
+    assert options == [
+        *("-e", f"rmd_cpuset_source={source}"),
+        *("-e", f"rmd_terminate_refused_pods={str(ends_pods).lower()}"),
+    ]
+
+
+def test_labelled_nodes_get_daemons_or_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
     """From DaemonSets to pods and back; labels, files and nodes that change meanwhile."""
     first, second = rmd.nodes[:2]
     path, merge = f"/api/v1/nodes/{second}", "application/merge-patch+json"
@@ -307,6 +415,11 @@ def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
     labels = {"rmd_node_labels": {rmd.label: "true"}, "rmd_tls": False, "rmd_prune_max": 1.0}
     both: Object = {**labels, "rmd_labelled_nodes": [first, second]}
     rmd.install(**both)
+    marked = {rmd.label: "true", "wattwise.github.io/rmd": "labelled"}
+    assert (rmd.labels(first), rmd.labels(second)) == (marked, marked | of_the_operator)
+    assert rmd.pod_spec()["nodeSelector"] == {rmd.label: "true"}
+    assert rmd.install(**labels, rmd_labelled_nodes=[second]) == 1
+    assert (rmd.labels(first), rmd.labels(second)) == ({}, marked | of_the_operator)
     check = rmd.play("--check", **both, rmd_deployment="pods")
     assert (check.returncode, rmd.pods(), rmd.daemon_sets()) == (0, {}, ["rmd"])
 
@@ -335,51 +448,6 @@ def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
     assert rmd.labels(second) == of_the_operator
     rmd.kube.request("PATCH", path, {"metadata": {"labels": {"rmd-node": None}}}, merge)
     rmd.kube.request("PATCH", third, {"metadata": {"labels": {rmd.label: None}}}, merge)
-
-
-def test_the_agent_sees_no_more_than_it_reads_and_ends_pods_only_where_that_is_wanted(
-    rmd: Rmd,
-) -> None:
-    role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/rmd-node-agent"
-    config = f"/apis/intel.com/v1alpha1/namespaces/{rmd.namespace}/rmdconfigs/rmdconfig"
-    for source, folder, ends_pods, verbs in (
-        ("cgroup", "/sys/fs/cgroup", False, ["list"]),
-        ("pod_resources", "/var/lib/kubelet/pod-resources", True, ["list", "delete"]),
-    ):
-        rmd.install(
-            rmd_tls=False,
-            rmd_agent_image=AGENT,
-            rmd_cpuset_source=source,
-            rmd_terminate_refused_pods=ends_pods,
-        )
-        assert rmd.kube.get(role)["rules"][0]["verbs"] == verbs
-        assert rmd.daemon_sets() == ["rmd", "rmd-node-agent"]
-        assert rmd.kube.get(config)["spec"]["deployNodeAgent"] is True
-        agent = rmd.daemon_set("rmd-node-agent")["spec"]["template"]["spec"]
-        daemon = rmd.daemon_set()["spec"]["template"]["spec"]
-        assert (agent["tolerations"], agent["nodeSelector"]) == (
-            daemon["tolerations"],
-            daemon["nodeSelector"],
-        )
-        [container] = agent["containers"]
-        [tmp, mount] = container["volumeMounts"]
-        [_tmp, volume] = agent["volumes"]
-        assert tmp["mountPath"] == "/tmp"
-        assert volume["hostPath"]["path"] == folder
-        assert (mount["mountPath"], mount["readOnly"]) == (f"/host{folder}", True)
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        # The socket belongs to root, control groups are for everybody to read.
-        assert container["securityContext"].get("runAsUser") == (
-            0 if source == "pod_resources" else None
-        )
-        name, interval, *options = container["args"]
-        assert (ROOT / "operator" / "entrypoints" / name).is_file()
-        assert interval == "60"
-        assert options == [
-            *("-e", f"rmd_cpuset_source={source}"),
-            *("-e", f"rmd_terminate_refused_pods={str(ends_pods).lower()}"),
-        ]
 
 
 NOT_QUALIFIED = [
