@@ -56,11 +56,24 @@ def document(folder: Path, kind: str) -> Json:
     return t.cast("Json", json.loads((folder / CLUSTER / f"{kind}.json").read_text()))
 
 
+@pytest.fixture(scope="module")
+def configured(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
+    """The lab with what its inventory puts into it, but no reading and no plan."""
+    folder = tmp_path_factory.mktemp("configured")
+    run = play("site", whole_lab, folder, "--tags", "crds,node_configs,rmd")
+    assert run.returncode == 0, run.output
+    return whole_lab
+
+
+@pytest.mark.usefixtures("configured")
 def test_teardown_check_and_install_from_an_empty_cluster(
     whole_lab: RunningLab, kube: Kube, api: Api, tmp_path: Path
 ) -> None:
-    """One story, because each step needs the state that the one before left."""
-    assert play("site", whole_lab, tmp_path).returncode == 0
+    """One story, because each step needs the state that the one before left.
+
+    Where the cluster is installed, two pods wait with the reason: one fits nowhere, the other is
+    not understood. Each further test finds the cluster installed.
+    """
     made_by_hand = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -91,51 +104,46 @@ def test_teardown_check_and_install_from_an_empty_cluster(
     assert planned.keys() == {pod["metadata"]["name"] for pod in workload.list_pods(api)}
     assert all(name in checked.output for name in planned)
 
+    too_large, unknown = workload.demo_pods(22, seed=3)[20:]
+    too_large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
+    unknown["metadata"]["annotations"] = {"wattwise.github.io/device-claims": "gpu"}
+    workload.create_pods(api, [too_large, unknown], "wattwise")
     installed = play("site", whole_lab, tmp_path, as_json=True)
     assert installed.returncode == 0, installed.output
     assert len(kube.list(NODE_CONFIGS)) == whole_lab.settings.nodes
-    assert all(pod["spec"].get("nodeName") for pod in workload.list_pods(api))
+    found = {pod["metadata"]["name"]: pod for pod in workload.list_pods(api)}
+    assert planned.keys() == {name for name, pod in found.items() if pod["spec"].get("nodeName")}
+    message = why_it_waits(found[too_large["metadata"]["name"]])
+    assert message.startswith("0/50 nodes are available: ")
+    assert "50 Insufficient cpu" in message
+    message = why_it_waits(found[unknown["metadata"]["name"]])
+    assert "unsupported: wattwise.github.io/device-claims" in message
+
     files = {"observe": tmp_path / "lab.prom", "placement": tmp_path / "lab-predicted.prom"}
     wanted = [f"-e{role}_textfile={path}" for role, path in files.items()]
     again = play("site", whole_lab, tmp_path, *wanted, as_json=True)
     assert again.stats()[CLUSTER]["changed"] == 0
     metrics = "".join(path.read_text() for path in files.values())
     assert lint(metrics) == ""
-    found = samples(metrics)
+    metered = samples(metrics)
     for node in document(tmp_path, "curves")["curves"]:
         labels = f'{{node="{node}",cluster="{CLUSTER}"}}'
-        predicted = found[f"wattwise_predicted_power_watts{labels}"]
-        assert predicted == pytest.approx(found[f"node_power_watts{labels}"], rel=0.15)
+        predicted = metered[f"wattwise_predicted_power_watts{labels}"]
+        assert predicted == pytest.approx(metered[f"node_power_watts{labels}"], rel=0.15)
 
 
-def test_a_pod_that_fits_nowhere_or_is_not_understood_waits_with_the_reason(
-    whole_lab: RunningLab, api: Api, tmp_path: Path
-) -> None:
-    pods = workload.demo_pods(3, seed=1)
-    pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
-    pods[1]["metadata"]["annotations"] = {"wattwise.github.io/device-claims": "gpu"}
-    workload.create_pods(api, pods, "wattwise")
-    assert play("site", whole_lab, tmp_path).returncode == 0
-    found = {pod["metadata"]["name"]: pod for pod in workload.list_pods(api)}
-    messages = []
-    for pod in pods[:2]:
-        conditions = found[pod["metadata"]["name"]]["status"]["conditions"]
-        [condition] = [item for item in conditions if item["type"] == "PodScheduled"]
-        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-        messages.append(condition["message"])
-    assert messages[0].startswith("0/50 nodes are available: ")
-    assert "50 Insufficient cpu" in messages[0]
-    assert "unsupported: wattwise.github.io/device-claims" in messages[1]
-    assert found[pods[2]["metadata"]["name"]]["spec"]["nodeName"]
-    again = play("site", whole_lab, tmp_path, as_json=True)
-    assert again.stats()[CLUSTER]["changed"] == 0
+def why_it_waits(pod: Json) -> str:
+    """The message of the condition that the scheduler of a pod sets."""
+    [condition] = [item for item in pod["status"]["conditions"] if item["type"] == "PodScheduled"]
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    return str(condition["message"])
 
 
+@pytest.mark.usefixtures("configured")
 def test_a_job_binds_what_was_approved_and_nothing_else(
     whole_lab: RunningLab, kube: Kube, api: Api, tmp_path: Path
 ) -> None:
     """Two jobs with empty homes, as AWX starts them; only name and SHA-256 go from one to the other."""
-    assert play("site", whole_lab, tmp_path, "--tags", "crds,node_configs").returncode == 0
     pods = workload.demo_pods(12, seed=5)
     workload.create_pods(api, pods[:11], "wattwise")
     folders = [tmp_path / name for name in ("place", "bind", "again", "edited")]
@@ -175,10 +183,10 @@ def test_a_job_binds_what_was_approved_and_nothing_else(
     assert bind(folders[2]).stats()[CLUSTER]["changed"] == 0
 
 
+@pytest.mark.usefixtures("configured")
 def test_trust_shows_certificates_and_writes_them_only_where_told(
     whole_lab: RunningLab, tmp_path: Path
 ) -> None:
-    assert play("site", whole_lab, tmp_path, "--tags", "crds,node_configs").returncode == 0
     pinned = ansible_yaml.load(whole_lab.state.inventory.read_text())
     pins = pinned["clusters"]["hosts"][CLUSTER]["node_configs_tls_fingerprints"]
     shown = play("trust", whole_lab, tmp_path)

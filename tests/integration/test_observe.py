@@ -135,16 +135,24 @@ def test_bad_machines_are_named_and_all_others_read_as_they_are(
             assert f"within {TIMEOUT} s for the whole target" in error["detail"]
 
 
-def test_a_second_run_changes_nothing_and_writes_no_status(
+def test_a_second_run_asks_each_machine_twice_changes_nothing_and_writes_no_status(
     configured: RunningLab, kube: Kube, tmp_path: Path
 ) -> None:
     first = observe(configured, tmp_path, as_json=True)
     path = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"
     before = [item["metadata"]["resourceVersion"] for item in kube.list(path)]
+    faults.call(configured.settings, "DELETE", "/requests")
     second = observe(configured, tmp_path, as_json=True)
     assert first.returncode == second.returncode == 0
     assert second.stats()[CLUSTER]["changed"] == 0
     assert [item["metadata"]["resourceVersion"] for item in kube.list(path)] == before
+    asked = faults.call(configured.settings, "GET", "/requests")["nodes"]
+    rack_with_models = {node for node in asked if node.startswith("r1-")}
+    # The sensors are known.
+    steady = {node: asked[node]["requests"] for node in asked.keys() - rack_with_models}
+    assert set(steady.values()) <= {1, 2}
+    # A slow machine of an earlier test may still be busy with what it was asked then.
+    assert {asked[node]["peak_in_flight"] for node in asked.keys() - set(SLOW)} == {1}
 
 
 def test_pods_are_metered_beside_their_machines_and_a_silent_kepler_changes_nothing(
@@ -189,32 +197,6 @@ def test_pods_are_metered_beside_their_machines_and_a_silent_kepler_changes_noth
     assert series in (tmp_path / "metering.prom").read_text()
 
 
-def test_known_sensors_make_a_steady_poll_of_two_requests_a_machine(
-    configured: RunningLab, tmp_path: Path
-) -> None:
-    observe(configured, tmp_path)
-    faults.call(configured.settings, "DELETE", "/requests")
-    assert observe(configured, tmp_path).returncode == 0
-    asked = faults.call(configured.settings, "GET", "/requests")["nodes"]
-    rack_with_models = {node for node in asked if node.startswith("r1-")}
-    steady = {node: asked[node]["requests"] for node in asked.keys() - rack_with_models}
-    assert set(steady.values()) <= {1, 2}
-    # A slow machine of an earlier test may still be busy with what it was asked then.
-    assert {asked[node]["peak_in_flight"] for node in asked.keys() - set(SLOW)} == {1}
-
-
-def test_below_min_success_the_run_fails_with_every_reading_kept(
-    configured: RunningLab, tmp_path: Path
-) -> None:
-    break_machines(configured)
-    run = observe(
-        configured, tmp_path, "-e", f"observe_timeout={TIMEOUT}", "-e", "observe_min_success=0.9"
-    )
-    assert run.returncode != 0
-    assert "Only 35 of 50 nodes were read, less than min_success (0.9)" in run.output
-    assert len(document(tmp_path, "readings")["readings"]) == 50
-
-
 def test_two_gateways_read_their_shares_and_a_dead_one_is_named(
     configured: RunningLab, tmp_path: Path
 ) -> None:
@@ -253,44 +235,53 @@ def test_two_gateways_read_their_shares_and_a_dead_one_is_named(
 def test_a_refused_password_is_not_tried_again_until_its_secret_changes(
     configured: RunningLab, kube: Kube, tmp_path: Path
 ) -> None:
-    fault = {"kind": "unauthorized", "node": "r2-n01"}
-    faults.call(configured.settings, "POST", "/faults", [fault])
+    """Nor where an annotation of its NodeConfig is no number, which hinders no other status."""
+    plain, annotated = "r2-n01", "r2-n03"
+    refused = [{"kind": "unauthorized", "node": node} for node in (plain, annotated)]
+    faults.call(configured.settings, "POST", "/faults", refused)
     faults.call(configured.settings, "DELETE", "/requests")
-    for _run in range(2):
-        assert observe(configured, tmp_path).returncode == 0
-    statuses = faults.call(configured.settings, "GET", "/requests")["nodes"]["r2-n01"]["statuses"]
-    assert statuses.get("401") == 1
-    assert ready(kube)["r2-n01"] == ("False", "Unauthorized")
-    assert not faults.call(configured.settings, "GET", "/accounts")["r2-n01"]["locked"]
+    annotate(kube, annotated, "warm")
+    try:
+        run = observe(configured, tmp_path)
+        assert "fallback-inlet-celsius]: 'warm' is not a number" in run.output
+        assert node_config(kube, annotated)["status"]["authentication"]["failures"] == 1
+        again = observe(configured, tmp_path)
+    finally:
+        annotate(kube, annotated, None)
+    assert run.returncode == again.returncode == 0, run.output
+    asked = faults.call(configured.settings, "GET", "/requests")["nodes"]
+    assert [asked[node]["statuses"].get("401") for node in (plain, annotated)] == [1, 1]
+    assert ready(kube)[plain] == ("False", "Unauthorized")
+    assert not faults.call(configured.settings, "GET", "/accounts")[plain]["locked"]
     faults.call(configured.settings, "DELETE", "/faults")
     assert observe(configured, tmp_path).returncode == 0
-    assert ready(kube)["r2-n01"][0] == "False"
+    assert ready(kube)[plain][0] == "False"
     changed = {"metadata": {"annotations": {"example.org/rotated": "now"}}}
     secret = "/api/v1/namespaces/wao-system/secrets/bmc-r2"
     kube.request("PATCH", secret, changed, MERGE_CONTENT_TYPE)
     assert observe(configured, tmp_path).returncode == 0
-    assert ready(kube)["r2-n01"] == ("True", "Read")
+    assert ready(kube)[plain] == ready(kube)[annotated] == ("True", "Read")
+
+
+def annotate(kube: Kube, node: str, inlet: str | None) -> None:
+    """The inlet temperature of a machine that cannot be read, or None for no annotation."""
+    metadata = node_config(kube, node)["metadata"]
+    path = f"/apis/wao.bitmedia.co.jp/v1beta1/namespaces/{metadata['namespace']}/nodeconfigs"
+    body = {"metadata": {"annotations": {"wattwise.github.io/fallback-inlet-celsius": inlet}}}
+    kube.request("PATCH", f"{path}/{metadata['name']}", body, MERGE_CONTENT_TYPE)
 
 
 def test_a_refused_password_is_in_the_status_although_a_later_step_failed(
     configured: RunningLab, kube: Kube, tmp_path: Path
 ) -> None:
     node = "r2-n02"
-    stale = tmp_path / CLUSTER / "statuses.json"
-    assert observe(configured, tmp_path).returncode == 0
-    assert stale.exists()
     forget_refusals(kube, node)
     faults.call(configured.settings, "POST", "/faults", [{"kind": "unauthorized", "node": node}])
-    faults.call(configured.settings, "DELETE", "/requests")
     run = play_role(configured, tmp_path, "-e", f"observe_textfile={tmp_path}/none/x.prom")
     assert run.returncode != 0
     assert "is the folder there" in run.output, run.output
     status = node_config(kube, node)["status"]
     assert status["authentication"]["failures"] == 1
-    # The second run is well, and does not ask that BMC.
-    assert observe(configured, tmp_path).returncode == 0
-    statuses = faults.call(configured.settings, "GET", "/requests")["nodes"][node]["statuses"]
-    assert statuses.get("401") == 1
     forget_refusals(kube, node)
 
 
@@ -325,32 +316,7 @@ def forget_refusals(kube: Kube, node: str) -> None:
     kube.request("PATCH", f"{path}/{metadata['name']}/status", body, MERGE_CONTENT_TYPE)
 
 
-def test_an_annotation_that_is_no_number_hinders_no_other_status(
-    configured: RunningLab, kube: Kube, tmp_path: Path
-) -> None:
-    node = "r2-n03"
-    forget_refusals(kube, node)
-    faults.call(configured.settings, "POST", "/faults", [{"kind": "unauthorized", "node": node}])
-    metadata = node_config(kube, node)["metadata"]
-    path = f"/apis/wao.bitmedia.co.jp/v1beta1/namespaces/{metadata['namespace']}/nodeconfigs"
-    name = "wattwise.github.io/fallback-inlet-celsius"
-
-    def annotate(value: str | None) -> None:
-        body = {"metadata": {"annotations": {name: value}}}
-        kube.request("PATCH", f"{path}/{metadata['name']}", body, MERGE_CONTENT_TYPE)
-
-    annotate("warm")
-    try:
-        run = observe(configured, tmp_path)
-    finally:
-        annotate(None)
-    assert run.returncode == 0, run.output
-    assert "fallback-inlet-celsius]: 'warm' is not a number" in run.output
-    assert node_config(kube, node)["status"]["authentication"]["failures"] == 1
-    forget_refusals(kube, node)
-
-
-def test_a_reading_younger_than_its_interval_is_not_read_again_unless_refreshed(
+def test_a_reading_younger_than_its_interval_is_not_read_again(
     configured: RunningLab, kube: Kube, tmp_path: Path
 ) -> None:
     node = "r2-n04"
@@ -375,8 +341,6 @@ def test_a_reading_younger_than_its_interval_is_not_read_again_unless_refreshed(
         again = observe(configured, tmp_path, "-e", "observe_refresh=false")
         kept = document(tmp_path, "readings")
         asked = requests()
-        refreshed = observe(configured, tmp_path, "-e", "observe_refresh=true")
-        assert refreshed.returncode == 0
     finally:
         set_interval("15s")
     assert again.returncode == 0, again.output
@@ -386,8 +350,6 @@ def test_a_reading_younger_than_its_interval_is_not_read_again_unless_refreshed(
     assert reading["times"] == first["times"]
     assert reading["inlet_celsius"] == first["inlet_celsius"]
     assert not [error for error in kept["errors"] if error["name"] == node]
-    errors = document(tmp_path, "readings")["errors"]
-    assert [error["reason"] for error in errors if error["name"] == node] == ["unreachable"]
 
 
 def test_no_password_is_in_any_output_document_or_status(

@@ -61,9 +61,8 @@ class Account:
 
     def may(self, *roles: str, without: Right | None = None) -> set[tuple[Right, ...]]:
         """Give it the rights of roles and no other; return them as alternatives, by API group."""
-        for path in RBAC.glob("*.yaml"):
-            if path.stem != "account":
-                self._manifests(read(path), "absent")
+        paths = [path for path in RBAC.glob("*.yaml") if path.stem != "account"]
+        self._manifests([item for path in paths for item in read(path)], "absent")
         manifests = [manifest for role in roles for manifest in read(RBAC / f"{role}.yaml")]
         for manifest in manifests:
             if without is not None and "rules" in manifest:
