@@ -74,7 +74,8 @@ def test_a_cluster_that_cannot_be_reached_leaves_the_others_running(
 def test_too_few_readings_are_reported_and_no_pod_is_placed_by_them(
     well: RunningLab, tmp_path: Path
 ) -> None:
-    assert play("site", well, tmp_path).returncode == 0
+    configured = play("site", well, tmp_path, "--tags", "crds,node_configs")
+    assert configured.returncode == 0, configured.output
     with Api(well.state.kubeconfig) as api:
         workload.make_namespace(api)
         workload.create_pods(api, workload.demo_pods(3, seed=1), "wattwise")

@@ -277,7 +277,12 @@ def test_a_lab_can_use_an_existing_cluster_and_leaves_it_as_it_was(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupted_start_leaves_no_process(
     number: signal.Signals, code: int, tmp_path: Path

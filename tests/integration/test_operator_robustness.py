@@ -355,6 +355,8 @@ def is_idle(cluster: Cluster) -> bool:
     return active[1] == queued[1] == "0"
 
 
+# Hundreds of pods at once are in every run: test_operator.py.
+@pytest.mark.slow
 def test_hundreds_of_objects_at_once_cost_few_runs_and_go_in_the_middle_of_one(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -476,6 +478,7 @@ def test_what_goes_while_it_is_reconciled_is_no_error(cluster: Cluster) -> None:
     assert cluster.kube.find(path_of(NAMESPACE, "brief")) is None
 
 
+@pytest.mark.slow
 def test_another_writer_does_not_win(cluster: Cluster) -> None:
     stop = threading.Event()
     spoiled: list[int] = [0]

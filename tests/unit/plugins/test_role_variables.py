@@ -257,3 +257,15 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
     for role, given in check.get("tags", {}).items():
         assert given == tags[role]
     assert check["group"]
+
+
+def test_playbooks_of_clusters_choose_their_hosts_alike() -> None:
+    """What one of them says of an inventory without a cluster, each of them says."""
+    # Playbook devices takes files as well; the others work on nodes and on AWX.
+    own = {"awx", "devices", "rmd_node_agent"}
+    alike = [param.values[0] for param in plays() if param.id not in own]
+    assert len(alike) > 10
+    assert len({play["hosts"] for play in alike}) == 1
+    for play in alike:
+        _connection, check = play["pre_tasks"]
+        assert check["wattwise.kube.validate_role_variables"]["group"] == "clusters"
