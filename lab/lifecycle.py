@@ -71,7 +71,8 @@ def up(state: LabState, asked: LabSettings, say: Say) -> None:
         try:
             _bring_up(state, settings, say)
         except BaseException:
-            process.stop(state, sorted(_living(state) - before))
+            started = sorted(_living(state) - before)
+            process.stop(state, started, process.DISCARD_TIMEOUT_SECONDS)
             raise
         said = "is up already" if before and before == _living(state) else "is up"
         say(f"the lab {said}: export KUBECONFIG={state.kubeconfig}")
@@ -83,7 +84,7 @@ def down(state: LabState, say: Say) -> None:
         say(f"there is no lab in {state.root}")
         return
     with _locked(state, say):
-        process.stop(state)
+        process.stop(state, timeout=process.DISCARD_TIMEOUT_SECONDS)
         if state.kubeconfig.exists() and _uses_existing_cluster(state):
             try:
                 with Api(state.kubeconfig) as api:

@@ -36,6 +36,8 @@ LOG_LINES_SHOWN = 20
 # The last two are of Go: how much memory its programs take before they collect garbage.
 _INHERITED = ("HOME", "PATH", "GOGC", "GOMEMLIMIT")
 STOP_TIMEOUT_SECONDS = 5.0
+# Of services whose data goes with them. An API server with open watches ends no sooner than it must.
+DISCARD_TIMEOUT_SECONDS = 0.5
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -83,7 +85,7 @@ def start(services: Sequence[Service], state: LabState) -> None:
         raise
 
 
-def stop(state: LabState, names: Sequence[str] | None = None) -> None:
+def stop(state: LabState, names: Sequence[str] | None = None, timeout: float | None = None) -> None:
     """Stop the named services (all by default): SIGTERM, wait, SIGKILL what is left.
 
     A whole session is signalled, so that workers of a service go with it. Services that do not
@@ -92,7 +94,7 @@ def stop(state: LabState, names: Sequence[str] | None = None) -> None:
     chosen = [path.stem for path in state.pids.glob("*.json")] if names is None else names
     identities = [found for name in chosen if (found := _read_identity(state, name))]
     _signal(_members(identities), signal.SIGTERM)
-    deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+    deadline = time.monotonic() + (STOP_TIMEOUT_SECONDS if timeout is None else timeout)
     while left := _members(identities):
         if time.monotonic() > deadline:
             _signal(left, signal.SIGKILL)

@@ -60,7 +60,8 @@ def empty(state: LabState, settings: LabSettings) -> None:
     controller, a webhook without a server or a broken APIService: an object at a time, these make
     a clean-up slow or endless. No Node is left either.
     """
-    process.stop(state, [service.name for service in services(state, settings)])
+    names = [service.name for service in services(state, settings)]
+    process.stop(state, names, process.DISCARD_TIMEOUT_SECONDS)
     shutil.rmtree(components.data_folder(state), ignore_errors=True)
     start(state, settings)
 
