@@ -404,7 +404,7 @@ def assert_agent_reads(rmd: Rmd, source: str, folder: str, ends_pods: bool) -> N
     ]
 
 
-def test_labelled_nodes_get_daemons_or_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
+def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
     """From DaemonSets to pods and back; labels, files and nodes that change meanwhile."""
     first, second = rmd.nodes[:2]
     path, merge = f"/api/v1/nodes/{second}", "application/merge-patch+json"
