@@ -99,6 +99,7 @@ def test_tags_and_check_mode_change_nothing_of_that(asked: list[str], tmp_path: 
     [
         ((), True),
         (("--tags", "rmd_daemons"), True),
+        (("--tags", "rmd"), True),
         (("--tags", "rmd_workloads"), False),
         (("--skip-tags", "rmd_daemons"), False),
     ],

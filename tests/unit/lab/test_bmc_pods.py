@@ -249,10 +249,10 @@ def test_a_token_is_sent_as_bearer_and_not_shown(tmp_path: Path) -> None:
     state = LabState(tmp_path)
     state.create()
     pki.create_authority(state.pki)
-    write_kubeconfig(state, 1, {"token": "abc"})
+    write_kubeconfig(state, 1, {"token": "not-shown"})
     api = connection(state.kubeconfig)
-    assert api.headers == {"Authorization": "Bearer abc"}
-    assert "abc" not in repr(api)
+    assert api.headers == {"Authorization": "Bearer not-shown"}
+    assert "not-shown" not in repr(api)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"current-context": "x", "contexts": []}'])

@@ -195,6 +195,7 @@ def documents() -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize("sharing", [True, False], ids=["result passed on", "status only"])
+@pytest.mark.large
 def test_an_hour_of_runs_with_a_wrong_password_never_locks_the_account(
     tmp_path: Path, sharing: bool
 ) -> None:

@@ -259,6 +259,7 @@ def test_claims_without_a_pod_have_a_minimal_conflict_over_all_nodes(
             assert matched(models, least[:index] + least[index + 1 :])
 
 
+@pytest.mark.large
 def test_two_thousand_claims_have_a_conflict_of_two() -> None:
     claims = [one(f"c{number}", model("a" if number < 4 else "bc")) for number in range(2000)]
     slices = [

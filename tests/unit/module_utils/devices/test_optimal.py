@@ -131,6 +131,7 @@ def test_partitions_fill_gpus_to_the_last_slice() -> None:
     assert value_of(more, "satisfied") == (16, 16)
 
 
+@pytest.mark.large
 def test_more_than_a_model_can_hold_is_packed() -> None:
     """400 halves of a GPU are more than 150 GPUs have; each GPU is a cell with two of them."""
     slices = [a100(f"gpu-{number}", f"n{number // 2:02}") for number in range(150)]
@@ -140,6 +141,7 @@ def test_more_than_a_model_can_hold_is_packed() -> None:
     assert value_of(result, "satisfied") == (300, 300)
 
 
+@pytest.mark.large
 def test_halves_do_not_keep_more_slices_out() -> None:
     """In order, 60 halves would leave 30 of 60 GPUs to 210 of 400 claims for one slice."""
     slices = [a100(f"gpu-{number}", f"n{number:02}") for number in range(60)]

@@ -143,6 +143,7 @@ def test_nothing_is_tried_after_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert deal_out_anew(start, node_functions(problem), prices, limits) is None
 
 
+@pytest.mark.large
 def test_an_answer_where_memory_binds_is_better_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # HiGHS gets no fleet of this size, which would take longer.
     parameters = placement_task(0, Size(110, 1100, 0.5, 12, "rows", "memory"))

@@ -315,6 +315,7 @@ def _real_watts(machines: list[Machine], strategy: str, curves: Json, pods: int)
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+@pytest.mark.large
 def test_without_its_server_types_the_table_saves_four_fifths_of_what_it_saves_with_them(
     share: float, record_property: t.Callable[[str, object], None]
 ) -> None:

@@ -25,6 +25,8 @@ from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
 NODE = "n1"
+# Bad pods, each with the annotation that is no number.
+BAD = {"bad": "cache_min", "bad-too": "mba_percentage", "bad-as-well": "mba_mbps"}
 _DISCOVERY = {
     "kind": "APIResourceList",
     "groupVersion": "intel.com/v1alpha1",
@@ -114,7 +116,8 @@ class Cluster:
         self.api.workloads = {f"rmd-workload-{name}": workload(name) for name in ("full", "ended")}
         self.server.asked.clear()
         options = {"host": self.server.url, "api_key": "token", "node_names": [NODE]}
-        uids = [f"uid-{name}" for name in ("one", "two", "refused", "full", "bad")]
+        names = ("one", "two", "refused", "full", *BAD)
+        uids = [f"uid-{name}" for name in names]
         cpusets = [{"pod_uid": uid, "container": "c", "cpus": [2, 3]} for uid in uids]
         with bounded():
             listed = read_pods(options, Context())
@@ -200,14 +203,14 @@ def test_a_bad_pod_changes_nothing_for_the_others(
     assert of_others(found) == without
 
 
-@pytest.mark.parametrize("name", ["cache_min", "mba_percentage", "mba_mbps"])
 @pytest.mark.parametrize("text", [each for each in TEXTS if each.strip() and each != "1"])
 def test_an_annotation_that_is_no_number_refuses_its_pod_alone(
-    cluster: Cluster, without: Json, name: str, text: str
+    cluster: Cluster, without: Json, text: str
 ) -> None:
-    bad = pod("bad", **{f"c_{name}": text})
-    found = cluster.run([bad, *cluster.good])
+    bad = [pod(each, **{f"c_{name}": text}) for each, name in BAD.items()]
+    found = cluster.run([*bad, *cluster.good])
     assert of_others(found) == without
-    [refusal] = [each for each in found[1]["refused"] if each["pod"] == "bad"]
-    assert f"annotation c_{name}: " in refusal["message"]
-    assert len(refusal["message"]) <= 600
+    for each, name in BAD.items():
+        [refusal] = [entry for entry in found[1]["refused"] if entry["pod"] == each]
+        assert f"annotation c_{name}: " in refusal["message"]
+        assert len(refusal["message"]) <= 600
