@@ -13,6 +13,9 @@ import datetime
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import mathopt
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.internal_errors import (
+    is_internal_error,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 
@@ -47,13 +50,19 @@ class GrowingModel:
         return len(self._columns) - 1
 
     def solve(self, limits: Limits) -> Optimum | None:
-        """The optimum with the columns of now; None where there is none within the limits."""
+        """The optimum with the columns of now; None where the limits or GLOP end without one."""
         if limits.expired():
             return None
         if self._solver is None:
             self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
         seconds = datetime.timedelta(seconds=max(limits.patience(), 0.001))
-        result = self._solver.solve(params=mathopt.SolveParameters(time_limit=seconds, threads=1))
+        parameters = mathopt.SolveParameters(time_limit=seconds, threads=1)
+        try:
+            result = self._solver.solve(params=parameters)
+        except (AttributeError, RuntimeError) as error:
+            if not is_internal_error(error):
+                raise
+            return None
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
             limits.expired()  # remembers whether the clock ended it
             return None

@@ -20,6 +20,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries impor
     mathopt,
     model_pb2,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.internal_errors import (
+    is_internal_error,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_output import (
     kept_off_stdout,
@@ -27,8 +30,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_outpu
 
 # An optimum of an integer model is that of whole numbers, or of watts that are told to 1 mW.
 ABSOLUTE_GAP = 5e-4
-# Codes of absl::Status: INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED.
-_REFUSALS = frozenset((3, 9, 12))
 
 Terms = t.Sequence[tuple[int, float]]
 
@@ -116,24 +117,10 @@ def solve(
         with kept_off_stdout():
             result = mathopt.solve(prepared, mathopt.SolverType.HIGHS, params=parameters)
     except (AttributeError, RuntimeError) as error:
-        if not _is_of_solver(error):
+        if not is_internal_error(error):
             raise
         return Solution(False, (), (), -math.inf)
     return _solution(result, limits)
-
-
-def _is_of_solver(error: Exception) -> bool:
-    """Whether HiGHS gave up on the model: rarely it ends with an internal error.
-
-    OR-Tools 9.15 stumbles over every status that is an error (``canonical_code``), and leaves it as
-    the context. A status that refuses the model tells of a defect of ours.
-    """
-    if isinstance(error, mathopt.InternalMathOptError):
-        return True
-    status = getattr(error.__context__, "status", None)
-    if "canonical_code" not in str(error) or status is None:
-        return False
-    return status.raw_code() not in _REFUSALS
 
 
 def _proto(model: LinearModel) -> t.Any:

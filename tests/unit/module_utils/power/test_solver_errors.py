@@ -10,7 +10,12 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import mathopt
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.solving import linear
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.growing_model import (
+    GrowingModel,
+    Optimum,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from support.placement_fleets import Size, placement_task
 
 
 class StatusNotOkError(Exception):
@@ -28,17 +33,18 @@ class StatusNotOkError(Exception):
         return self._code
 
 
+def fail(*_given: object, **_options: object) -> None:
+    """As OR-Tools 9.15 does with every status that is an error."""
+    try:
+        raise StatusNotOkError(13)
+    except StatusNotOkError:
+        raise AttributeError("'StatusNotOk' object has no attribute 'canonical_code'")  # noqa: B904
+
+
 def test_a_solver_that_ends_with_an_error_of_its_own_is_one_without_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """HiGHS does so rarely; then the search without it gives the answer, which is not proven."""
-
-    def fail(*_given: object, **_options: object) -> None:
-        try:
-            raise StatusNotOkError(13)
-        except StatusNotOkError:
-            # As OR-Tools 9.15 does it for every status.
-            raise AttributeError("'StatusNotOk' object has no attribute 'canonical_code'")  # noqa: B904
 
     nodes = [
         {"name": name, "allocatable": {"cpu": "4"}, "curve": {"cpu": [0, 4], "watts": [50, watts]}}
@@ -58,6 +64,26 @@ def test_a_solver_that_ends_with_an_error_of_its_own_is_one_without_an_answer(
     assert linear.solve(linear.LinearModel(), Limits(5.0)).values == ()
 
 
+def test_a_program_on_which_the_solver_gives_up_ends_column_generation_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GLOP ends so (ABNORMAL) where a program is badly conditioned, also after good rounds."""
+    solve, rounds = GrowingModel.solve, 3
+
+    def give_up(model: GrowingModel, limits: Limits) -> Optimum | None:
+        nonlocal rounds
+        rounds -= 1
+        if rounds == 0:
+            monkeypatch.setattr(mathopt.IncrementalSolver, "solve", fail)
+        return solve(model, limits)
+
+    monkeypatch.setattr(GrowingModel, "solve", give_up)
+    result = place(placement_task(0, Size(30, 300, 0.5, 12, "rows", "memory")))
+    assert rounds <= 0
+    assert result["unplaced"] == []
+    assert result["watts"]["after"] >= result["watts"]["lower_bound"]
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -74,6 +100,9 @@ def test_other_errors_are_no_answer_of_a_solver(
     monkeypatch.setattr(mathopt, "solve", defect)
     with pytest.raises(type(error), match=text):
         linear.solve(linear.LinearModel(), Limits(5.0))
+    monkeypatch.setattr(mathopt.IncrementalSolver, "solve", defect)
+    with pytest.raises(type(error), match=text):
+        GrowingModel().solve(Limits(5.0))
 
 
 def test_a_model_that_the_solver_refuses_is_a_defect() -> None:

@@ -1,0 +1,29 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Errors with which a solver of OR-Tools gives up on a model that is well formed.
+
+HiGHS does so rarely on integer models, and GLOP where a program is badly conditioned (``ABNORMAL``).
+A caller takes them as no answer.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import mathopt
+
+# Codes of absl::Status: INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED.
+_REFUSALS = frozenset((3, 9, 12))
+
+
+def is_internal_error(error: Exception) -> bool:
+    """Whether the solver itself failed; a status that refuses the model tells of a defect of ours.
+
+    OR-Tools 9.15 stumbles over every status that is an error (``canonical_code``), and leaves it as
+    the context.
+    """
+    if isinstance(error, mathopt.InternalMathOptError):
+        return True
+    status = getattr(error.__context__, "status", None)
+    if "canonical_code" not in str(error) or status is None:
+        return False
+    return bool(status.raw_code() not in _REFUSALS)
