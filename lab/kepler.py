@@ -71,11 +71,15 @@ class Meter:
     cpu_seconds: dict[BoundPod, float] = field(default_factory=lambda: defaultdict(float))
     usage: float = 0.0
 
+    def is_due(self, now: float) -> bool:
+        """Whether the last sample is old, for a scrape as for the sampler."""
+        return now - self.read_at >= SAMPLE_SECONDS
+
     def sample(self, now: float, truth: Truth, pods: Sequence[BoundPod]) -> None:
         """Count the energy since the last sample, as long as one is due."""
-        seconds = now - self.read_at
-        if seconds < SAMPLE_SECONDS:
+        if not self.is_due(now):
             return
+        seconds = now - self.read_at
         self.read_at, self.usage = now, truth.cpu_cores / self.machine.cores
         wanted = sum(pod.cores for pod in pods)
         self.pods = {pod: self.pods.get(pod) or defaultdict(_Energy) for pod in pods}
@@ -277,8 +281,9 @@ class _Keplers:
         transport = request.transport
         address = transport.get_extra_info("sockname")[0] if transport is not None else ""
         meter = self._meters[address]
-        # As Kepler does: a scrape of what has become old reads the meter anew.
-        self._count([meter])
+        # Kepler, too, reads a meter anew whose sample has become old. Counting costs a walk of all pods.
+        if meter.is_due(time.monotonic()):
+            self._count([meter])
         headers = {"Content-Type": "text/plain; version=0.0.4"}
         return web.Response(text=meter.text(), headers=headers)
 

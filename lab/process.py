@@ -85,7 +85,11 @@ def start(services: Sequence[Service], state: LabState) -> None:
         raise
 
 
-def stop(state: LabState, names: Sequence[str] | None = None, timeout: float | None = None) -> None:
+def stop(
+    state: LabState,
+    names: Sequence[str] | None = None,
+    timeout: float = STOP_TIMEOUT_SECONDS,
+) -> None:
     """Stop the named services (all by default): SIGTERM, wait, SIGKILL what is left.
 
     A whole session is signalled, so that workers of a service go with it. Services that do not
@@ -94,7 +98,7 @@ def stop(state: LabState, names: Sequence[str] | None = None, timeout: float | N
     chosen = [path.stem for path in state.pids.glob("*.json")] if names is None else names
     identities = [found for name in chosen if (found := _read_identity(state, name))]
     _signal(_members(identities), signal.SIGTERM)
-    deadline = time.monotonic() + (STOP_TIMEOUT_SECONDS if timeout is None else timeout)
+    deadline = time.monotonic() + timeout
     while left := _members(identities):
         if time.monotonic() > deadline:
             _signal(left, signal.SIGKILL)

@@ -25,7 +25,7 @@ def ablate(stage: Stage) -> Row:
     """Raw figures are the row's details."""
     details = [_fleet(stage, seed, size) for seed, size in _fleets(stage)]
     return Row(
-        title="What each stage of the solver is worth",
+        title="The worth of each stage of the solver",
         work=(
             f"{len(details)} fleets, each placed with every stage and without one of them. Watts "
             "are a share of the added watts; *bound* is by how much the lower bound falls, "

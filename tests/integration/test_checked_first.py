@@ -85,9 +85,11 @@ def test_wrong_variables_are_all_told_before_anything_is_touched(
     assert not (tmp_path / "runs").exists()
 
 
-def test_tags_and_check_mode_change_nothing_of_that(asked: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [("--tags", "crds"), ("--check",)])
+def test_tags_and_check_mode_change_nothing_of_that(
+    arguments: tuple[str, ...], asked: list[str], tmp_path: Path
+) -> None:
     wrong = {"wattwise_kubeconfig": str(tmp_path / "kubeconfig"), "observe_timeout": "soon"}
-    arguments = ("--tags", "crds", "--check")
     run = play("site", tmp_path, {"clusters": {"hosts": {"hall-1": wrong}}}, *arguments)
     assert run.returncode == 2
     assert "observe_timeout is 'soon', but must be a number" in run.output

@@ -478,7 +478,6 @@ def test_what_goes_while_it_is_reconciled_is_no_error(cluster: Cluster) -> None:
     assert cluster.kube.find(path_of(NAMESPACE, "brief")) is None
 
 
-@pytest.mark.slow
 def test_another_writer_does_not_win(cluster: Cluster) -> None:
     stop = threading.Event()
     spoiled: list[int] = [0]

@@ -195,15 +195,12 @@ def test_services_can_be_started_from_a_thread(state: LabState) -> None:
     assert process.running(state) == {"one": True}
 
 
-def test_a_service_that_ignores_the_request_is_killed(
-    state: LabState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "STOP_TIMEOUT_SECONDS", 0.1)
+def test_a_service_that_ignores_the_request_is_killed(state: LabState) -> None:
     deaf = python("deaf", f"{DEAF} pathlib.Path('up').touch(); {WAIT}", (state.run / "up").exists)
     process.start([deaf], state)
     pid = process.process_id(state, "deaf")
     assert pid is not None
-    process.stop(state)
+    process.stop(state, timeout=0.1)
     assert not lives(pid)
 
 

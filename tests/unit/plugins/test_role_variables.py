@@ -260,7 +260,7 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
 
 
 def test_playbooks_of_clusters_choose_their_hosts_alike() -> None:
-    """What one of them says of an inventory without a cluster, each of them says."""
+    """Playbooks with the same hosts say the same about an inventory without a cluster."""
     # Playbook devices takes files as well; the others work on nodes and on AWX.
     own = {"awx", "devices", "rmd_node_agent"}
     alike = [param.values[0] for param in plays() if param.id not in own]
