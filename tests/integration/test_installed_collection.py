@@ -381,8 +381,10 @@ def assert_the_same_is_reported(without_folder: Job, containers: Containers) -> 
         json.loads((folder / CLUSTER / "readings.json").read_text())["readings"][DEAD]
         for folder in (containers.folder / "report", kept)
     ]
-    kinds = ("power_watts", "inlet_celsius", "stale")
-    assert [old[0][kind] for kind in kinds] == [old[1][kind] for kind in kinds]
+    for kind in ("inlet_celsius", "stale"):
+        assert old[0][kind] == old[1][kind]
+    # A status, which is all that a job without a folder has, keeps watts that moved by less.
+    assert old[0]["power_watts"] == pytest.approx(old[1]["power_watts"], rel=0.02)
     assert old[0]["stale"] and old[0]["power_watts"] > 0
 
 

@@ -26,7 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.node_confi
     reconcile,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import NOTHING
-from support.wao import DEFINITIONS, Object, fake, remove_all, template
+from support.custom_resources import remove_ours
+from support.wao import DEFINITIONS, Object, fake, template
 
 NAMESPACE = "reconciled"
 FILES = [str(path) for path in sorted(DEFINITIONS.glob("wao.bitmedia.co.jp_nodeconfig*.yaml"))]
@@ -148,7 +149,7 @@ def test_a_run_reads_each_list_once(kube: Kube, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Kube, "list", reading)
     assert follow_templates(kube).parts != NOTHING
     assert f"/apis/{API_VERSIONS[0]}/nodeconfigs" in listed and len(listed) == len(set(listed))
-    remove_all(kube)
+    remove_ours(kube)
 
 
 def others_change_and_make(kube: Kube, name: str) -> None:

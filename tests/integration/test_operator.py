@@ -36,6 +36,7 @@ from lab.operator.installation import built
 from lab.process import wait_until
 from lab.state import LabSettings
 from support import wao
+from support.custom_resources import remove_ours
 from support.lab import RunningLab, create_namespace
 from support.operator_echo import DEFINITION, Echoes, write_watches
 from support.promtool import lint
@@ -183,7 +184,7 @@ def fleet(kube: Kube, api: Api, running: RunningOperator, metrics_port: int) -> 
 
     NodeConfigs that earlier tests left name machines that this fleet has no password for.
     """
-    wao.remove_all(kube)
+    remove_ours(kube)
     namespace = "operator-test"
     create_namespace(api, namespace)
     template = wao.template("late")

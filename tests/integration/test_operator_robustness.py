@@ -42,6 +42,7 @@ from lab.operator.installation import NAMESPACE, built, namespaces_of, write_kub
 from lab.process import wait_until
 from support import wao
 from support.cluster_nodes import make_node, remove
+from support.custom_resources import remove_ours
 from support.dockerfile import ROOT
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.lab import RunningLab, create_namespace
@@ -291,7 +292,7 @@ def settings(
 def cluster(lab: RunningLab, bmc: HttpsServer, settings: OperatorSettings) -> Iterator[Cluster]:
     """With the fleet, its nodes, and the operator and the watcher at work."""
     made = Cluster(lab, bmc, settings)
-    wao.remove_all(made.kube)
+    remove_ours(made.kube)
     in_parallel(made.make_node, NODES)
     pairs = zip(("username", "password"), ACCOUNT, strict=True)
     data = {key: base64.b64encode(text.encode()).decode() for key, text in pairs}

@@ -17,9 +17,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from lab import bare_metal
 from lab.api import Api
 from lab.machines import build_machines
+from support.custom_resources import remove_ours
 from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
-from support.wao import remove_all
 
 Json = dict[str, t.Any]
 RACK = "r1"
@@ -101,7 +101,7 @@ def test_one_page_from_bmcs_alone_and_nothing_changed(
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         kube.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
     # A NodeConfig that another test has left may name a predictor.
-    remove_all(kube)
+    remove_ours(kube)
     before = versions(kube)
     given = ("-e", "observe_try_confirmed=true", "-e", "observe_try_scheduler=try-of-a-test")
     ended = run(whole_lab, inventory, tmp_path, *given)

@@ -24,10 +24,10 @@ from lab.api import Api
 from lab.demo import PODS_PER_NODE
 from lab.inventory import CLUSTER, as_yaml, inventory
 from lab.machines import build_machines
+from support.custom_resources import remove_ours
 from support.lab import RunningLab
 from support.playbook import COLLECTIONS, run_playbook
 from support.published_curves import collection_without_the_lab_s
-from support.wao import remove_all
 
 Json = dict[str, t.Any]
 # As many as the demo has: about half of the cores are asked for.
@@ -40,10 +40,10 @@ def api(whole_lab: RunningLab, kube: Kube) -> Iterator[Api]:
     with Api(whole_lab.state.kubeconfig) as opened:
         workload.make_namespace(opened)
         workload.delete_pods(opened, whole_lab.settings)
-        remove_all(kube)
+        remove_ours(kube)
         yield opened
         workload.delete_pods(opened, whole_lab.settings)
-        remove_all(kube)
+        remove_ours(kube)
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from lab.state import LabSettings, LabState
 
 # Kinds that runs read in all namespaces.
 OURS = {
-    "wao.bitmedia.co.jp/v1beta1": ("nodeconfigs", "nodeconfigtemplates"),
-    "node.waok8s.github.io/v1beta1": ("nodeconfigs", "nodeconfigtemplates"),
+    "wao.bitmedia.co.jp/v1beta1": ("nodeconfigtemplates", "nodeconfigs"),
+    "node.waok8s.github.io/v1beta1": ("nodeconfigtemplates", "nodeconfigs"),
     "intel.com/v1alpha1": ("rmdworkloads", "rmdconfigs", "rmdnodestates"),
     "wattwise.github.io/v1alpha1": ("powerfleets",),
 }

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import typing as t
 from pathlib import Path
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
@@ -99,16 +96,3 @@ def template(name: str, inlet: Object | None = None, **metadata: t.Any) -> Objec
             },
         },
     }
-
-
-def remove_all(kube: Kube) -> None:
-    """Take away all NodeConfigs and templates of the cluster, which earlier tests may have left."""
-    if not kube.serves(API_VERSIONS[0], "NodeConfig"):
-        return
-    group = f"/apis/{API_VERSIONS[0]}"
-    for plural in ("nodeconfigtemplates", "nodeconfigs"):
-        for left in kube.list(f"{group}/{plural}"):
-            metadata = left["metadata"]
-            path = f"{group}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
-            with contextlib.suppress(ApiError):
-                kube.request("DELETE", path)
