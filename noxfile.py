@@ -36,7 +36,7 @@ UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
 # tests/support/examples.py reads these: the number of examples, and where their seeds begin.
 FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
 FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
-MASS = "40"
+MASS = "10"
 # In files with tests that run without coverage.
 UNCOVERED_WORDS = ("hypothesis", "support.examples", "mark.large")
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
