@@ -247,18 +247,21 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
 def a_claiming_pod(lab: RunningLab) -> Iterator[None]:
     """A waiting pod of the demo whose claim a volume that is there can serve."""
     local = storage_class("rights", "kubernetes.io/no-provisioner")
-    objects = [local, volume("rights", "rights"), claim("rights", "rights", namespace=NAMESPACE)]
+    offered, wanted = volume("rights", "rights"), claim("rights", "rights", namespace=NAMESPACE)
     [pod] = demo_pods(1, seed=2)
     pod["metadata"] = {**pod["metadata"], "name": "claiming"}
     pod["spec"]["volumes"] = mounted("rights")
+    objects = [local, offered, wanted]
     with Api(lab.state.kubeconfig) as api:
         for item in objects:
             item["metadata"].pop("uid", None)
-        apply({"kubeconfig": lab.kubeconfig, "manifests": objects})
+        # Kubernetes binds a claim at once if its controller does not know the class yet.
+        apply({"kubeconfig": lab.kubeconfig, "manifests": [local, offered]})
         path = "/api/v1/persistentvolumes/rights"
         wait_until(
             lambda: api.request("GET", path)["status"].get("phase") == "Available", 30.0, "a volume"
         )
+        apply({"kubeconfig": lab.kubeconfig, "manifests": [wanted]})
         create_pods(api, [pod], "wattwise")
         yield
     apply({"kubeconfig": lab.kubeconfig, "manifests": objects, "state": "absent"})
