@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m bench`: measure, and write docs/performance.json and docs/performance.md.
+"""`python -m bench`: measure and write docs/performance.json and docs/performance.md.
 
-A row is a `Bench` in the list BENCHES of a module in this folder. Without names every row is
-measured; results of rows that are not measured stay as they are.
+A row is a `Bench` in the list BENCHES of a module in this folder. Without names, every row is
+measured; rows that are not measured keep their results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESULTS = "performance.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 1 where a row could not be measured."""
+    """Return 1 if a row could not be measured."""
     chosen = _parser().parse_args(arguments)
     if chosen.page:
         write_pages(store.read(DOCS / RESULTS), DOCS)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.list:
         print("\n".join(item.name for item in rows))
         return 0
-    signal.signal(signal.SIGTERM, _terminate)  # so that labs go with us
+    signal.signal(signal.SIGTERM, _terminate)  # so that the labs end with this process
     with open_stage(chosen.smoke) as stage:
         docs = stage.folder() if chosen.smoke else DOCS
         failed = [item.name for item in rows if not _measure(item, stage, docs)]
@@ -55,7 +55,7 @@ def _terminate(number: int, _frame: FrameType | None) -> None:
 
 
 def benches() -> list[Bench]:
-    """Those of all modules, in the order of the modules' names."""
+    """The benches of all modules, sorted by module name."""
     names = sorted(item.name for item in pkgutil.iter_modules(bench.__path__))
     modules = [importlib.import_module(f"bench.{name}") for name in names if name != "__main__"]
     found: list[Bench] = []
@@ -102,7 +102,7 @@ def _measure(item: Bench, stage: Stage, docs: Path) -> bool:
 
 
 def write_pages(results: Json, docs: Path) -> None:
-    """Write anew what is made from the results."""
+    """Rewrite the pages from the results."""
     for name, text in pages(results).items():
         path = docs / name
         path.parent.mkdir(exist_ok=True)
@@ -110,7 +110,7 @@ def write_pages(results: Json, docs: Path) -> None:
 
 
 def pages(results: Json) -> dict[str, str]:
-    """File name below docs/ → its content, for every page that there are results for."""
+    """File name below docs/ → content, for every page that has results."""
     found = {"performance.md": page.render(results, [item.name for item in benches()])}
     if "costs" in results:
         found["scale.md"] = scale.render(results)

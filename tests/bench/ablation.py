@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each stage of strategy `optimal` is worth: the answer with and without it."""
+"""The worth of each stage of strategy `optimal`: the answer with and without it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLURRED: tuple[Pattern, ...] = ("memory", "slots")
 
 
 def ablate(stage: Stage) -> Row:
-    """Raw figures are the row's details."""
+    """The row's details are raw figures."""
     details = [_fleet(stage, seed, size) for seed, size in _fleets(stage)]
     return Row(
         title="The worth of each stage of the solver",
@@ -89,7 +89,7 @@ def _outcome(call: Call, whole: Call) -> Json:
 
 def _worth(name: str, details: list[Json]) -> Iterator[Metric]:
     outcomes = [each["outcomes"][name] for each in details]
-    # Without a pod an answer draws fewer watts: the two cannot be compared.
+    # An answer that leaves a pod out draws fewer watts, so the two are not comparable.
     comparable = [each for each in outcomes if not each["pods"]] or [{"lost": 0.0, "bound": 0.0}]
     lost = [each["lost"] for each in comparable]
     yield metric(f"{name}: watts lost without it", "%", lost)

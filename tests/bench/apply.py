@@ -66,7 +66,7 @@ def apply_a_thousand_objects(stage: Stage) -> Row:
 
 
 def objects(stage: Stage, api: Api, namespace: str, count: int) -> Path:
-    """A file of ConfigMaps, named after their namespace, which is made."""
+    """Create the namespace and write a file of ConfigMaps named after it."""
     api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     manifests = [
         {
@@ -87,7 +87,7 @@ def objects(stage: Stage, api: Api, namespace: str, count: int) -> Path:
 
 
 def found(api: Api, namespace: str) -> dict[str, tuple[Json, str]]:
-    """Name → content and resource version of what is in the namespace."""
+    """Name → content and resource version of the namespace's ConfigMaps."""
     items = api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
     return {
         item["metadata"]["name"]: (

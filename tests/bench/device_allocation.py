@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows about giving devices to claims."""
+"""Rows about allocating devices to claims."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _left(call: Call) -> int:
 
 
 def _gap(call: Call, *levels: str) -> float:
-    """The largest gap of these levels, or of all."""
+    """The largest gap of these levels, or of all levels if none is named."""
     gaps: list[float] = [
         100 * abs(level["value"] - level["bound"]) / max(1.0, abs(level["bound"]))
         for level in call.result["objective"]
@@ -150,7 +150,7 @@ def _gap(call: Call, *levels: str) -> float:
 
 
 def fleet(nodes: int, claims: int, shapes: int, seed: int) -> list[Json]:
-    """Slices of random devices, and claims of which each was made for another device."""
+    """Slices of random devices, and claims that were each made for another device."""
     chance = random.Random(seed)
     devices = [
         [
@@ -180,7 +180,7 @@ def fleet(nodes: int, claims: int, shapes: int, seed: int) -> list[Json]:
 
 
 def _request(chance: random.Random, values: Json, wishes: list[tuple[str, int]]) -> Json:
-    """A request that the device satisfies, of one of the shapes or for any device."""
+    """A request that the device satisfies, with one of the shapes or for any device."""
     own = f"device.attributes['{DRIVER}']"
     fitting = [
         f"'{models}'.contains({own}.model) && {own}.memory >= {memory}"
@@ -234,7 +234,7 @@ def _no_with_a_conflict(objects: list[Json]) -> Json:
 
 
 def more_than_there_is(stage: Stage) -> Row:
-    """One row for what is asked of a search in vain, in five kinds, as a pod and as claims."""
+    """One row for unsatisfiable requests of five kinds, each as a pod and as separate claims."""
     kinds = impossible(stage.size(32, 8))
     metrics = []
     for name, (slices, claims) in kinds.items():

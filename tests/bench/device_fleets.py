@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fleets for rows about devices: GPUs that are cut, GPUs that are shared, and mixed claims."""
+"""Fleets for rows about devices: partitioned GPUs, shared GPUs and mixed claims."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _for_partitions(name: str, kind: str) -> Json:
 
 
 def shared_gpus(nodes: int, claims: int, seed: int) -> list[Json]:
-    """Nodes with GPUs whose memory is shared, and network cards on their PCIe roots."""
+    """Nodes with GPUs whose memory is shared, and network cards on the same PCIe roots."""
     slices = [
         resource_slice(
             f"node-{node:04}",

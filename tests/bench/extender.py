@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows about the extender of kube-scheduler: how long it takes, and what it saves."""
+"""Rows about the extender of kube-scheduler: its latency and its savings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MOVES_A_RUN, RUNS = 100, 2
 PROFILE = "watts"
 
 
-# How long it takes
+# Latency
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Load:
 
 
 def answer_kube_scheduler(stage: Stage) -> Row:
-    """A client as kube-scheduler is one: two calls a pod on one connection, and a binding."""
+    """Act as kube-scheduler does: two calls a pod on one connection, and a binding."""
     nodes, there = stage.size(1000, 20), stage.size(10_000, 50)
     seconds = stage.size(20, 1)
     task = placement_task(1, Size(nodes, there, 0.3))
@@ -114,7 +114,7 @@ def answer_kube_scheduler(stage: Stage) -> Row:
 
 
 def _peak_bytes(pid: int) -> int:
-    """Once, because looking at the memory of a process again and again delays it."""
+    """The peak, read once, because repeated looks at a process's memory delay it."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None
@@ -122,12 +122,12 @@ def _peak_bytes(pid: int) -> int:
 
 
 def _percentile(name: str, runs: Sequence[Sequence[float]], target: Target | None = None) -> Metric:
-    """The 99th of each run."""
+    """The 99th percentile of each run."""
     return metric(name, "ms", [statistics.quantiles(one, n=100)[98] for one in runs], target)
 
 
 def _serve(api: WatchApi, task: Json) -> None:
-    """The cluster with the task's pods on nodes in turn."""
+    """Serve a cluster that has the task's pods on random nodes."""
     api.serve(feed.NODES, *map(arrivals.kubernetes_node, task["nodes"]))
     names = [node["name"] for node in task["nodes"]]
     chance = random.Random(1)
@@ -141,7 +141,7 @@ def _serve(api: WatchApi, task: Json) -> None:
 def _wait_priced(program: ExtenderProgram, nodes: int) -> None:
     text = f'wattwise_extender_objects{{kind="priced_nodes"}} {nodes}\n'
     wait_until(lambda: text in program.get("/metrics")[1], 60.0, "the curves")
-    # A quiet moment, as in a cluster that was there before.
+    # An extender at rest, as in a cluster that existed before.
     wait_until(lambda: program.get("/readyz")[0] == http.client.OK, 60.0, "the extender")
 
 
@@ -153,7 +153,7 @@ def _load(api: WatchApi, program: ExtenderProgram, task: Json, run: int, seconds
         begin = time.monotonic()
         for number in range(seconds * PODS_A_SECOND):
             due = begin + number / PODS_A_SECOND
-            # Pods arrive at their own times, not when the one before is done.
+            # Pods arrive on a schedule, whether or not the previous one is done.
             time.sleep(max(0.0, due - time.monotonic()))
             late = max(late, time.monotonic() - due)
             short = {**task["pods"][number % len(task["pods"])], "name": f"new-{run}-{number}"}
@@ -188,7 +188,7 @@ def _bind(api: WatchApi, short: Json, filtered: Json, scores: list[Json]) -> Non
     api.send_bytes(feed.PODS, json.dumps(event).encode() + b"\n")
 
 
-# What it saves
+# Savings
 
 
 def one_by_one(stage: Stage) -> Row:
@@ -263,7 +263,7 @@ def _figures(found: Json, of: str) -> list[Metric]:
     return figures
 
 
-# With the real kube-scheduler
+# The real kube-scheduler
 
 
 def real_scheduler(stage: Stage) -> Row:
@@ -327,7 +327,7 @@ def _real_row(stage: Stage, task: Json, by_default: _Scheduled, by_extender: _Sc
 
 
 def _lab_task(settings: LabSettings, pods: int) -> Json:
-    """The lab's machines with their published curves, and pods that may run on all of them."""
+    """The lab's machines with their published curves, and pods that can run on all of them."""
     shapes = [
         shape for shape in SHAPES if not shape.architecture and cpu_millicores(shape.cpu) <= 4000
     ]
@@ -362,7 +362,7 @@ def _lab_task(settings: LabSettings, pods: int) -> Json:
 
 
 def _scheduled(kube: Kube, task: Json, scheduler: str) -> _Scheduled:
-    """Where the pods come to be, each made when the one before has its node."""
+    """Node of each pod; each pod is created after the previous one has its node."""
     path, began = "/api/v1/namespaces/bench/pods", time.monotonic()
     found: dict[str, str] = {}
     for short in task["pods"]:
@@ -387,7 +387,7 @@ def _delete(kube: Kube) -> None:
 
 
 def _silent(_text: str) -> None:
-    """Benches show no progress of a lab."""
+    """Print no progress of the lab."""
 
 
 BENCHES = [

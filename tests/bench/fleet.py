@@ -93,7 +93,7 @@ def _taking(room: Hall, path: Path) -> Json:
 
 
 def thermal(room: Hall, snapshot: Path, result: Path | None = None) -> list[Json]:
-    """The module in a play; with `result` what it returned is kept there."""
+    """A play that runs the module; with `result`, it writes the returned readings there."""
     options = {
         "snapshot": str(snapshot),
         "kubeconfig": room.kubeconfig,
@@ -110,7 +110,7 @@ def thermal(room: Hall, snapshot: Path, result: Path | None = None) -> list[Json
 
 
 def _requests(stage: Stage, room: Hall, snapshot: Path) -> dict[str, int]:
-    """Node → how many requests its BMC gets in one run."""
+    """Node → number of requests to its BMC in one run."""
     room.admin("DELETE", "/requests")
     stage.playbook(thermal(room, snapshot))
     counted = room.admin("GET", "/requests")["nodes"]
@@ -128,7 +128,7 @@ def _by_vendor(room: Hall, requests: dict[str, int]) -> str:
 def uri_play(
     stage: Stage, room: Hall, snapshot: Json, machines: list[Machine], folder: Path | None = None
 ) -> float:
-    """Seconds of the peer; with a folder it keeps each host's answer there."""
+    """Seconds of the peer; with a folder, each host's answer is kept there."""
     sensors = _sensors(snapshot)
     hosts = {
         machine.name: {
@@ -180,7 +180,7 @@ def _compare(stage: Stage, room: Hall, snapshot: Json, machines: list[Machine]) 
 
 
 def room_snapshot(stage: Stage, snapshot: Json) -> Path:
-    """The snapshot as a file of its own."""
+    """Write the snapshot to a file of its own."""
     path = stage.folder() / "snapshot.json"
     path.write_text(json.dumps(snapshot), encoding="utf-8")
     return path

@@ -120,11 +120,11 @@ def costs(stage: Stage) -> Row:
 
 
 def _steady(stage: Stage, job: MainJob, minute: int) -> dict[str, float]:
-    """One run; the simulated clock goes on by a minute before it."""
+    """One run, after the simulated clock advances by a minute."""
     job.hall.admin("POST", "/clock", {"offset_seconds": 60.0 * (minute + 1)})
     job.hall.admin("DELETE", "/requests")
     idle = served(job.hall)
-    # What the API server does for itself in a known time; there is no condition to wait for.
+    # The API server's own requests in a known time; there is no condition to wait for.
     time.sleep(IDLE_SECONDS)
     before = served(job.hall)
     run = play(stage, job.hall, "place", job.run_dir)
@@ -144,7 +144,7 @@ def _steady(stage: Stage, job: MainJob, minute: int) -> dict[str, float]:
 
 
 def served(room: Hall) -> dict[str, float]:
-    """What the API server has served since it started."""
+    """Totals of the API server since its start."""
     with Api(room.state.kubeconfig) as api:
         text = api.text("/metrics")
     counts = {"reads": 0.0, "writes": 0.0, "bytes": 0.0}

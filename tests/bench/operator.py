@@ -34,11 +34,11 @@ LIBRARY = "ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.rec
 # Longer than the interval after which a machine is read again.
 STEADY_INTERVAL, INTERVAL, RARE_INTERVAL = "20s", "60s", "10m"
 SLOWEST_SECONDS = 240.0
-# A pod comes at any moment of a run; one of 1,000 nodes takes about so long.
+# Pods arrive at any moment of a run; a run of 1,000 nodes takes about this long.
 SPREAD_SECONDS = 12.0
-# The watcher leaves less between two requests.
+# The watcher waits less than this between two requests.
 LAST_REQUEST_SECONDS = 6.0
-# The last so many steady runs are those whose memory is looked at, which costs time.
+# Memory is sampled, which costs time, in this many of the last steady runs.
 OF_MEMORY = 2
 _STEP = re.compile(r'^wattwise_power_fleet_step_seconds\{.*step="(\w+)".*\} (\S+)$', re.MULTILINE)
 _WHOLE = re.compile(r"^wattwise_power_fleet_last_run_seconds\{.*\} (\S+)$", re.MULTILINE)
@@ -57,7 +57,7 @@ class Continuous:
     running: RunningInstallation
 
     def set_interval(self, interval: str) -> None:
-        """Change the interval, and return when the runs that this asks for are over."""
+        """Change the interval, and return when the runs that this triggers are over."""
         ended = unchanged.runs_ended(self.running, NAME)
         changed = self.api.merge(f"{FLEETS}/{NAME}", {"spec": {"interval": interval}})
         generation = changed["metadata"]["generation"]
@@ -76,7 +76,7 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Steady:
-    """One run with nothing to do, in seconds; ``parts`` are those of the module."""
+    """One run with nothing to do, in seconds; ``parts`` are the module's steps."""
 
     whole: float
     module: float
@@ -168,7 +168,7 @@ def _at_work(stage: Stage, size: Size) -> Iterator[Continuous]:
 
 
 def _silent(_text: str) -> None:
-    """The lab's own progress is not that of the benches."""
+    """Print no progress of the lab."""
 
 
 def _create_fleet(api: Api, name: str, interval: str, ca_path: str, selector: Json) -> None:
@@ -188,7 +188,7 @@ def _create_fleet(api: Api, name: str, interval: str, ca_path: str, selector: Js
 
 
 def _steady_runs(stage: Stage, continuous: Continuous) -> tuple[list[Steady], int]:
-    """Runs of the interval; how many objects they could have written."""
+    """Runs at the interval, and the number of objects that they could have written."""
     stage.say("  steady runs")
     found = []
     ended = unchanged.wait_until_idle(continuous.running, NAME)
@@ -200,7 +200,7 @@ def _steady_runs(stage: Stage, continuous: Continuous) -> tuple[list[Steady], in
         whole = unchanged.reconcile_seconds(continuous.running) - spent
         found.append(_as_steady(whole, continuous.running.metrics()))
     after = writes.stored(continuous.api, manifests)
-    # Readings move in the lab as they do in a hall, and are written where they moved notably.
+    # The lab's readings move as in a real data centre; only notable changes are written.
     others = [one for one in writes.writes(before, after, 0.0) if not one.is_reading]
     if others:
         raise Different(f"steady runs wrote {others[0]}")
@@ -217,7 +217,7 @@ def _as_steady(whole: float, metrics: str) -> Steady:
 
 
 def _memory(stage: Stage, continuous: Continuous) -> list[Metric]:
-    """The largest process of a run, and all processes of the pod at once."""
+    """Memory of the largest process of a run, and of all processes of the pod together."""
     stage.say("  memory")
     state = continuous.running.state
     pids = [process.process_id(state, name) for name in (operator.NAME, *operator.BESIDE)]
@@ -235,7 +235,7 @@ def _memory(stage: Stage, continuous: Continuous) -> list[Metric]:
 
 
 def _empty_fleet(stage: Stage, continuous: Continuous) -> list[float]:
-    """Runs of a fleet that selects no node, while the other one is suspended."""
+    """Runs of a fleet that selects no node, while the other fleet is suspended."""
     name, found = "empty", []
     path = f"{FLEETS}/{NAME}"
     ended = unchanged.runs_ended(continuous.running, NAME)
@@ -256,7 +256,7 @@ def _empty_fleet(stage: Stage, continuous: Continuous) -> list[float]:
 
 
 def _latencies(stage: Stage, continuous: Continuous) -> list[float]:
-    """From the creation of a pod to its binding."""
+    """Time from the creation of a pod to its binding."""
     stage.say("  pods, one at a time")
     chance, found = random.Random(1), []
     path = f"/api/v1/namespaces/{PODS}/pods"
@@ -270,7 +270,7 @@ def _latencies(stage: Stage, continuous: Continuous) -> list[float]:
         has_node = functools.partial(_has_node, continuous.api, f"{path}/{name}")
         wait_until(has_node, SLOWEST_SECONDS, f"the node of pod {name}", interval=0.1)
         found.append(time.monotonic() - began)
-        # Any moment of a run or between two, by chance; there is no condition to wait for.
+        # A random moment within a run or between two; there is no condition to wait for.
         time.sleep(chance.uniform(0.0, SPREAD_SECONDS))
     for number in stage.runs(12):
         body: Json = {"gracePeriodSeconds": 0}
@@ -283,7 +283,7 @@ def _has_node(api: Api, path: str) -> bool:
 
 
 def _burst(stage: Stage, continuous: Continuous) -> int:
-    """How many runs 200 templates cost that are created at once."""
+    """Number of runs triggered by 200 templates that are created at once."""
     count = stage.size(200, 20)
     stage.say(f"  {count} templates at once")
     runs = unchanged.wait_until_idle(continuous.running, NAME)
@@ -319,7 +319,7 @@ def _burst(stage: Stage, continuous: Continuous) -> int:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(create, names))
         wait_until(are_followed, SLOWEST_SECONDS, "the templates to be followed", interval=0.5)
-        # A request for the last of them may still come, or not.
+        # A request for the last of them may still follow.
         time.sleep(LAST_REQUEST_SECONDS)
         starts = unchanged.wait_until_idle(continuous.running, NAME) - runs
         list(threads.map(delete, names))

@@ -105,7 +105,7 @@ def _small_tasks(nodes: int, pods: int) -> Iterator[Json]:
 
 
 def place_on_many_fleets(stage: Stage) -> Row:
-    """Raw figures of every fleet are the row's details; placement_page.py makes a page of them."""
+    """The row's details are raw figures of every fleet; placement_page.py makes a page of them."""
     runs = _runs(stage)
     ours = [run.ours for run in runs]
     return Row(
@@ -158,7 +158,7 @@ def _runs(stage: Stage) -> list[FleetRun]:
     """Every kind of fleet in two sizes, and one kind in all sizes."""
     small, large = Size(stage.size(100, 20), stage.size(1000, 200)), _large(stage)
     fleets = [(seed, size) for seed in stage.runs(2) for size in cases(small)]
-    # Of large fleets those that cost the most or are the hardest: all take a quarter of an hour.
+    # Only the costliest or hardest of the large fleets: all of them take a quarter of an hour.
     fleets += [(0, size) for size in cases(large) if _is_telling(size)]
     fleets += [(seed, Size(10, 100)) for seed in stage.runs(3)]
     fleets += [(1, _largest(stage))]

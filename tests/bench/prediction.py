@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows about asking power models."""
+"""Rows about requests to power models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def predict_a_thousand_nodes(stage: Stage) -> Row:
 
 
 def _predict(stage: Stage, job: MainJob, port: int) -> Call:
-    """Predict through another port than that of the inference server."""
+    """Predict through a port other than the inference server's."""
     folder = stage.folder()
     asked, instead = f":{job.hall.settings.ports['predictor']}/", f":{port}/"
     files: dict[str, str] = {}

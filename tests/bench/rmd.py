@@ -64,7 +64,7 @@ def reconcile(stage: Stage) -> Row:
 
 
 def started(stage: Stage, state: LabState, settings: LabSettings) -> list[Machine]:
-    """The daemons of a lab that has nothing else."""
+    """The daemons of a lab without other services."""
     state.create()
     pki.create_authority(state.pki)
     shutil.copy(state.pki / "ca.pem", state.ca_certificate)
@@ -76,7 +76,7 @@ def started(stage: Stage, state: LabState, settings: LabSettings) -> list[Machin
 
 
 def place(number: int, machines: list[Machine]) -> Json:
-    """The spec of a workload: CPUs that no other one on its nodes has."""
+    """The spec of a workload with CPUs that no other workload on its nodes has."""
     count = len(machines)
     chosen = [machines[(number + step * count // 5) % count] for step in range(NODES_OF_A_WORKLOAD)]
     first = 1 + CPUS_OF_A_WORKLOAD * (number * NODES_OF_A_WORKLOAD // count % 3)
@@ -119,7 +119,7 @@ def reconciliation(
 
 
 def require_equal(found: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
-    """Raises Different where a daemon has something else."""
+    """Raise Different if a daemon has other workloads."""
     for node, daemon in found.items():
         expected = {name: spec["coreIds"] for name, spec in wanted.items() if node in spec["nodes"]}
         if {item["uuid"]: item["core_ids"] for item in daemon["workloads"]} != expected:

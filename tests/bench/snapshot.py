@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows about reading a cluster, and about what is made from it."""
+"""Rows about reading a cluster, and about the documents made from it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def k8s_info(room: Hall) -> list[Json]:
 
 
 def _compare(stage: Stage, room: Hall, path: Path) -> int:
-    """Hold our lists against those of the peer's module; return its memory for the pods."""
+    """Compare our lists with those of the peer's module; return its memory for the pods."""
     document = json.loads(path.read_text(encoding="utf-8"))
     peaks = {}
     for name, version, kind in LISTS:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Placement with one stage of its solver switched off, in a process that ends after the call.
 
-The library has no switches: a stage is off because the name that calls it means something else in
-this process. A name that is gone is an error, so the list cannot outlive the library.
+The library has no switches, so the name that calls a stage is rebound in this process. A missing
+name is an error, which keeps this list in step with the library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPTIMAL = "power.optimal"
 
 @dataclass(frozen=True)
 class SolverStage:
-    """What a bench switches off: `module.name` becomes `value`; `files` are the stage's own."""
+    """A switched-off stage: `module.name` becomes `value`; `files` belong to the stage alone."""
 
     module: str
     name: str
@@ -39,12 +39,12 @@ class SolverStage:
         setattr(owner, name, self.value)
 
     def lines(self, library: Path) -> int:
-        """The lines that would go with the stage; 0 where it shares its files."""
+        """Number of lines in the stage's own files; 0 if it shares its files."""
         return sum(len((library / name).read_text("utf-8").splitlines()) for name in self.files)
 
 
 class _NoSteps:
-    """In place of a table of moves or exchanges."""
+    """Replaces a table of moves or exchanges."""
 
     def __init__(self, *_arguments: object) -> None:
         pass
@@ -146,7 +146,7 @@ STAGES: dict[str, SolverStage] = {
 
 
 def place(parameters: Json) -> Json:
-    """As power_placement; `without` names the stage that is off, and is empty for none."""
+    """Run power_placement; `without` names the stage to switch off, or is empty."""
     placing: Callable[[Json], Json] = importlib.import_module(f"{LIBRARY}.power.placement").place
     given = dict(parameters)
     without = given.pop("without")

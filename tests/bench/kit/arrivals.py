@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that arrive one by one: placers that see one pod at a time, and what rebalancing makes of it.
+"""Pods that arrive one by one: placers that see one pod at a time, and the rebalancing afterwards.
 
-kube-scheduler with the extender is played here: its filter for resources, the extender's answers to
-real bodies, and among the nodes with the most points kube-scheduler's own scores for resources. At
+kube-scheduler with the extender is simulated: its filter for resources, the extender's answers to
+real bodies, and kube-scheduler's own scores for resources among the nodes with the most points. At
 the weight that operator/config ships, one point outvotes the scores for resources.
 """
 
@@ -37,7 +37,7 @@ _PLUGINS = (LeastAllocated(), BalancedAllocation())
 
 
 def shuffled(task: Json, seed: int) -> Json:
-    """A task of the fleets with each pod on its own, in a random order of arrival and of names."""
+    """A task of the fleets with each pod on its own, arrivals and names in random order."""
     pods = [one for one in task["pods"] for _copy in range(one.get("count", 1))]
     random.Random(seed).shuffle(pods)
     named = [
@@ -54,7 +54,7 @@ def kubernetes_node(short: Json) -> Json:
 
 
 def kubernetes_pod(short: Json, node: str = "") -> Json:
-    """As the API server has it; its controller would replace it."""
+    """The pod as the API server has it; a controller would replace it."""
     container = {"name": "main", "resources": {"requests": short["requests"]}}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "controller": True}
     return {
@@ -74,7 +74,7 @@ def kubernetes_pod(short: Json, node: str = "") -> Json:
 
 
 def there_before(short: Json) -> Json | None:
-    """A pod for what runs on a node at the beginning, if anything does."""
+    """A pod for the initial usage of a node, if it has any."""
     if not short.get("used"):
         return None
     one = {"name": f"before-{short['name']}", "namespace": "before", "requests": short["used"]}
@@ -82,7 +82,7 @@ def there_before(short: Json) -> Json | None:
 
 
 def published(task: Json) -> Json:
-    """What a run publishes of the task's nodes."""
+    """The publication of a run for the task's nodes."""
     options = {**SPEC.complete({"nodes": []}), **_rules(task)}
     now = datetime.datetime.now(datetime.UTC)
     curves = {one["name"]: one["curve"] for one in task["nodes"]}
@@ -94,7 +94,7 @@ def _rules(task: Json) -> Json:
 
 
 def watts(task: Json, placements: t.Mapping[str, str]) -> float:
-    """What the fleet draws with each pod on its node, one calculation for all placers."""
+    """Watts of the fleet with each pod on its node, by one calculation for all placers."""
     given = {"nodes": task["nodes"], "pods": [], "running": _running(task, placements)}
     found: float = place({**given, **_rules(task), "strategy": "greedy"})["watts"]["before"]
     return found
@@ -117,7 +117,7 @@ def outcome(task: Json, placements: t.Mapping[str, str]) -> Json:
 
 
 def by_strategy(parameters: Json) -> Json:
-    """A strategy of power_placement; each but ``optimal`` takes the pods in their order."""
+    """A strategy of power_placement; all but ``optimal`` take the pods in the given order."""
     task = {**parameters["task"], "strategy": parameters["strategy"]}
     plan = place(task)
     return outcome(parameters["task"], {one["pod"]: one["node"] for one in plan["placements"]})
@@ -130,7 +130,7 @@ def by_extender(parameters: Json) -> Json:
 
 
 def rebalanced(parameters: Json) -> Json:
-    """Runs with ``rebalance`` after the placements, until they find no move that pays."""
+    """Run ``rebalance`` after the placements until no move pays."""
     task, placements = parameters["task"], dict(parameters["placements"])
     moved = 0
     for _run in range(parameters["runs"]):
@@ -203,7 +203,7 @@ class _ArrivingPods:
         return node
 
     def _most_spread(self, name: str, nodes: t.Sequence[int]) -> int:
-        """By kube-scheduler's scores for resources; ties at random, as there."""
+        """The best node by kube-scheduler's scores for resources, with random ties as there."""
         if len(nodes) == 1:
             return nodes[0]
         pod = self._pods[name]

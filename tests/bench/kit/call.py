@@ -4,9 +4,9 @@
 """`python -m bench.kit.call MODULE:FUNCTION PARAMETERS REPORT [LIBRARY…]`: time calls.
 
 PARAMETERS is a JSON file `{common, variants}`: the function is called with `common` and each of the
-variants. REPORT is the JSON file to write, a list. The import is timed apart, with that of the
-libraries, which ours imports only when it needs them. Each call has a process of its own, which is
-forked after the import, so that no call finds what another one left in memory.
+variants. REPORT is the JSON file to write, a list. The imports of the module and of the libraries,
+which it would import lazily, are timed separately. Each call has a process of its own, forked after
+the imports, so no call finds the leftovers of another in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Json = dict[str, t.Any]
 
 
 def main(target: str, parameters_file: str, report_file: str, *libraries: str) -> int:
-    """Return 1 where a call failed; its traceback is on stderr then."""
+    """Return 1 if a call failed; stderr then has its traceback."""
     module, _colon, name = target.partition(":")
     started = time.monotonic()
     for library in libraries:
@@ -47,7 +47,7 @@ def main(target: str, parameters_file: str, report_file: str, *libraries: str) -
 
 
 def _in_a_fork(function: Callable[[Json], object], parameters: Json, report: Path) -> bool:
-    """Whether the call came to its end."""
+    """Whether the call completed."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -78,7 +78,7 @@ def _timed(function: Callable[[Json], object], parameters: Json) -> Json:
 
 
 def memory(field: str) -> int:
-    """A figure of this process in bytes: VmRSS is the present one, VmHWM the highest."""
+    """A memory figure of this process in bytes: VmRSS is the current one, VmHWM the peak."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An HTTP server that passes POSTs on to another one, and knows how long that took."""
+"""An HTTP server that forwards POSTs to another server and times them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Traffic:
-    """What was passed on; `spans` are the beginnings and ends of each request, in seconds."""
+    """Forwarded requests; `spans` has the start and end of each, in seconds."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
 
@@ -26,7 +26,7 @@ class Traffic:
 
     @property
     def busy_seconds(self) -> float:
-        """For how long at least one request was with the other server."""
+        """Time during which at least one request was with the other server."""
         total, reached = 0.0, float("-inf")
         for begin, end in sorted(self.spans):
             total += max(0.0, end - max(begin, reached))
@@ -36,7 +36,7 @@ class Traffic:
 
 @contextlib.contextmanager
 def forwarding(port: int) -> Iterator[tuple[int, Traffic]]:
-    """Pass on to this port of loopback; gives the port to ask instead."""
+    """Forward to this port of loopback; yields the port to use instead."""
     traffic = Traffic()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,7 +59,7 @@ def forwarding(port: int) -> Iterator[tuple[int, Traffic]]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in its parent
-            """Say nothing."""
+            """Log nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

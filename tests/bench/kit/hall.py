@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The labs that benches share, of a thousand and of fifty machines, and the main job there."""
+"""Labs that benches share, with a thousand and with fifty machines, and the main job there."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NODES_PER_RACK = 50
 PARTS = (lifecycle.CONTROL_PLANE, "bmc", "pressure", "predictor")
 BMC_SECONDS = 0.05
 SLOWEST_SECONDS = 300.0
-# What lists, watches and writes by itself; nothing that is measured later needs it.
+# These programs list, watch and write by themselves; no later measurement needs them.
 SCHEDULER = "kube-scheduler"
 BUSY_BODIES = ("kwok", "kube-controller-manager", SCHEDULER)
 _CHANGED = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
 
 class Size(t.NamedTuple):
-    """Machines, and the pods that wait for them."""
+    """Numbers of machines and of pending pods."""
 
     nodes: int
     pods: int
@@ -56,22 +56,22 @@ class Hall:
         return str(self.state.kubeconfig)
 
     def admin(self, method: str, path: str, body: t.Any = None) -> t.Any:
-        """Ask the simulator of the BMCs; lab/bmc/admin.py says what there is."""
+        """Request to the BMC simulator; lab/bmc/admin.py lists the paths."""
         return faults.call(self.settings, method, path, body)
 
     def quieten(self) -> None:
-        """Stop what keeps the API server busy beside the benches."""
+        """Stop the programs that would load the API server during benches."""
         process.stop(self.state, BUSY_BODIES)
 
     def liven(self) -> None:
-        """Start again what was stopped for quiet."""
+        """Restart the programs that `quieten` stopped."""
         if not set(BUSY_BODIES) <= process.running(self.state).keys():
             lifecycle.up(self.state, self.settings, _silent)
 
 
 @dataclass(frozen=True)
 class SiteRun:
-    """A run of a playbook on the hall; `changed` counts the tasks that changed something."""
+    """A playbook run on the hall; `changed` counts the tasks that changed something."""
 
     usage: Usage
     changed: int
@@ -88,10 +88,10 @@ class Installed:
 
 @dataclass(frozen=True)
 class MainJob:
-    """What the main job did on the hall: an empty cluster, then waiting pods, then nothing new.
+    """The main job's runs on the hall: an empty cluster, then pending pods, then nothing new.
 
-    `scheduler_seconds` and `binding_seconds` are the time from the first to the last binding of
-    the same pods, by kube-scheduler and by us.
+    `scheduler_seconds` and `binding_seconds` are the time from the first to the last binding of the
+    same pods, by kube-scheduler and by the main job.
     """
 
     hall: Hall
@@ -136,7 +136,7 @@ def _start(stage: Stage, size: Size) -> Hall:
 
 
 def _silent(_text: str) -> None:
-    """The lab's own progress is not that of the benches."""
+    """Print no progress of the lab."""
 
 
 def _install(stage: Stage, size: Size) -> Installed:
@@ -171,7 +171,7 @@ def _run(stage: Stage, size: Size) -> MainJob:
 
 
 def _binding_seconds(api: Api) -> float:
-    """From the first to the last binding, as the API server stamped them to the second."""
+    """Time from the first to the last binding, by the API server's timestamps in seconds."""
     stamps = [
         datetime.datetime.fromisoformat(condition["lastTransitionTime"])
         for pod in workload.list_pods(api)
@@ -182,7 +182,7 @@ def _binding_seconds(api: Api) -> float:
 
 
 def _wait_until_running(room: Hall) -> None:
-    """Return when no pod that has a node still waits for its kubelet."""
+    """Wait until every pod with a node runs."""
     starting = "status.phase=Pending,spec.nodeName!="
     path = f"/api/v1/pods?limit=1&fieldSelector={quote(starting)}"
     with Api(room.state.kubeconfig) as api:
@@ -205,7 +205,7 @@ def play(stage: Stage, room: Hall, playbook: str, run_dir: Path, *arguments: str
 
 
 def without_sensors(snapshot: Json) -> Json:
-    """The snapshot as it is before any BMC was read: what the NodeConfigs remember is gone."""
+    """The snapshot before any BMC was read, without the NodeConfigs' statuses."""
     forgetful = copy.deepcopy(snapshot)
     for node_config in forgetful["node_configs"]:
         node_config.pop("status", None)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python launcher.py REPORT COMMAND…`: run a command and append what it used to a file.
+"""`python launcher.py REPORT COMMAND…`: run a command and append its usage to a file.
 
-A small process of its own, because the kernel counts the memory of whoever starts a program as the
-program's: started from here that is next to nothing. Standard library only.
+The kernel counts the memory of the starting process as the program's, so this process is small.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 def main(report: str, command: list[str]) -> int:
     """Append one line of JSON; return the command's exit code.
 
-    `peak_bytes` is that of the largest process among the command and those that it waited for.
+    `peak_bytes` is that of the largest process among the command and the children that it waited
+    for.
     """
     started = time.monotonic()
     process = os.posix_spawnp(command[0], command, os.environ)

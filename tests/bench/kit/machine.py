@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine and the programs that figures belong to."""
+"""The machine and the program versions behind the figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAMS = ("ansible-core", "aiohttp", "kubernetes", "ortools")
 
 
 def describe() -> dict[str, str]:
-    """In words; without anything that names this one machine."""
+    """A description without anything that identifies this machine."""
     return {
         "processor": f"{_processor()}, {os.cpu_count()} logical processors",
         "memory": f"{_memory_gib():.0f} GiB",
@@ -26,7 +26,7 @@ def describe() -> dict[str, str]:
 
 
 def load() -> float:
-    """Processes that wanted to run in the last minute, on average."""
+    """Load average of the last minute."""
     return os.getloadavg()[0]
 
 

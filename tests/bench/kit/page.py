@@ -22,7 +22,7 @@ worst where that is said.
 
 
 def render(results: Json, known: Sequence[str] = ()) -> str:
-    """The page for what `store.read` gives; it names the `known` benches that have no result."""
+    """The page for the result of `store.read`, with a list of `known` benches without a result."""
     missing = [name for name in known if name not in results or not is_quiet(results[name])]
     results = {name: entry for name, entry in results.items() if is_quiet(entry)}
     rows = {name: Row.from_json(entry["row"]) for name, entry in results.items()}
@@ -117,7 +117,7 @@ def _verdict(item: Metric) -> str:
 
 
 def number(value: float, unit: str) -> str:
-    """With as many digits as say something."""
+    """A number with its significant digits only."""
     size = abs(value)
     digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2
     if 0 < size < 0.1:

@@ -168,7 +168,7 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _plot_of_watts(runs: Sequence[FleetRun]) -> str:
-    """Points above the bound; what is less than the left end stands at it."""
+    """Points above the bound; values below the left end are drawn at it."""
     names = (OURS, *PEERS)
     points: list[tuple[float, float]] = []
     for number, name in enumerate(names):
@@ -209,7 +209,7 @@ def _plot_of_gaps(runs: Sequence[FleetRun]) -> str:
 
 
 def _listed(names: Sequence[str]) -> dict[float, str]:
-    """Ticks for names, with room at both ends."""
+    """Ticks with the names as texts, with room at both ends."""
     return {-0.5: "", **{float(number): name for number, name in enumerate(names)}} | {
         len(names) - 0.5: ""
     }

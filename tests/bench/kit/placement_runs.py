@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every strategy made of one generated fleet."""
+"""Outcomes of every strategy on one generated fleet."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PLACE = "power.placement:place"
 LIBRARIES = ("numpy", "ortools.math_opt.python.mathopt")
 OURS = "optimal"
 PEERS = ("greedy", "minimize_power", "peaks", "spread")
-# So many nodes take one strategy that goes pod by pod longer than all other fleets together.
+# Above this size one strategy that goes pod by pod takes longer than all other fleets together.
 MOST_NODES_FOR_ALL = 1000
 SECONDS_FOR_MORE_NODES = 30
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one strategy made of it; `added` are watts, `loaded` is memory before the call."""
+    """Outcome of one strategy; `added` are watts, `loaded` is memory before the call."""
 
     added: float
     unplaced: int
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FleetRun:
-    """A fleet and its outcomes by strategy; `least_added` is the lower bound's."""
+    """A fleet and its outcomes by strategy; `least_added` is the lower bound of added watts."""
 
     size: Size
     seed: int
@@ -50,22 +50,22 @@ class FleetRun:
 
     @property
     def case(self) -> str:
-        """The kind of fleet, whatever its size and seed."""
+        """The kind of fleet, without size and seed."""
         size = self.size
         return f"{size.types} types, {size.requested:.0%}, {size.temperature}, {size.pattern}"
 
     def peer(self, name: str) -> Outcome | None:
-        """A peer's outcome; None where it left pods that ours placed, or was not asked."""
+        """A peer's outcome; None if it left pods that ours placed, or was not run."""
         found = self.outcomes.get(name)
         return found if found and found.unplaced == self.ours.unplaced else None
 
     def saved(self, name: str) -> float | None:
-        """By how many per cent ours adds fewer watts than a peer."""
+        """Percentage by which ours adds fewer watts than the peer."""
         peer = self.peer(name)
         return 100 * (1 - self.ours.added / peer.added) if peer else None
 
     def savable(self, name: str) -> float | None:
-        """The most per cent that any placement could save against a peer, by the lower bound."""
+        """Upper bound of the percentage that any placement could save against the peer."""
         peer = self.peer(name)
         return 100 * (1 - self.least_added / peer.added) if peer else None
 
@@ -79,7 +79,7 @@ class FleetRun:
 
 
 def cases(base: Size) -> Iterator[Size]:
-    """Each property of a fleet varied on its own."""
+    """Fleets that vary one property at a time."""
     yield from (replace(base, requested=requested) for requested in (0.2, 0.5, 0.7, 0.88))
     yield from (replace(base, temperature=each) for each in TEMPERATURES if each != "rows")
     yield from (replace(base, types=types) for types in (5, 20))

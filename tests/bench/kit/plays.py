@@ -14,9 +14,9 @@ def play(task: Json) -> list[Json]:
 
 
 def nothing() -> list[Json]:
-    """What a playbook costs that does nothing."""
+    """A playbook that does nothing, for its fixed cost."""
     return play({"ansible.builtin.debug": {"msg": "nothing"}})
 
 
 def import_alone(_parameters: Json) -> None:
-    """What a call costs that does nothing after its imports."""
+    """A call that does nothing after its imports, for its fixed cost."""

@@ -14,20 +14,20 @@ Point = tuple[float, float]
 
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 230, 20, 40, 70
-# Told apart with every kind of colour vision (Okabe and Ito), and by their symbols.
+# Distinguishable with every kind of colour vision (Okabe and Ito), and by symbol.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#5a5a5a")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """`ticks` are values with their texts, the ends of the axis first and last."""
+    """`ticks` maps values to texts; the first and last are the ends of the axis."""
 
     title: str
     ticks: Mapping[float, str]
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value is between the ends, which it is moved to where it lies beyond them."""
+        """Position of a value between the ends; values beyond an end are clamped to it."""
         ends = (min(self.ticks), max(self.ticks))
         low, high, at = (
             math.log10(each) if self.logarithmic else each
@@ -46,7 +46,7 @@ class Series:
 
 
 def plot(title: str, across: Axis, up: Axis, series: Sequence[Series], height: int = 420) -> str:
-    """The plot as an SVG document; its legend is left out where there is one series."""
+    """The plot as an SVG document, without a legend if there is one series."""
     inner = (WIDTH - LEFT - RIGHT, height - TOP - BOTTOM)
 
     def place(point: Point) -> Point:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory of processes that others start, looked at again and again while they work."""
+"""Memory of processes and their descendants, sampled while they work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIGHEST = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 
 @dataclass
 class Seen:
-    """Bytes: the highest of each process, and the most of all at once with shared pages once."""
+    """Bytes: the peak of each process, and the highest total, which counts shared pages once."""
 
     peaks: dict[int, int] = field(default_factory=dict)
     together: int = 0
@@ -27,7 +27,7 @@ class Seen:
 
 @contextlib.contextmanager
 def watching(roots: Sequence[int]) -> Iterator[Seen]:
-    """Look at these processes and all that they start until the end of the block."""
+    """Sample these processes and their descendants until the end of the block."""
     seen, done = Seen(), threading.Event()
     thread = threading.Thread(target=_watch, args=(roots, seen, done), daemon=True)
     thread.start()
@@ -59,7 +59,7 @@ def _tree(roots: Sequence[int]) -> list[int]:
 
 
 def _kibibytes(pid: int, name: str, pattern: re.Pattern[str]) -> int:
-    """In bytes; 0 where the process is gone."""
+    """Memory in bytes; 0 if the process is gone."""
     with contextlib.suppress(OSError):
         if found := pattern.search(Path(f"/proc/{pid}/{name}").read_text(errors="replace")):
             return int(found[1]) * 1024

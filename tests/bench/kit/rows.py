@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bench gives: a row of figures with their targets, and all that is needed to repeat it."""
+"""Result of a bench: a row of figures with their targets, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Json = dict[str, t.Any]
 
 
 class Different(Exception):
-    """The peer's answer is not ours: a comparison of speeds would mean nothing."""
+    """The peer's answer differs from ours, which makes a comparison of speeds meaningless."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """How good a figure must be; `judged` says which of several runs is held against it."""
+    """Required value of a figure; `judged` says which of several runs is compared with it."""
 
     limit: float
     better: t.Literal["less", "more", "equal"] = "less"
@@ -40,7 +40,7 @@ def at_least(limit: float, judged: t.Literal["median", "worst"] = "median") -> T
 
 
 def exactly(limit: float) -> Target:
-    """For counts that are right or wrong, in every run."""
+    """Target of a count that must be right in every run."""
     return Target(limit, "equal", "worst")
 
 
@@ -58,14 +58,14 @@ class Metric:
 
     @property
     def judged(self) -> float:
-        """The value that is held against the target."""
+        """The value that is compared with the target."""
         if self.target is None or self.target.judged == "median":
             return self.median
         return self.minimum if self.target.better == "more" else self.maximum
 
     @property
     def strain(self) -> float:
-        """How much of the target is used up: above 1 it is missed; 0 where there is no target."""
+        """Used fraction of the target: above 1 it is missed; 0 without a target."""
         if self.target is None:
             return 0.0
         worse, better = self.judged, self.target.limit
@@ -79,7 +79,7 @@ class Metric:
 
 
 def metric(name: str, unit: str, values: Sequence[float], target: Target | None = None) -> Metric:
-    """A figure from one value a run."""
+    """A figure from one value per run."""
     low, middle, high = map(_significant, (min(values), statistics.median(values), max(values)))
     return Metric(name, unit, low, middle, high, len(values), target)
 
@@ -87,7 +87,7 @@ def metric(name: str, unit: str, values: Sequence[float], target: Target | None 
 def ratio(
     name: str, peer: Sequence[float], ours: Sequence[float], target: Target | None = None
 ) -> Metric:
-    """How many times longer the peer takes; the ends are the pairs that speak most for each."""
+    """Ratio of the peer's time to ours; the ends are the extreme pairs."""
     middle = statistics.median(peer) / statistics.median(ours)
     ends = (min(peer) / max(ours), middle, max(peer) / min(ours))
     low, middle, high = map(_significant, ends)
@@ -95,13 +95,13 @@ def ratio(
 
 
 def _significant(value: float) -> float:
-    """Four digits: more would be noise."""
+    """Round to four digits; more would be noise."""
     return float(f"{value:.4g}")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What ours is compared with, and the command that runs it."""
+    """The program that ours is compared with, and its command."""
 
     name: str
     command: str
@@ -109,9 +109,9 @@ class Peer:
 
 @dataclass(frozen=True)
 class Row:
-    """A bench's result; `equal` says how the answers were compared, `notes` what to know of it.
+    """A bench's result; `equal` says how the answers were compared, `notes` are remarks.
 
-    `details` are figures of which a page of its own is made.
+    `details` are figures for a page of their own.
     """
 
     title: str
@@ -144,7 +144,7 @@ class Row:
 class Bench:
     """A row's name on the command line, and the function that measures it.
 
-    The function may raise: then the row's former result stays, and the run ends with an error.
+    If the function raises, the row keeps its former result and the run ends with an error.
     """
 
     name: str

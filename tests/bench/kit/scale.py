@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/scale.md: what fleets of any size cost, reckoned from the costs that were measured."""
+"""docs/scale.md: costs of fleets of any size, computed from the measured costs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ UNIT_COSTS = (
     (SNAPSHOT, "MiB"),
 )
 
-# They depend on what else the machine does.
+# Figures that depend on the machine's other load.
 TIMES = (SECONDS, CPU)
 
 SIZES = (1_000, 10_000, 100_000)
 INTERVAL = 300.0
-# As observe/status.py writes readings that have not moved: at the first run after 150 to 300 s, by
-# the node's name. This is the mean.
+# Mean of the age at which observe/status.py rewrites unchanged readings: in the first run after 150
+# to 300 s, depending on the node's name.
 REWRITTEN_AFTER = 225.0
 POINTS = 21
 
@@ -82,7 +82,7 @@ END = """
 
 
 def render(results: Json) -> str:
-    """The page for what `store.read` gives; it must have the row `costs`."""
+    """The page for the result of `store.read`, which must have the row `costs`."""
     entry = results["costs"]
     row = Row.from_json(entry["row"])
     quiet = is_quiet(entry)
@@ -108,7 +108,7 @@ def _measured(row: Row, unit: dict[str, float]) -> Iterator[str]:
 
 
 def _small(value: float, unit: str) -> tuple[float, str]:
-    """In the unit that suits the cost of one node."""
+    """The value in the unit that suits the cost of one node."""
     smaller = {"s": (1000.0, "ms"), "MiB": (1024.0, "KiB")}
     factor, name = smaller.get(unit, (1.0, unit))
     return value * factor, name
@@ -124,7 +124,7 @@ def _table(unit: dict[str, float]) -> Iterator[str]:
 
 
 def reckon(size: int, unit: dict[str, float]) -> dict[str, str]:
-    """What a fleet of fleets of this many nodes costs; `unit` has the costs of the measured one."""
+    """Costs of several fleets with this many nodes in total; `unit` has the measured fleet's."""
     fleets = math.ceil(size / unit[NODES])
     a_second = fleets / INTERVAL
     runs_until_old = math.floor(REWRITTEN_AFTER / INTERVAL) + 1
@@ -142,7 +142,7 @@ def reckon(size: int, unit: dict[str, float]) -> dict[str, str]:
 
 
 def _of_times(fleets: int, unit: dict[str, float]) -> dict[str, str]:
-    """What needs the times of a run; nothing where these are not known."""
+    """Figures that need the times of a run; none if these are unknown."""
     if SECONDS not in unit:
         return {}
     at_once = math.ceil(fleets * unit[SECONDS] / INTERVAL)

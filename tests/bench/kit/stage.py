@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bench works with: sizes, folders, measured processes and the labs that benches share."""
+"""Environment of a bench: sizes, folders, measured processes and the labs that benches share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """What one run took; `peak_bytes` is that of its largest process."""
+    """Usage of one run; `peak_bytes` is that of its largest process."""
 
     seconds: float
     cpu_seconds: float
@@ -49,9 +49,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a library function in a process of its own, its imports done.
+    """One call of a library function in a process of its own, after its imports.
 
-    `loaded_bytes` is what the process had, the parameters included, before the call.
+    `loaded_bytes` is the memory of the process before the call, parameters included.
     """
 
     seconds: float
@@ -63,7 +63,7 @@ class Call:
 
 
 class Stage:
-    """Given to every bench. With `smoke` everything is small, and the figures mean nothing."""
+    """Given to every bench. With `smoke`, everything is small and the figures mean nothing."""
 
     def __init__(self, smoke: bool, resources: contextlib.ExitStack) -> None:
         self.smoke = smoke
@@ -75,19 +75,19 @@ class Stage:
         self._started = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Tell the person who waits how far it is."""
+        """Print progress."""
         print(f"[{time.monotonic() - self._started:6.1f} s] {text}", flush=True)
 
     def size(self, real: int, smoke: int) -> int:
-        """How many of something there are."""
+        """The size of something, or the smaller one in a smoke test."""
         return smoke if self.smoke else real
 
     def runs(self, count: int) -> range:
-        """So many runs; in a smoke test one."""
+        """The numbers of the runs; one in a smoke test."""
         return range(1 if self.smoke else count)
 
     def folder(self) -> Path:
-        """A new empty folder that goes when the benches end."""
+        """A new empty folder that is removed when the benches end."""
         path = self._folders / str(next(self._numbers))
         path.mkdir()
         return path
@@ -97,9 +97,9 @@ class Stage:
         return Path(self.resources.enter_context(tempfile.TemporaryDirectory(prefix="wattwise-")))
 
     def shared(self, name: str, make: t.Callable[[Stage], Value]) -> Value:
-        """What several benches use, made by the first of them.
+        """A value that several benches use, made by the first of them.
 
-        Where that failed it is not tried again: each of them would wait for minutes and fail alike.
+        A failure is not retried: each bench would wait for minutes and fail in the same way.
         """
         if name in self._failed:
             raise BenchError(f"there is no {name}, see above") from self._failed[name]
@@ -129,7 +129,7 @@ class Stage:
             try:
                 output, _none = process.communicate(timeout=self.longest_seconds)
             except BaseException as error:
-                # What the command started would go on beside all that is measured later.
+                # Its children would otherwise run on during all later measurements.
                 os.killpg(process.pid, signal.SIGKILL)
                 if isinstance(error, subprocess.TimeoutExpired):
                     limit = f"{self.longest_seconds:g} s"
@@ -158,9 +158,9 @@ class Stage:
         return self.command(command, folder, variables)
 
     def call(self, function: str, parameters: Json, libraries: Sequence[str] = ()) -> Call:
-        """Call `module:function`, the module below plugins/module_utils or of the benches.
+        """Call `module:function`, with the module below plugins/module_utils or in the benches.
 
-        `libraries` are imported before the call, because ours imports them only within it.
+        `libraries` are imported before the call, because the library imports them lazily.
         """
         [call] = self.calls(function, parameters, [{}], libraries)
         return call
@@ -172,7 +172,7 @@ class Stage:
         variants: Sequence[Json],
         libraries: Sequence[str] = (),
     ) -> list[Call]:
-        """As `call`, one after the other with the parameters and each of the variants."""
+        """As `call`, for each of the variants in turn, added to the parameters."""
         folder = self.folder()
         given = {"common": parameters, "variants": variants}
         (folder / "parameters.json").write_text(json.dumps(given), encoding="utf-8")
@@ -187,12 +187,12 @@ class Stage:
 
 
 def usages(report: Path) -> list[Json]:
-    """What the launcher appended to the file, process by process."""
+    """The launcher's entries in the file, one per process."""
     return [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
 
 
 @contextlib.contextmanager
 def open_stage(smoke: bool) -> Iterator[Stage]:
-    """A stage whose labs and folders go at the end."""
+    """A stage that removes its labs and folders at the end."""
     with contextlib.ExitStack() as resources:
         yield Stage(smoke, resources)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results of benches in one JSON file; a run replaces the rows that it measured and no other."""
+"""Results of benches in one JSON file; a run replaces only the rows that it measured."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def read(path: Path) -> Json:
 
 
 def is_quiet(entry: Json) -> bool:
-    """Whether a processor was free before the row was measured; if not, its times say nothing."""
+    """Whether a processor was free before the row was measured; if not, its times mean nothing."""
     processors = re.search(r"(\d+) logical processors", entry["machine"]["processor"])
     return float(entry["load"]) < (int(processors[1]) if processors else 1)
 
 
 def merge(path: Path, name: str, row: Row, load: float) -> Json:
-    """Write this row beside the others; return all. `load` is the machine's before it."""
+    """Write this row beside the others; return all. `load` is the machine's before the run."""
     entry = {
         "measured": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine.describe(),
