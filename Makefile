@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Entry points for people; noxfile.py says what each one runs.
+# Entry points; noxfile.py defines their sessions.
 .DEFAULT_GOAL := help
 .PHONY: help demo operator-demo test test-deep bench lint docs architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
@@ -7,7 +7,7 @@ export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
 PYTHON ?= $(shell scripts/find-python)
 UV := .venvs/uv/bin/uv
-# uv with the index and certificates that pip is configured to use
+# uv with the index and certificates of pip's configuration
 RUN_UV := .venvs/uv/bin/python scripts/registry_settings.py $(UV)
 DEVELOPMENT := .venvs/development/.installed
 PREDICTOR := .venvs/predictor/.installed

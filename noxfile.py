@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gates and tests. The Makefile starts them with `--no-venv` from .venvs/development.
+"""Gates and tests. The Makefile starts them with `--no-venv` from .venvs/development.
 
 Every session runs in the mirror (scripts/collection_tree.py says why). Reports, caches and the
 private home of ansible-test lie in build/. scripts/gates.py starts the sessions of a tag in the
-order of this file, as many at a time as there are processors for; narrow ones overtake wide ones.
+order of this file, as many at a time as the processors allow; narrow gates overtake wide ones.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ BUILD = REPOSITORY / "build"
 REPORTS = BUILD / "reports"
 TOOLS = Path(sys.executable).parent
 UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
-# tests/support/examples.py reads these: the number of examples, and where their seeds begin.
+# tests/support/examples.py reads these: the number of examples and their first seed.
 FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
 FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
 MASS = "10"
-# In files with tests that run without coverage.
+# Words of files whose tests run without coverage.
 UNCOVERED_WORDS = ("hypothesis", "support.examples", "mark.large")
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
-# The integration tests that depend on what an API server accepts, serves and defaults.
+# Integration tests that depend on the objects that an API server accepts, serves and defaults.
 API_TESTS = (
     *("lab_controlplane", "pod_fields", "kube_apply", "binding", "eviction", "rights"),
     *("wao_crds", "device_crds", "rmd_crds", "agent_policies", "devices_policies"),
     *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
     "scheduler_extender",
 )
-# Of ansible-test: no tests, which are no plugins of the collection, and no YAML of several objects,
-# which Ansible's rules refuse. Ruff and mypy look after the files that are left out.
+# Files for ansible-test: without tests, which are not plugins of the collection, and without YAML
+# files of several objects, which Ansible's rules refuse. Ruff and mypy check the files left out.
 USED = tuple(
     f"--exclude={path}" for path in ("lab/", "noxfile.py", "operator/", "scripts/", "tests/")
 )
@@ -57,7 +57,7 @@ PLUGINS_PACKAGE = "ansible_collections.wattwise.kube.plugins"
 os.environ["PATH"] = os.pathsep.join([str(TOOLS), os.environ.get("PATH", os.defpath)])
 if not sys.stdout.isatty():
     os.environ.setdefault("NO_COLOR", "1")
-# Of a command that is interrupted: so long may it take to end what it started, such as a lab.
+# Time that an interrupted command has to stop its children, such as a lab.
 INTERRUPT_SECONDS = 60
 nox.options.sessions = []
 
@@ -66,12 +66,12 @@ SessionFunction = Callable[[nox.Session], None]
 
 
 def gate(*tags: str) -> Callable[[SessionFunction], SessionFunction]:
-    """A session in the mirror that starts by saying what it does."""
+    """A session in the mirror that first logs its docstring."""
 
     def decorate(function: SessionFunction) -> SessionFunction:
         def session_function(session: nox.Session) -> None:
             session.log(str(function.__doc__))
-            # All gates of one `make test` see the same files, also if one is edited meanwhile.
+            # All gates of one `make test` use the same mirror, even if a file is edited meanwhile.
             if not os.environ.get("WATTWISE_MIRROR_IS_CURRENT"):
                 synchronize()
             REPORTS.mkdir(parents=True, exist_ok=True)
@@ -85,14 +85,14 @@ def gate(*tags: str) -> Callable[[SessionFunction], SessionFunction]:
 
 
 def environment() -> dict[str, str | None]:
-    """What every tool needs to find our collection, those that `ansible` brings, and the lab."""
+    """Environment in which tools find our collection, those of package `ansible`, and the lab."""
     variables: dict[str, str | None] = {
         "PYTHONPATH": str(BUILD),
         "PYTHONDONTWRITEBYTECODE": None,
         "ANSIBLE_COLLECTIONS_PATH": f"{BUILD}{os.pathsep}{sysconfig.get_path('purelib')}",
         "WATTWISE_REPOSITORY": str(REPOSITORY),
-        # The lab's control plane collects garbage a quarter as often, for three times the memory.
-        # That saves a fifth of its processor time.
+        # The lab's control plane collects garbage a quarter as often. That saves a fifth of its
+        # processor time and costs three times the memory.
         "GOGC": "400",
         "GOMEMLIMIT": "2GiB",
     }
@@ -112,7 +112,7 @@ def run(session: nox.Session, *command: str, **variables: str) -> None:
 
 
 def run_each(session: nox.Session, *commands: tuple[str, ...], **variables: str) -> None:
-    """Run all of the commands, then fail if any of them failed."""
+    """Run all the commands, then fail if one of them failed."""
     failures = []
     for command in commands:
         try:
@@ -138,7 +138,7 @@ def run_pytest(
 
 
 def as_version(text: str) -> tuple[int, ...]:
-    """3.10 is newer than 3.9."""
+    """Version as numbers: 3.10 is newer than 3.9."""
     return tuple(map(int, text.split(".")))
 
 
@@ -150,9 +150,9 @@ def build_lab(session: nox.Session) -> None:
 def run_sanity(
     session: nox.Session, tools: Path, interpreters: dict[str, Path], *runs: tuple[str, ...]
 ) -> None:
-    """Run sanity tests of the ansible-core whose commands are in `tools`, each with its options."""
+    """Run sanity tests of the ansible-core with commands in `tools`, once per set of options."""
     session.log(f"interpreters found: {', '.join(interpreters)}")
-    # Two ansible-cores must not make the same virtual environment at the same time.
+    # Two ansible-cores must not create the same virtual environment at the same time.
     home = BUILD / "home" / tools.parent.name
     variables = ansible_test_home.prepare(home, tools, interpreters, UV_FOLDER / "python")
     command = (str(tools / "ansible-test"), "sanity", "--local", "--requirements", "--color", "no")
@@ -160,7 +160,7 @@ def run_sanity(
 
 
 def core_environment(session: nox.Session, core: str) -> other_cores.CoreEnvironment | None:
-    """An environment with that ansible-core; None where there is no interpreter for it."""
+    """An environment with that ansible-core; None if no interpreter for it was found."""
     found = other_cores.make(
         core,
         BUILD / "cores" / core,
@@ -175,7 +175,7 @@ def core_environment(session: nox.Session, core: str) -> other_cores.CoreEnviron
 
 
 def try_core(session: nox.Session, core: str) -> None:
-    """What another ansible-core may see differently: documentation, imports, tasks, plugins."""
+    """Tests whose results may depend on ansible-core: documentation, imports, tasks, plugins."""
     found = core_environment(session, core)
     if found is None:
         session.skip(f"there is no interpreter for ansible-core {core}")
@@ -215,7 +215,7 @@ def ruff(session: nox.Session) -> None:
 @gate("lint", "test")
 def mypy(session: nox.Session) -> None:
     """Types: the library as Ansible imports it, then the lab, scripts and tests."""
-    # One cache: what imports the library finds its types there.
+    # A shared cache: the second run finds the library's types there.
     command = ("mypy", f"--cache-dir={BUILD / 'mypy'}")
     run_each(
         session,
@@ -227,7 +227,7 @@ def mypy(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def rooms(session: nox.Session) -> None:
-    """Imports between the rooms of the library, and the picture that is drawn of them."""
+    """Imports between the rooms of the library, and the diagram drawn from them."""
     run_each(
         session,
         ("lint-imports", "--no-cache"),
@@ -237,7 +237,7 @@ def rooms(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def changelog(session: nox.Session) -> None:
-    """The changelog's fragments: that there is one, and that all are well formed."""
+    """The changelog's fragments: at least one exists, and all are well formed."""
     if not any((MIRROR / "changelogs" / "fragments").glob("*.yml")):
         session.error("changelogs/fragments/ holds no fragment: say there what a release brings")
     run(session, "antsibull-changelog", "lint")
@@ -246,9 +246,9 @@ def changelog(session: nox.Session) -> None:
 @gate("test")
 def integration(session: nox.Session) -> None:
     """Tests on the lab: a real control plane, simulated machines."""
-    # The longest gate comes first: it waits now and then, and narrow ones beside it do not.
+    # The longest gate comes first, because it waits now and then and narrow gates beside it do not.
     build_lab(session)
-    # Each worker has a lab of its own; a file's tests stay together for what they set up once.
+    # Each worker has its own lab; the tests of a file stay together because they share its set-up.
     options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
     run_pytest(session, *options, *(session.posargs or ["tests/integration"]))
 
@@ -272,7 +272,7 @@ def unit(session: nox.Session) -> None:
 
 
 def run_generated(session: nox.Session, marks: str, **variables: str) -> None:
-    """Tests of these marks in files that have such, without coverage, which doubles their time."""
+    """Tests with these marks, without coverage, which doubles their time."""
     files = [
         str(path)
         for path in sorted(
@@ -295,7 +295,7 @@ def molecule(session: nox.Session) -> None:
     """The chain of molecule: a stage for every role and for the operator, on one lab."""
     build_lab(session)
     state = BUILD / "molecule-lab"
-    # Molecule remembers there what it prepared; the lab is a new one each time.
+    # Molecule remembers there what it prepared, and each run has a new lab.
     home = BUILD / "molecule-home"
     shutil.rmtree(home, ignore_errors=True)
     variables = {"WATTWISE_TEST_LAB_STATE": str(state), "ANSIBLE_HOME": str(home)}
@@ -326,7 +326,7 @@ def ansible_lint(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def sanity(session: nox.Session) -> None:
-    """ansible-test's sanity tests of what users run; compile on every interpreter found."""
+    """ansible-test's sanity tests of shipped code; compile on every interpreter found."""
     # Gates `imports` and `pylint` run the others, and `make test-deep` all tests on all files.
     chosen = tuple(session.posargs) or ("--skip-test", "import", "--skip-test", "pylint", *USED)
     run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), chosen)
@@ -334,7 +334,7 @@ def sanity(session: nox.Session) -> None:
 
 @gate("lint", "ci")
 def pylint(session: nox.Session) -> None:
-    """ansible-test's pylint of what users run; ruff and mypy find nearly all of it in a tenth."""
+    """pylint of shipped code; ruff and mypy find nearly all of it in a tenth of the time."""
     run_sanity(session, TOOLS, ansible_test_home.interpreter_folders(), ("--test", "pylint", *USED))
 
 
@@ -369,8 +369,9 @@ def docs(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def licences(session: nox.Session) -> None:
-    """That every file says its licence, and that the text of each licence is here."""
-    # In the work tree: reuse asks git what is ignored, and git knows no file of the mirror.
+    """Every file has a licence header, and the text of each licence is in the repository."""
+    # Runs in the work tree: reuse asks git for ignored files, and git does not know the mirror's
+    # files.
     session.chdir(REPOSITORY)
     run(session, "reuse", "lint", "--lines")
 
@@ -414,13 +415,13 @@ def galaxy_importer(session: nox.Session) -> None:
 
 @gate("ci")
 def oldest_core(session: nox.Session) -> None:
-    """The oldest ansible-core that we promise: documentation, imports, tasks, plugins."""
+    """The oldest supported ansible-core: documentation, imports, tasks, plugins."""
     try_core(session, min(other_cores.OTHER_CORES))
 
 
 @gate("ci")
 def newest_core(session: nox.Session) -> None:
-    """The newest ansible-core that we promise: documentation, imports, tasks, plugins."""
+    """The newest supported ansible-core: documentation, imports, tasks, plugins."""
     try_core(session, max(other_cores.OTHER_CORES))
 
 
@@ -433,7 +434,7 @@ def deep(session: nox.Session) -> None:
 
 @gate("test-deep")
 def oldest_kubernetes(session: nox.Session) -> None:
-    """The oldest Kubernetes that we promise: the tests that show what its API server takes."""
+    """The oldest supported Kubernetes: the tests that depend on its API server."""
     run(session, "python", "-m", "lab", "build", "--kubernetes", OLDEST.minor)
     options = ("--numprocesses=2", "--dist=loadfile", "-m", "not slow")
     files = [f"tests/integration/test_{name}.py" for name in API_TESTS]
@@ -460,7 +461,7 @@ def cores(session: nox.Session) -> None:
     for core in other_cores.OTHER_CORES:
         found = core_environment(session, core)
         if found is not None:
-            # pep8 of 2.18 refuses what formatters write; ruff looks after style.
+            # pep8 of 2.18 refuses the formatter's output; ruff checks style.
             options = ("--skip-test", "pep8", *session.posargs)
             run_sanity(session, found.tools, interpreters, options)
 

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A home folder in which ansible-test works with nothing but a package index.
+"""A home folder with which ansible-test needs only a package index.
 
-ansible-test keeps its virtual environments in the home folder, downloads a script that installs
-pip from a site of its own, and passes only HOME and PATH to pip. So it gets a home of its own,
-with that script in its cache and a pip configuration; and a PATH without the shims of version
-managers, which exist for interpreters that do not run.
+ansible-test keeps its virtual environments in the home folder, downloads a script that installs pip
+from a site of its own, and passes only HOME and PATH to pip. So it gets a home of its own, with
+that script in its cache and a pip configuration. Its PATH lacks the shims of version managers,
+since shims exist even for interpreters that do not run.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from scripts.registry_settings import pip_configuration, read_pip_settings
 
 # Interpreters that the library supports on managed machines and ansible-core 2.19 can test.
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-# The pip that ansible-core 2.18 and 2.19, and 2.20 and later, ask for.
+# Versions of pip that ansible-core 2.18 and 2.19, and 2.20 and later, install.
 PIP_VERSIONS = ("24_2", "25_2")
 SCRIPT = Path(__file__).with_name("get_pip.py")
 
 
 def real_folder(command: str) -> Path | None:
-    """Folder of the interpreter behind a command; None where it does not run or lacks venv."""
+    """Folder of the interpreter behind a command; None if it does not run or lacks venv."""
     code = "import sys, venv, ensurepip; print(sys.executable)"
     try:
         result = subprocess.run([command, "-c", code], capture_output=True, text=True, check=False)
@@ -49,13 +49,13 @@ def interpreter_folders() -> dict[str, Path]:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Leave a file alone that is right already: another gate may be reading it."""
+    """Leave a file that is already right alone: another gate may be reading it."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 
 
 def prepare(home: Path, tools: Path, folders: dict[str, Path], pip_python: Path) -> dict[str, str]:
-    """Fill the home folder; return the variables with which ansible-test is to run.
+    """Fill the home folder; return the environment variables for ansible-test.
 
     `tools` is the folder of ansible-test itself: its interpreter is the controller's.
     """

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the image of operator/Dockerfile with the container engine that works here.
+"""Build the image of operator/Dockerfile with the first container engine that works.
 
-pip inside gets the settings of pip outside, as secrets of the build: an index of one's own, its
+The pip in the build gets the settings of the host's pip as build secrets: a private index, its
 certificates and its password reach no layer of the image.
 """
 
@@ -23,16 +23,16 @@ from scripts.registry_settings import pip_configuration, read_pip_settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENGINES = ("podman", "docker", "buildah")
-# Where operator/Dockerfile mounts the certificates of the index.
+# Mount point of the index's certificates in operator/Dockerfile.
 AUTHORITY = "/etc/pip-ca.pem"
 
 
 class NoEngine(Exception):
-    """Why no engine can build here, and what to do."""
+    """Reason why no engine can build here, and its remedy."""
 
 
 def working_engine() -> str:
-    """The first engine that answers. Raises NoEngine with what the others said."""
+    """The first engine that answers. Raises NoEngine with the errors of all of them."""
     problems = []
     for engine in ENGINES:
         if shutil.which(engine) is None:
@@ -57,7 +57,7 @@ def default_name() -> str:
 
 
 def pip_secrets(pip_python: str, folder: Path) -> list[str]:
-    """Options that hand pip's settings to the build; `folder` keeps their files meanwhile."""
+    """Options that pass pip's settings to the build; `folder` keeps their files meanwhile."""
     settings = read_pip_settings(pip_python, os.environ)
     options = []
     if settings.get("cert"):
@@ -69,7 +69,7 @@ def pip_secrets(pip_python: str, folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str], pip_python: str = sys.executable) -> int:
-    """Build; the status is that of the engine, or 1 without one."""
+    """Build; the exit status is the engine's, or 1 if there is none."""
     parser = argparse.ArgumentParser(prog="make image", description=__doc__)
     parser.add_argument("--image", default=default_name(), help="name and tag; %(default)s")
     parser.add_argument("--base", help="another base image than operator/Dockerfile names")

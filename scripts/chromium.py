@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Chromium of the machine: where it is, how CI gets it, and pages shown in it.
+"""The machine's Chromium: its path, its installation in CI, and pages shown in it.
 
 `python -m scripts.chromium REPORT.html` renews the pictures of the documentation from the demo's
-report; `… REPORT.html cache_ways devices` those of sections in which the demo has nothing to show.
+report; `… REPORT.html cache_ways devices` renews those of sections that are empty in the demo.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-# The font is the first in the page's list; with it pictures are the same on every machine.
+# The font is the first in the page's list, so pictures are the same on every machine.
 PACKAGES = ("chromium", "fonts-inter")
 REMEDY = f"install it, on Debian by: apt-get install {' '.join(PACKAGES)}"
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
@@ -40,12 +40,12 @@ HEIGHTS = {"temperatures": 520, "power_curves": 620, "cache_ways": 620, "devices
 
 
 def find() -> str | None:
-    """Path of the browser; None where there is none."""
+    """Path of the browser; None if there is none."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
 def install() -> str | None:
-    """Install the browser where that is ours to do: on a CI machine with apt, as root."""
+    """Install the browser where this is allowed: on a CI machine with apt, as root."""
     if os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
         variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for command in (["update"], ["install", "--yes", "--no-install-recommends", *PACKAGES]):
@@ -56,7 +56,7 @@ def install() -> str | None:
 @contextlib.contextmanager
 def started(program: str) -> Iterator[Browser]:
     """A headless browser."""
-    # Here, because the gates import this file only to look for the program.
+    # Imported here because the gates import this file only to look for the program.
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -71,7 +71,7 @@ def started(program: str) -> Iterator[Browser]:
 def shown(
     browser: Browser, path: Path, width: int, height: int, scheme: Scheme, sharpness: float = 1
 ) -> Iterator[Page]:
-    """A page in a window of this size, with scripts of the caller's allowed."""
+    """A page in a window of this size, in which the caller may run scripts."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme=scheme,
@@ -89,7 +89,7 @@ def shown(
 def take_pictures(report: Path, folder: Path, sections: Sequence[str] = ()) -> None:
     """The pictures of README and docs: the first screen in both schemes, a phone, two sections.
 
-    With ``sections`` only these, of a report that has something to show in them.
+    With ``sections``, only these, from a report in which they are not empty.
     """
     program = find()
     if program is None:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Mirror the work tree to build/ansible_collections/wattwise/kube and print that path.
 
-Ansible's tools find a collection only under such a path, and several of them mishandle a
-symlinked root, so the tools run on a copy. Only files that git tracks or would track are copied,
-which makes the copy the same as what a release contains. The copy is a git repository of its own,
-because ansible-test asks git which files there are.
+Ansible's tools find a collection only under such a path, and several of them mishandle a symlinked
+root, so the tools run on a copy. Only files that git tracks or would track are copied, so the copy
+equals the contents of a release. The copy is a git repository of its own, because ansible-test asks
+git for the list of files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def copy_if_changed(source: Path, destination: Path) -> None:
 
 
 def remove(path: Path, mirror: Path) -> None:
-    """Remove a file, and the folders that are empty after it."""
+    """Remove a file and the folders that this leaves empty."""
     path.unlink(missing_ok=True)
     for folder in path.parents:
         if folder == mirror or any(folder.iterdir()):
@@ -67,7 +67,7 @@ def locked(mirror: Path) -> Iterator[None]:
 
 
 def synchronize(repository: Path = REPOSITORY, mirror: Path = MIRROR) -> Path:
-    """Make the mirror equal to the work tree, except for what git ignores; return the mirror."""
+    """Make the mirror equal to the work tree, except for git's ignored files; return the mirror."""
     with locked(mirror):
         if not (mirror / ".git").exists():
             mirror.mkdir(exist_ok=True)

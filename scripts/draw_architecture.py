@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Draw docs/architecture.md from the imports between the library's rooms: `--check` only compares.
 
-The picture is a Mermaid diagram. Thin arrows are imports; those that follow from others are left
-out. Thick arrows are the data's way through a run. The table of rooms comes from their docstrings.
+The picture is a Mermaid diagram. Thin arrows are imports; imports implied by others are left out.
+Thick arrows are the flow of data through a run. The table of rooms comes from their docstrings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGE = REPOSITORY / "docs" / "architecture.md"
 LIBRARY = "ansible_collections.wattwise.kube.plugins.module_utils"
 FOLDER = REPOSITORY / "plugins" / "module_utils"
 BEGIN, END = "<!-- drawn: {} -->", "<!-- end: {} -->"
-# From where to where the values of a run go, and the document that keeps them.
+# Flow of data in a run: from room, to room, and the document that keeps the data.
 DATA = (
     ("snapshot", "observe", "snapshot.json"),
     ("observe", "inference", "readings.json"),
@@ -34,7 +34,7 @@ Imports = Mapping[str, Set[str]]
 
 
 def imports_between_rooms() -> dict[str, set[str]]:
-    """Room → rooms that its files import when the library runs."""
+    """Room → rooms that its files import at run time."""
     graph = grimp.build_graph(LIBRARY, exclude_type_checking_imports=True, cache_dir=None)
     rooms = {room: path for path in graph.find_children(LIBRARY) if (room := path.split(".")[-1])}
     del rooms["module_runner"]
@@ -51,7 +51,7 @@ def imports_between_rooms() -> dict[str, set[str]]:
 
 
 def reach(imports: Imports, room: str) -> set[str]:
-    """All rooms that a room imports, also through others."""
+    """All rooms that a room imports, directly or indirectly."""
     found: set[str] = set()
     for other in imports[room]:
         found |= {other} | reach(imports, other)
@@ -59,7 +59,7 @@ def reach(imports: Imports, room: str) -> set[str]:
 
 
 def needed(imports: Imports) -> dict[str, set[str]]:
-    """The imports that do not follow from others."""
+    """The imports that are not implied by others."""
     return {
         room: {
             other
@@ -71,7 +71,7 @@ def needed(imports: Imports) -> dict[str, set[str]]:
 
 
 def layers(imports: Imports) -> list[list[str]]:
-    """The rooms, the lowest layer first: each stands right above the highest that it imports."""
+    """The rooms, the lowest layer first: each is one above the highest room that it imports."""
     heights: dict[str, int] = {}
 
     def height(room: str) -> int:
@@ -103,7 +103,7 @@ def purpose(folder: Path) -> str:
 
 
 def table(imports: Imports) -> str:
-    """The rooms from top to bottom, their subrooms, and the number of their files."""
+    """The rooms from top to bottom, their subrooms, and their numbers of files."""
     lines = ["| room | holds | files |", "| --- | --- | --- |"]
     for room in (room for rooms in reversed(layers(imports)) for room in rooms):
         folders = [FOLDER / room]
@@ -116,7 +116,7 @@ def table(imports: Imports) -> str:
 
 
 def drawn(page: str) -> str:
-    """The page with both parts drawn anew."""
+    """The page with both parts redrawn."""
     imports = imports_between_rooms()
     for name, content in (("diagram", diagram(imports)), ("table", table(imports))):
         begin, end = BEGIN.format(name), END.format(name)
@@ -127,7 +127,7 @@ def drawn(page: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 1 where the page is not what would be drawn."""
+    """Exit status 1 if the page is out of date."""
     page = PAGE.read_text(encoding="utf-8")
     new = drawn(page)
     if "--check" not in arguments:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the gates of the tags given side by side; print what failed, a table of them and counts.
 
-Each gate is a nox session in a process of its own. Its output goes to build/reports/NAME.log and
-is printed whole where it fails. Continuous integration may keep only the end of the output, so
-each failed test, and the end of each failed gate without one, is printed once more before the
-table. The last line, `N passed, N failed`, sums the reports that pytest wrote.
+Each gate is a nox session in a process of its own. Its output goes to build/reports/NAME.log and is
+printed whole where it fails. Continuous integration may keep only the end of the output. So each
+failed test is printed once more before the table, and the end of each failed gate without failed
+tests. The last line, `N passed, N failed`, sums the reports that pytest wrote.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from scripts.collection_tree import synchronize
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REPORTS = REPOSITORY / "build" / "reports"
-# Of a failed test: enough to see the assertion and what it compared, not the whole traceback.
+# Lines per failed test: enough for the assertion and the compared values, not the traceback.
 MESSAGE_LINES = 12
 TESTS_SHOWN = 25
-# Of a failed gate without a failed test: its last lines, and those before that say ERROR.
+# Lines per failed gate without a failed test: its last ones, and earlier ones with an error.
 LAST_LINES = 30
 ERROR_LINES = 20
 ERROR = re.compile(r"\b(ERROR|FATAL|FAILED|Failed|fatal:|error:|Traceback)")
-# Gates that keep more than one processor busy, and the one that leaves them to the others.
+# Gates that keep more than one processor busy; the niced `lab_build` counts as none.
 PROCESSORS = {"unit": 2, "generated": 2, "integration": 2, "generated_in_mass": 2, "lab_build": 0}
 NEED_THE_LAB = (
     "integration",
@@ -51,7 +51,7 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Gate:
-    """A session, the processors that it keeps busy, and the gates that must have ended."""
+    """A session, the processors that it keeps busy, and the gates that must end before it."""
 
     name: str
     processors: int = 1
@@ -60,7 +60,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a gate ended: success, skipped, failed, or stopped because another failed."""
+    """Result of a gate: success, skipped, failed, or stopped because another failed."""
 
     name: str
     result: str
@@ -90,7 +90,7 @@ class Counts:
 
 
 def read_counts(report: Path) -> Counts:
-    """The counts of one JUnit report; none where the session wrote none."""
+    """The counts of one JUnit report; zeros if the session wrote none."""
     total = Counts()
     for suite in _elements(report, "testsuite"):
         tests, failures, errors, skipped = (
@@ -115,13 +115,13 @@ def failed_tests(report: Path) -> list[str]:
 
 
 def _elements(report: Path, name: str) -> Iterator[ElementTree.Element]:
-    """A report that was cut off, because its session was, holds none."""
+    """A report that was cut off with its session is unreadable."""
     with contextlib.suppress(FileNotFoundError, ElementTree.ParseError):
         yield from ElementTree.parse(report).getroot().iter(name)
 
 
 def failed_gate(name: str, reports: Path) -> str:
-    """Why a gate failed: its failed tests, or else the errors and the end of its output."""
+    """Why a gate failed: its failed tests, or else its errors and the end of its output."""
     tests = failed_tests(reports / f"{name}.xml")
     if tests:
         left_out = len(tests) - TESTS_SHOWN
@@ -135,7 +135,7 @@ def failed_gate(name: str, reports: Path) -> str:
 
 
 def summary(outcomes: Iterable[Outcome], reports: Path) -> str:
-    """What failed, the table and the closing line."""
+    """The failures, the table and the closing line."""
     outcomes = list(outcomes)
     total = Counts()
     lines = [f"{'gate':<17} {'result':<8} {'seconds':>7}  tests"]
@@ -154,7 +154,7 @@ def summary(outcomes: Iterable[Outcome], reports: Path) -> str:
 
 
 class Runner:
-    """Starts gates in their order as soon as there is room for them, and prints how they end."""
+    """Starts gates in their order as soon as there is room, and prints their results."""
 
     def __init__(
         self,
@@ -165,7 +165,8 @@ class Runner:
         stops_at_failure: bool,
     ) -> None:
         self.command, self.reports = command, reports
-        # Gates wait now and then for a server, a disk or the network: one more than processors.
+        # Gates wait now and then for a server, a disk or the network, hence one more than
+        # processors.
         self.room = processors + 1
         self.stops_at_failure = stops_at_failure
         self.running: dict[Gate, tuple[subprocess.Popen[bytes], float]] = {}
@@ -189,10 +190,11 @@ class Runner:
         return sorted(self.outcomes, key=lambda outcome: names.index(outcome.name))
 
     def _next(self, waiting: list[Gate]) -> Gate | None:
-        """The first gate that may start and for which there is room.
+        """The first ready gate for which there is room.
 
-        One after it takes its turn only while as wide a gate runs, whose end it waits for anyway.
-        Otherwise narrow gates would follow each other, and the wide ones be left to run alone.
+        A later gate may overtake a waiting one only while a gate at least as wide as the waiting
+        one runs. Otherwise narrow gates would follow each other, and the wide ones would run last,
+        alone.
         """
         busy = sum(gate.processors for gate in self.running)
         unfinished = {gate.name for gate in (*waiting, *self.running)}
@@ -225,7 +227,7 @@ class Runner:
                 self._end(Outcome(gate.name, result, time.monotonic() - start))
 
     def _result(self, name: str) -> str:
-        """What nox says of a session that did not fail."""
+        """The result that nox reports for a session that did not fail."""
         report = self.reports / f"{name}.json"
         sessions = json.loads(report.read_text())["sessions"] if report.exists() else []
         return str(sessions[0]["result"]) if sessions else "success"
@@ -238,7 +240,7 @@ class Runner:
         print(f"{outcome.name}: {outcome.result} after {outcome.seconds:.1f} s", flush=True)
 
     def _stop(self) -> None:
-        """End what still runs, with what it started: labs take themselves down."""
+        """Interrupt the running gates and their children; labs take themselves down."""
         for process, _start in self.running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
@@ -271,8 +273,8 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 
 def main(tags: list[str]) -> int:
-    """0 where all gates of the tags passed or had to be skipped, and there was one."""
-    # SIGINT as well: a shell starts what runs in the background, and all it starts, without it.
+    """0 if at least one gate has the tags, and all that have them passed or were skipped."""
+    # Also SIGINT, which shells ignore in background jobs and all their children.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     REPORTS.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write roles/crds/files from scripts/crds: one definition for each kind and API group.
 
-A source holds the schema of a kind once, with YAML anchors for what repeats in it; the anchors of
-shared/ are there in every source. Definitions cannot share a schema among themselves, so the files
-hold it once for each API group; a test says that they are current.
+A source holds the schema of a kind once, with YAML anchors for repeated parts; the anchors of
+shared/ are available in every source. Definitions cannot share a schema, so the files repeat it for
+each API group; a test checks that they are current.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "scripts" / "crds"
 FILES = REPOSITORY / "roles" / "crds" / "files"
-# REUSE-IgnoreStart: what is written is not about this file
+# REUSE-IgnoreStart: the header below is that of the written files
 HEADER = "# SPDX-License-Identifier: GPL-3.0-or-later\n---\n"
 # REUSE-IgnoreEnd
 
@@ -31,7 +31,7 @@ STANDARD = {
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style with indented lists and without anchors, as people write manifests."""
+    """Block style with indented lists and without anchors, as in hand-written manifests."""
 
     def ignore_aliases(self, data: t.Any) -> bool:
         return True
@@ -79,7 +79,7 @@ def definition(
 def _read(source: Path, shared: str) -> dict[str, t.Any]:
     """A source with the anchors of the shared schemas: one YAML document for the parser.
 
-    Alone it is no YAML, as linters rightly say; hence the name of the file.
+    A source alone is not valid YAML, as linters report; hence the file name.
     """
     text = source.read_text(encoding="utf-8").partition("\n---\n")[2]
     loaded: dict[str, t.Any] = yaml.safe_load(f"{shared}\n{text}")
@@ -87,7 +87,7 @@ def _read(source: Path, shared: str) -> dict[str, t.Any]:
 
 
 def rendered() -> dict[Path, str]:
-    """What the files should hold, by path."""
+    """Expected contents of the files, by path."""
     files: dict[Path, str] = {}
     shared = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.glob("shared/*.yaml")))
     for source_path in sorted(SOURCES.glob("*.yaml.in")):

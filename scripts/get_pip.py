@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Install pip into the environment of this interpreter: what ansible-test would else download.
+"""Install pip into the environment of this interpreter, in place of ansible-test's download.
 
-Arguments are the requirements to install, as ansible-test gives them to the original. The wheel
-that Python bundles is the start, in a process of its own because it changes sys.path for good.
+Arguments are the requirements to install, as ansible-test gives them to the original script. The
+wheel bundled with Python does it, in a process of its own because it changes sys.path for good.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Environments with the oldest and the newest ansible-core that we promise beside the locked one.
+"""Environments with the oldest and the newest supported ansible-core beside the locked one.
 
-Libraries are those of the lock; only what ansible-core itself wants may be newer.
+Libraries have the locked versions; only ansible-core's own requirements may be newer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from scripts.ansible_test_home import interpreter_folders
 
-# The versions of Python that do for each, the best first.
+# Suitable versions of Python for each, the best first.
 OTHER_CORES = {"2.18": ("3.11", "3.12"), "2.21": ("3.13", "3.12")}
-# What ansible-core wants in versions of its own.
+# Requirements of ansible-core whose versions are not taken from the lock.
 _NOT_OF_THE_LOCK = ("ansible", "resolvelib")
 
 
@@ -29,7 +29,7 @@ class CoreEnvironment(NamedTuple):
 
 
 def python_for(core: str) -> tuple[str, Path] | None:
-    """Version and path of the interpreter to take; None where there is none."""
+    """Version and path of the best interpreter; None if there is none."""
     folders = interpreter_folders()
     found = [version for version in OTHER_CORES[core] if version in folders]
     return (found[0], folders[found[0]] / f"python{found[0]}") if found else None
@@ -38,7 +38,7 @@ def python_for(core: str) -> tuple[str, Path] | None:
 def make(
     core: str, folder: Path, requirements: Path, uv: tuple[str, ...], run: Callable[..., None]
 ) -> CoreEnvironment | None:
-    """Make or renew the environment in the folder; None where there is no interpreter for it.
+    """Make or renew the environment in the folder; None if there is no interpreter for it.
 
     `requirements` is the lock of the controller, `run` runs a command in the collection's folder.
     """

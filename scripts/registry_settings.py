@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hand pip's settings on to tools that do not read them.
+"""Pass pip's settings on to tools that do not read them.
 
-People point pip at a mirror or proxy by file or environment. uv reads neither pip's files nor
-pip's variables, and ansible-test starts pip with a bare environment. As a command: run the
-arguments with the variables that make uv use what pip uses.
+A mirror or proxy for pip is set by file or environment. uv reads neither pip's files nor pip's
+variables, and ansible-test starts pip with a bare environment. As a command: run the arguments with
+the variables that give uv the same settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FALLBACKS = {
 
 
 def read_pip_settings(pip_python: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What pip of that interpreter uses; its variables win over its files."""
+    """The effective settings of that interpreter's pip; its variables win over its files."""
     listing = subprocess.run(
         [pip_python, "-m", "pip", "--disable-pip-version-check", "config", "list"],
         check=True,
@@ -74,7 +74,7 @@ def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def main(command: list[str]) -> None:
-    """Become the command; a variable that is set already wins."""
+    """Replace this process by the command; variables that are already set win."""
     settings = read_pip_settings(sys.executable, os.environ)
     os.execvpe(command[0], command, {**uv_environment(settings), **os.environ})
 

@@ -4,7 +4,7 @@
 """Write the tables of docs/placement.md from the allow-list of pod fields.
 
 The allow-list alone decides whether a field is honoured, without effect or refused. This file
-explains each field, and fails on a field without explanation.
+explains each field and fails on a field without an explanation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "placement.md"
 BEGIN, END = "<!-- written by scripts/write_pod_fields.py: {} -->", "<!-- end: {} -->"
 
 HONOURED, NO_EFFECT, REFUSED = "honoured", "no effect on the node", "refused"
-# Refused only where something else does not take care of them.
+# Refused only if no other component handles them.
 CONDITIONAL = {
     "resourceClaims": ("honoured with `devices_reconcile`", "else "),
     "schedulingGates": (
@@ -75,7 +75,7 @@ POD = {
     "topologySpreadConstraints": "`DoNotSchedule` is a rule, `ScheduleAnyway` is weighed",
     "volumes": "as the next table says",
 }
-# The nested types, by the path under which a message names their fields.
+# The nested types, by the path under which messages name their fields.
 NESTED = {
     "spec.containers, spec.initContainers": pod_fields.CONTAINER,
     "spec.containers.resources": pod_fields.RESOURCES,
@@ -97,7 +97,7 @@ WEIGHED = {"affinity", "topologySpreadConstraints"}
 
 
 def outcome_of(fields: Fields, name: str) -> str:
-    """Outcome of a field, by the allow-list."""
+    """Outcome of a field, according to the allow-list."""
     if name in fields.read:
         return HONOURED
     return NO_EFFECT if name in fields.harmless else REFUSED
@@ -123,7 +123,7 @@ def nested_table() -> Iterator[str]:
     yield f"| fields of | {HONOURED} | {NO_EFFECT} | {REFUSED} |"
     yield "| --- | --- | --- | --- |"
     for place, fields in NESTED.items():
-        # Objects of storage decide about these volumes, which are refused without them.
+        # Volumes that depend on storage objects; without these objects the pod is refused.
         read = set(fields.read)
         refused = set(fields.refused)
         if fields is pod_fields.VOLUME:
@@ -139,7 +139,7 @@ def _named(names: set[str] | frozenset[str]) -> str:
 
 
 def rendered(text: str) -> str:
-    """The page with current tables."""
+    """The page with up-to-date tables."""
     for name, rows in (("pod", pod_table()), ("nested", nested_table())):
         begin, end = BEGIN.format(name), END.format(name)
         before, _begin, rest = text.partition(begin)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write schemas/*.json from the library's schemas, for tools that are not Python."""
+"""Write schemas/*.json from the library's schemas, for tools that do not use Python."""
 
 from __future__ import annotations
 
