@@ -14,15 +14,15 @@ from support.examples import generated, register_profile
 
 register_profile()
 
-# The same documents as from the loader in Python, in a tenth of the time.
+# Yields the same documents as the loader in Python, in a tenth of the time.
 pytest.MonkeyPatch().setattr(yaml, "SafeLoader", yaml.CSafeLoader)
 
-# Processes that tests start run without coverage, which would take them as long again: little of
-# the library runs there alone. Workers get it from the process that starts them.
+# Child processes of tests run without coverage, which would double their time: little of the
+# library runs only there. Workers get coverage from their parent process.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
-# A shell starts what runs in the background with SIGINT ignored; tests send it all the same.
+# A shell starts background processes with SIGINT ignored, but tests send it all the same.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

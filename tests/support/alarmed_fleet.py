@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cluster stores of a small fleet that may get hot, as the event source reads it."""
+"""Stored objects of a small fleet with temperature alarms, as the event source reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.small_fleet import CONFIGS, Fleet, listed
 
 
 class AlarmedFleet:
-    """Two nodes, a PowerFleet and pods, whose API can be out of reach."""
+    """Two nodes, a PowerFleet and pods, behind an API that can be made unreachable."""
 
     def __init__(self) -> None:
         small = Fleet()

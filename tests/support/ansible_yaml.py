@@ -11,7 +11,7 @@ import yaml
 
 
 class _Loader(yaml.CSafeLoader):
-    """Takes texts that are tagged as not to be templated, or as kept in a vault."""
+    """Loads texts tagged as unsafe (never templated) or as vaulted."""
 
 
 def _as_text(loader: _Loader, node: yaml.ScalarNode) -> Any:

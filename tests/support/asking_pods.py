@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that ask for cache ways on a real API server, on a node that only the test plays."""
+"""Pods that request cache ways on a real API server, on a node that only the test simulates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = dict[str, t.Any]
 
 
 class Pods:
-    """Pods in a namespace of their own, on a node that does not exist, as kubelet reports them."""
+    """Pods in their own namespace, on a node that does not exist, with a kubelet's statuses."""
 
     def __init__(self, kube: Kube, kubeconfig: str, namespace: str) -> None:
         self.kube, self.kubeconfig, self.namespace = kube, kubeconfig, namespace
@@ -64,14 +64,14 @@ class Pods:
         return configure_pods({**asked, **parameters}, Context(check_mode=check))
 
     def answer(self, workload: str, response: str) -> None:
-        """As role rmd_workloads writes what the daemon said."""
+        """Write the status that role rmd_workloads would write from the daemon's answer."""
         generation = self.kube.get(f"{self.workloads}/{workload}")["metadata"]["generation"]
         states = {self.node: {"response": response}}
         body = {"status": {"observedGeneration": generation, "workloadStates": states}}
         self.kube.request("PATCH", f"{self.workloads}/{workload}/status", body, MERGE)
 
     def end(self, name: str, phase: str) -> None:
-        """As kubelet reports a pod whose containers have ended."""
+        """Report the containers as ended, as a kubelet does."""
         self.kube.request(
             "PATCH", f"{self.pods}/{name}/status", {"status": {"phase": phase}}, MERGE
         )

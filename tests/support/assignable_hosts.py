@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bare-metal hosts for tests, as the library knows them and as Metal3 writes them."""
+"""Bare-metal hosts for tests, in the library's form and in Metal3's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def address_of(number: int) -> str:
 
 
 def host(number: int, threads: int | None = 32, gibibytes: int | None = 64, **given: t.Any) -> Host:
-    """A host ``node-<number>`` with one network interface, as inspection would tell it."""
+    """A host ``node-<number>`` with one network interface, as inspection would report it."""
     facts = {key: given.pop(key) for key in ("has_qat", "gpus", "sriov_enabled") if key in given}
     port = NetworkInterface(
         "eth0",
@@ -66,7 +66,7 @@ def host(number: int, threads: int | None = 32, gibibytes: int | None = 64, **gi
 
 
 def answer_of(spec: Json, hosts: t.Sequence[Host], seconds: float = 20.0, **given: t.Any) -> Answer:
-    """What the library answers to the spec of a Provisioning."""
+    """The library's answer to the spec of a Provisioning."""
     return assign(Question(read_request(spec), hosts, **given), Limits(seconds))
 
 
@@ -84,7 +84,7 @@ def names_of(answer: Answer) -> set[str]:
 
 
 def random_hosts(rng: random.Random, count: int, racks: int) -> list[Host]:
-    """Hosts of few kinds, some of which are not known in all facts or cannot be taken."""
+    """Hosts of few kinds, some with unknown facts or not available."""
     return [
         host(
             number,
@@ -103,7 +103,7 @@ def random_hosts(rng: random.Random, count: int, racks: int) -> list[Host]:
 
 
 def bare_metal_host(name: str, nics: t.Sequence[Json] = (), **given: t.Any) -> Json:
-    """A BareMetalHost as the API gives it."""
+    """A BareMetalHost in the API's form."""
     spec = {"online": True, **given.get("spec", {})}
     hardware = {
         "cpu": {"arch": "x86_64", "count": 32, "model": GOLD, "flags": ["vmx"]},

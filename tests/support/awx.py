@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Playbook awx, and modules of awx.awx in this process, against the simulated AWX or a real one.
 
-AWX_HOST names a real AWX and AWX_TOKEN the token of an administrator; tests that ask for ``an_awx``
-then use an organization of their own there, and the project of AWX_PROJECT_URL, which must have the
-playbooks. They start no job, and remove what they made.
+AWX_HOST names a real AWX and AWX_TOKEN an administrator's token. Tests that use ``an_awx`` then
+have an organization of their own there, and the project of AWX_PROJECT_URL, which must have the
+playbooks. They start no job, and remove all objects that they created.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MODULES = {
     "controller_schedules": "schedule",
 }
 _LINKS = ("success_nodes", "failure_nodes", "always_nodes")
-# Endpoints of what a test makes, those that refer to others first.
+# Endpoints of the created objects; those that refer to others come first.
 _MADE = (
     *("schedules", "workflow_job_templates", "job_templates", "inventory_sources", "inventories"),
     *("projects", "notification_templates", "credentials", "credential_types"),
@@ -111,7 +111,7 @@ class Server:
 
 @contextlib.contextmanager
 def an_awx() -> Iterator[Server]:
-    """The AWX of AWX_HOST, else a simulated one."""
+    """The AWX of AWX_HOST, or else a simulated one."""
     host = os.environ.get("AWX_HOST")
     if host:
         url = {"awx_project_url": os.environ["AWX_PROJECT_URL"]}
@@ -139,7 +139,7 @@ def _remove_made(server: Server) -> None:
 
 
 def configuration_of(server: Server, **settings: t.Any) -> Configuration:
-    """The objects of the role's defaults in the organization of the tests."""
+    """The role's default objects in the organization of the tests."""
     url = server.variables.get("awx_project_url")
     given = {"organization": ORGANIZATION, **settings}
     return default_configuration(**given, **({"project_url": url} if url else {}))
@@ -148,7 +148,7 @@ def configuration_of(server: Server, **settings: t.Any) -> Configuration:
 def configure_awx(
     folder: Path, host: str, token: str, variables: Json, *arguments: str
 ) -> PlaybookRun:
-    """Run playbook awx with these variables, as its user does."""
+    """Run playbook awx with these variables, as a user would."""
     given = {"awx_host": host, "awx_oauth_token": token, "awx_organization": ORGANIZATION}
     path = folder / "variables.json"
     path.write_text(json.dumps({**given, **variables}))
@@ -169,12 +169,12 @@ def configure_awx(
 
 
 def _certificates(endpoint: str) -> dict[str, str]:
-    """No authorities for plain HTTP: Ansible reads all of the system's for each request."""
+    """For plain HTTP, no CA certificates: Ansible loads the system's for each request."""
     return {} if endpoint.startswith("https:") else {"SSL_CERT_FILE": os.devnull}
 
 
 def run_module(name: str, arguments: Json, server: Server) -> Json:
-    """The result of a module of awx.awx, which runs in this process."""
+    """Run a module of awx.awx in this process; return its result."""
     module = importlib.import_module(f"ansible_collections.awx.awx.plugins.modules.{name}")
     connection = {"controller_host": server.endpoint, "controller_oauthtoken": server.token}
     printed = io.StringIO()
@@ -187,7 +187,7 @@ def run_module(name: str, arguments: Json, server: Server) -> Json:
         module.main()
     result = t.cast("Json", json.loads(printed.getvalue()))
     if result.get("failed"):
-        # The modules leave refusals unread, and their connections to the end of the process.
+        # The modules leave refusals unread, and keep their connections until the process ends.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
@@ -195,7 +195,7 @@ def run_module(name: str, arguments: Json, server: Server) -> Json:
 
 
 def apply_in_process(lists: Configuration, server: Server) -> list[str]:
-    """Hand all items to their modules, as the role does; the names of those that changed."""
+    """Run the module of each item, as the role does; return the names of changed items."""
     changed = []
     for kind, module in _MODULES.items():
         for item in lists[kind]:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of docs/awx.md: what each screen of AWX shows of the role's defaults."""
+"""The tables of docs/awx.md: the fields of each AWX screen with the role's defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ASKED["ask_job_type_on_launch"] = "job type"
 _ASKED["ask_diff_mode_on_launch"] = "show changes"
 
 
-# Of each list of objects: its screen, and the names of fields that have one value for all of them.
+# List → its screen, and the names of fields that have one value for all of its objects.
 _FIELDS: dict[str, tuple[str, dict[str, str]]] = {
     "aap_organizations": ("Organizations", {"name": "Name"}),
     "controller_execution_environments": (

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects of AWX that the defaults of role awx make."""
+"""AWX objects of role awx's defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration im
 
 Json = dict[str, t.Any]
 
-# What the workflow needs.
+# Requirements of the workflow.
 WORKFLOW_ALONE: Json = {
     "job_templates": [{"playbook": name} for name in ("observe", "place", "bind")],
     "inventory_sources": [],
@@ -28,7 +28,7 @@ _ROLE = Path(__file__).resolve().parents[2] / "roles" / "awx"
 
 
 def default_settings(**given: t.Any) -> Json:
-    """The role's defaults as settings, with the templates in them rendered."""
+    """The role's defaults as settings, with their templates rendered."""
     text = (_ROLE / "defaults" / "main.yml").read_text()
     defaults = yaml.safe_load(text)
     found = {name: defaults[f"awx_{name}"] for name in SPEC.options if f"awx_{name}" in defaults}

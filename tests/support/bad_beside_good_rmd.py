@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An RMD cluster for tests of boundaries: good objects, whose results a bad one must not change."""
+"""An RMD cluster for tests of boundaries: a bad object must not change the results of good ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def workload(name: str, cpus: t.Sequence[str], *nodes: str, **spec: t.Any) -> Js
 
 
 def state(node: str) -> Json:
-    """A node state whose daemon held a workload of ours."""
+    """A node state that records a workload of ours in its daemon."""
     held = {"ID": "9", "Core IDs": "30,31", "Cache Max": "2", "Cache Min": "2"}
     condition = {"type": "Reachable", "status": "True", "reason": "Read", "message": ""}
     return {
@@ -47,7 +47,7 @@ def config(name: str, value: str) -> Json:
 
 
 def daemon_pod(node: str, address: str, port: int) -> Json:
-    """A pod of a daemon, as a kubelet reports it."""
+    """A daemon's pod, as a kubelet reports it."""
     return {
         "metadata": {"name": f"rmd-{node}", "namespace": NAMESPACE},
         "spec": {"nodeName": node, "containers": [{"ports": [{"containerPort": port}]}]},
@@ -56,7 +56,7 @@ def daemon_pod(node: str, address: str, port: int) -> Json:
 
 
 class Before:
-    """Runs of rmd_reconciliation in check mode; `without` is that without a bad object."""
+    """Runs of rmd_reconciliation in check mode; `without` is the result without a bad object."""
 
     def __init__(self, daemons: RmdDaemons, folder: Path) -> None:
         self.daemons, self.folder = daemons, folder
@@ -96,14 +96,14 @@ class Before:
             return reconcile(parameters, Context(check_mode=True))
 
     def beside(self, part: str, bad: t.Any) -> Json:
-        """The result where this object stands among the good ones of a part."""
+        """The result with this object among the good ones of a part."""
         snapshot = copy.deepcopy(self.good)
         snapshot[part].insert(1, bad)
         return self.run(snapshot)
 
 
 def bad_object(seed: int, good: Json, *, finite: bool = True) -> Json:
-    """A spoilt copy, which is still an object with metadata, as the snapshot's schema wants it."""
+    """A spoilt copy that is still an object with metadata, as the snapshot's schema demands."""
     bad: Json = spoilt(random.Random(seed), good, finite=finite)
     if not isinstance(bad.get("metadata"), dict):
         bad["metadata"] = {}
@@ -116,7 +116,7 @@ def named(entry: Json) -> str:
 
 
 def of_others(result: Json) -> Json:
-    """All that a run says of the good objects."""
+    """The part of a run's result that concerns the good objects."""
     good = ("one", "two", "invalid")
     return {
         "results": [each for each in result["results"] if each["workload"] in (*good, "old")],

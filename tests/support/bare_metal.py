@@ -13,7 +13,7 @@ GIB = 2**30
 
 
 def bare_metal_host(name: str = "host-1", **parts: t.Any) -> Object:
-    """A host in use by nobody, whose hardware is the one of the original's unit test and more."""
+    """An unused host with the hardware of upstream's unit test and more."""
     metadata = {
         "name": name,
         "namespace": "metal3",

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""As much of the Kubernetes API as binding needs, with its preconditions, over a real socket.
+"""The part of the Kubernetes API that binding needs, with its preconditions, over a real socket.
 
-Like the real one it accepts a binding to a node that does not exist.
+Like the real API, it accepts a binding to a node that does not exist.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Cluster:
         return self._bind(item, asked) if match[3] == "/binding" else self._patch(item, asked)
 
     def _lease(self, asked: Asked) -> Reply:
-        """The last of ``leases`` is the present one; nobody else has it."""
+        """The last of ``leases`` is current, and no other client holds it."""
         if asked.method == "GET":
             return found(self.leases[-1] if self.leases else None)
         version = {"resourceVersion": str(len(self.leases) + 1)}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plain HTTPS client for one simulated BMC: what it sends is all that the test says."""
+"""A plain HTTPS client for one simulated BMC: it sends only what the test specifies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.machines import Machine
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP answer; `body` is decoded JSON, None where there is no body."""
+    """An HTTP answer; `body` is decoded JSON, or None without a body."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -33,7 +33,7 @@ def basic(username: str, password: str) -> dict[str, str]:
 
 
 class BmcClient:
-    """One kept-alive connection that trusts the lab's authority alone."""
+    """One kept-alive connection that trusts only the lab's authority."""
 
     def __init__(self, lab: EmbeddedLab, machine: Machine, timeout: float = 5.0) -> None:
         self.credential = basic(machine.bmc_username, machine.bmc_password)
@@ -73,7 +73,7 @@ class BmcClient:
         return self.request("GET", path, headers)
 
     def crawl(self, start: str) -> dict[str, Answer]:
-        """Every answer that is reached by following links, by path without fragment and slash."""
+        """All answers reachable by links, by path without fragment and trailing slash."""
         found: dict[str, Answer] = {}
         waiting = [start]
         while waiting:
@@ -85,7 +85,7 @@ class BmcClient:
 
 
 def links(value: Any) -> Iterator[str]:
-    """The paths that a document refers to."""
+    """Paths that a document refers to."""
     if isinstance(value, list):
         for item in value:
             yield from links(item)

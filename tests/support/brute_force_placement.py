@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The optimum of small placement tasks, by trying every assignment.
 
-Shares no code with the solver. Only what can never become feasible again is cut off: resources,
-collisions, and assignments that place too few pods to be the best.
+Shares no code with the solver. The search prunes only on resources, collisions, and assignments
+that place too few pods to win.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from support.placement_rules import Json, Node, Placed, Pod, collide, plus
 
 
 def optimum(parameters: Json, refused: Collection[tuple[str, str]] = ()) -> Value:
-    """The value of the best assignment of all, ``refused`` pods left out: see Fleet.value."""
+    """Value of the best assignment, with the ``refused`` pods left out; see Fleet.value."""
     fleet = Fleet(parameters)
     pods = [pod for pod in fleet.pods if pod.key not in refused]
     return _Search(fleet, pods, may_leave_out=True).best
 
 
 def optimum_of_the_same_pods(parameters: Json, result: Json) -> Value:
-    """The value of the best assignment that places exactly the pods that the result places."""
+    """Value of the best assignment that places exactly the pods that the result places."""
     fleet = Fleet(parameters)
     placed = {(entry["namespace"], entry["pod"]) for entry in result["placements"]}
     pods = [pod for pod in fleet.pods if pod.key in placed]
@@ -32,7 +32,7 @@ def optimum_of_the_same_pods(parameters: Json, result: Json) -> Value:
 
 
 class _Search:
-    """Depth first over the pods in the order of their priority; of equal pods one order only."""
+    """Depth-first search over the pods by priority, with symmetry breaking between equal pods."""
 
     def __init__(self, fleet: Fleet, pods: Sequence[Pod], may_leave_out: bool) -> None:
         self._fleet, self._pods = fleet, pods
@@ -78,7 +78,7 @@ class _Search:
             self._chosen.pop()
 
     def _cannot_win(self, position: int) -> bool:
-        """Whether placing all the rest would still place fewer pods than the best does."""
+        """Whether placing all remaining pods would still place fewer than the best assignment."""
         if self._found is None:
             return False
         possible = itertools.chain((pod for pod, _node in self._placed), self._pods[position:])

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes of a test's own on a real API server: pods of others do not tolerate their taint."""
+"""Nodes of one test on a real API server, with a taint that other tests' pods do not tolerate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_node(kube: Kube, name: str, namespace: str, **resources: str) -> None:
 
 
 def is_ready(kube: Kube, name: str) -> bool:
-    """Ready, and without the taint that a new node bears until the controller has seen that."""
+    """Whether the node is ready and has lost its initial taint, which a controller removes."""
     node = kube.get(f"/api/v1/nodes/{name}")
     conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", [])}
     keys = [taint["key"] for taint in node["spec"].get("taints", [])]

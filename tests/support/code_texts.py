@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sentences that the collection can say, with a mark for each part that is filled in."""
+"""The collection's messages, with a mark for each part that is filled in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 
 @cache
 def code_texts() -> frozenset[str]:
-    """Texts of the library, the modules and the lab, and those that roles fail with."""
+    """Texts of the library, the modules and the lab, and failure messages of roles."""
     found: set[str] = set()
     for folder in ("plugins", "lab"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -31,11 +31,11 @@ def code_texts() -> frozenset[str]:
 
 
 def matches(message: str, text: str) -> bool:
-    """Whether the text can come out as the message, of which holes may be anything."""
+    """Whether the text is an instance of the message, whose holes may be anything."""
     if message == HOLE or not text.strip(f"{HOLE} "):
         return False
     parts = message.split(HOLE)
-    # Few texts hold all parts; the expression, which also asks for their order, is slow.
+    # Few texts contain all parts; the regular expression, which also checks their order, is slow.
     if not all(part in text for part in parts):
         return False
     return re.search(".+?".join(map(re.escape, parts)), text) is not None

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Commands as a person types them: standard error is in the output, and nothing is asked."""
+"""Commands as typed in a terminal: standard error is part of the output, and nothing prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def output_of(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> str:
-    """What a command prints in a folder, with these variables alone; it must succeed."""
+    """Run a command in a folder with only these variables; return its output. It must succeed."""
     done = subprocess.run(
         command,
         cwd=folder,

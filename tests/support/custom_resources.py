@@ -12,7 +12,7 @@ from support.lab import OURS
 
 
 def remove_ours(kube: Kube) -> None:
-    """Take away all objects of our kinds, which earlier tests may have left in any namespace."""
+    """Delete all objects of our kinds that earlier tests may have left in any namespace."""
     for group_version, plurals in OURS.items():
         for plural in plurals:
             try:

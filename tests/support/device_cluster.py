@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes, pools, claims and pods of one test on the lab's API server, and a look at who has what."""
+"""Nodes, pools, claims and pods of one test on the lab's API server, and their final state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AT_ONCE = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0
 
 @dataclass
 class DeviceCluster:
-    """All names begin with the namespace, which is also the driver, the scheduler and the gate."""
+    """All names begin with the namespace; driver, scheduler and gate are named after it."""
 
     kube: Kube
     kubeconfig: str
@@ -45,7 +45,7 @@ class DeviceCluster:
         return f"{self.namespace}/devices"
 
     def options(self, **more: t.Any) -> Json:
-        """Of device_reconciliation, for this test's pods alone."""
+        """Parameters of device_reconciliation for only this test's pods."""
         return {
             "kubeconfig": self.kubeconfig,
             "api_group": "devmgmtproto.k8s.io",
@@ -61,7 +61,7 @@ class DeviceCluster:
         return made
 
     def node(self, name: str, cpu: str = "16") -> str:
-        """A node that no pod of another test tolerates, when it is ready."""
+        """A ready node that no pod of another test tolerates."""
         name = f"{self.namespace}-{name}"
         taint = {"key": "test", "value": self.namespace, "effect": "NoSchedule"}
         resources = {"cpu": cpu, "memory": "64Gi", "pods": "100"}
@@ -77,7 +77,7 @@ class DeviceCluster:
         return name
 
     def _is_ready(self, name: str) -> bool:
-        """Ready, and without the taint that a new node bears until the controller has seen that."""
+        """Whether the node is ready and has lost its initial taint, which a controller removes."""
         node = self.kube.get(f"/api/v1/nodes/{name}")
         conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", [])}
         keys = [taint["key"] for taint in node["spec"].get("taints", [])]
@@ -100,14 +100,15 @@ class DeviceCluster:
         return name
 
     def privileged_claim(self, name: str) -> str:
-        """A claim to look at all devices of this test."""
+        """A privileged claim for all devices of this test."""
         body = manifest(PROTOTYPE, "DevicePrivilegedClaim", name, {"driver": self.namespace})
         self._create(f"{GROUP}/namespaces/{self.namespace}/deviceprivilegedclaims", body)
         return name
 
     def grant(self, manifests: Path) -> tuple[set[Right], str]:
-        """The rights of a page for the namespace's default account, with Leases here, and a token
-        of it."""
+        """Grant a page's rights to the namespace's default account, with Leases here; return them
+        with a token of it.
+        """
         account = {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}
         rules: list[Json] = []
         for item in yaml.safe_load(manifests.read_text(encoding="utf-8"))["items"]:
@@ -141,7 +142,7 @@ class DeviceCluster:
         gated: bool = False,
         cpu: str = "1",
     ) -> str:
-        """A pod that waits for claims, by name, as items or as the annotation's whole text."""
+        """A pending pod with claims: names, items, or the whole text of the annotation."""
         items = [{"name": one, "claimName": one} if isinstance(one, str) else one for one in claims]
         text = claims if isinstance(claims, str) else json.dumps(items)
         container = {
@@ -164,7 +165,7 @@ class DeviceCluster:
         return name
 
     def waiting(self, count: int) -> None:
-        """So many pods with a claim for one device each."""
+        """This many pods, each with a claim for one device."""
         for number in range(count):
             self.pod(f"pod-{number}", [self.claim(f"claim-{number}")])
 
@@ -178,7 +179,7 @@ class DeviceCluster:
             self.kube.request("DELETE", path, _AT_ONCE)
 
     def finish(self, pod: str) -> None:
-        """The pod ends by itself."""
+        """Let the pod end by itself."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/status"
         self.kube.request("PATCH", path, {"status": {"phase": "Succeeded"}}, MERGE_CONTENT_TYPE)
 
@@ -186,7 +187,7 @@ class DeviceCluster:
         for path in reversed(self.paths):
             self._delete(path)
 
-    # What is there
+    # Current state
 
     def read_pod(self, name: str) -> Json:
         return self.kube.get(f"/api/v1/namespaces/{self.namespace}/pods/{name}")
@@ -219,7 +220,7 @@ class DeviceCluster:
         return self.kube.list(f"{GROUP}/namespaces/{self.namespace}/deviceclaims")
 
     def versions(self) -> dict[str, str]:
-        """The resource version of everything that is this test's."""
+        """The resource versions of all objects of this test."""
         pods = self.kube.list(f"/api/v1/namespaces/{self.namespace}/pods")
         objects = [*self.pools().values(), *self.claims(), *pods]
         return {
@@ -228,13 +229,13 @@ class DeviceCluster:
         }
 
     def mine(self, result: Json, part: str) -> list[Json]:
-        """Changes or errors of this test's objects, as other tests may leave theirs."""
+        """Changes or errors of this test's objects; other tests may have left objects."""
         names = {self.namespace, *self.pools()}
         return [one for one in result[part] if {one["namespace"], one["name"]} & names]
 
 
 def taken_devices(cluster: DeviceCluster) -> dict[str, collections.Counter[str]]:
-    """How often claims have each device, by pool; those of pools that count have the name ""."""
+    """Number of claims on each device, by pool; devices of counting pools have the name ""."""
     found: dict[str, collections.Counter[str]] = {}
     for claim in cluster.claims():
         for item in (claim.get("status") or {}).get("allocations") or ():
@@ -244,10 +245,10 @@ def taken_devices(cluster: DeviceCluster) -> dict[str, collections.Counter[str]]
 
 
 def problems(cluster: DeviceCluster) -> Iterator[str]:
-    """What is wrong with the cluster's final state, judged without any code of the library.
+    """Errors in the cluster's final state, found without any code of the library.
 
-    No device twice, no resource of a pool overdrawn, pools that say what claims say, and pods on
-    the node of their devices.
+    No device is allocated twice, no resource of a pool overdrawn; pools agree with claims, and pods
+    are on the node of their devices.
     """
     taken = taken_devices(cluster)
     for name, pool in cluster.pools().items():

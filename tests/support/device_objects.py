@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects about devices for tests, in as few words as a test needs."""
+"""Short constructors of objects about devices."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pod(name: str, device_claims: list[Json], **spec: t.Any) -> Json:
 
 
 def resource_slice(name: str, devices: list[Json] | None, **more: t.Any) -> Json:
-    """A ResourceSlice of the driver gpu.example.com: a whole pool, of the node of its name."""
+    """A ResourceSlice of the driver gpu.example.com: the whole pool of the node of that name."""
     spec = {
         "driver": "gpu.example.com",
         "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
@@ -82,7 +82,7 @@ def dra_class(name: str, *expressions: str, **more: t.Any) -> Json:
 
 
 def exactly(name: str, device_class: str, *expressions: str, **more: t.Any) -> Json:
-    """A request of a ResourceClaim for exactly what it says."""
+    """A request of a ResourceClaim, under ``exactly``."""
     selectors = [{"cel": {"expression": text}} for text in expressions]
     chosen = {"selectors": selectors} if selectors else {}
     return {"name": name, "exactly": {"deviceClassName": device_class, **chosen, **more}}

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small neutral instances of device allocation, and their optimum by trying everything.
+"""Small neutral instances of device allocation, and their optimum by brute force.
 
-Rules and levels are written down once more here; only the data classes are the library's.
+Rules and levels are restated here independently; only the data classes are the library's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 
 NUMA = "gpu.example.com/numa"
 DRIVER = "gpu.example.com"
-# Of each claim of an answer: its node, and (request, alternative, device); None where it has none.
+# Claim of an answer → its node, and (request, alternative, device); unallocated ones are left out.
 Answer = dict[int, tuple[str, tuple[tuple[int, int, int], ...]]]
 SLOTS, MEMORY = 4, 40
 
@@ -79,9 +79,9 @@ def instances(draw: st.DrawFn) -> Instance:
 
 
 def _reach(names: list[str], network: bool) -> t.Callable[[str], st.SearchStrategy[frozenset[str]]]:
-    """The nodes from which a device of a node can be used; of a network, often several.
+    """The nodes from which a node's device can be used; for a network device often several.
 
-    Counters stay those of its pool, and so can be of several nodes, too.
+    Counters remain those of the device's pool, so several nodes may share them.
     """
 
     def of(node: str) -> st.SearchStrategy[frozenset[str]]:
@@ -144,9 +144,9 @@ def _claims(draw: st.DrawFn, name: str) -> Claim:
 def plain_instances(
     draw: st.DrawFn, *, wake: tuple[int, ...] = (0,), network: bool = True
 ) -> Instance:
-    """Only claims for one device each, and devices that nobody shares or cuts.
+    """Only claims for one device each, and devices that are neither shared nor partitioned.
 
-    With ``network`` several nodes may use a device.
+    With ``network``, several nodes may use a device.
     """
     nodes = tuple(
         Node(f"n{number}", wake_milliwatts=draw(st.sampled_from(wake)))
@@ -198,7 +198,7 @@ def _units(draw: st.DrawFn, claims: int, nodes: list[str]) -> tuple[Unit, ...]:
 
 
 def answers(instance: Instance, most: int) -> list[Answer]:
-    """All answers; only so many, and one more, where there are more."""
+    """All answers, at most ``most`` and one more."""
     found: Iterator[Answer] = _extend(instance, list(instance.units), {})
     return list(itertools.islice(found, most + 1))
 
@@ -221,7 +221,7 @@ def _extend(instance: Instance, units: list[Unit], answer: Answer) -> Iterator[A
 
 
 def _ways(instance: Instance, claim: int, node: str) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """The sets of devices that satisfy one claim, were it alone."""
+    """The sets of devices that satisfy one claim, considered alone."""
     asked = instance.claims[claim]
     choices = []
     for number, request in enumerate(asked.requests):
@@ -260,7 +260,7 @@ def _holds(
 
 
 def used(instance: Instance, answer: Answer) -> dict[int, int] | None:
-    """How often each device is given, with what is held; None where that is too often."""
+    """Uses of each device, held ones included; None if a device or a counter is overdrawn."""
     count = {held.device: 1 for held in instance.held}
     for _node, chosen in answer.values():
         for _request, _way, device in chosen:
@@ -277,7 +277,7 @@ def used(instance: Instance, answer: Answer) -> dict[int, int] | None:
 
 
 def levels(instance: Instance, answer: Answer) -> list[float]:
-    """The levels in their order, so that less is better."""
+    """The objective levels in their order; less is better."""
     count = used(instance, answer)
     assert count is not None
     before = {held.device for held in instance.held}
@@ -304,7 +304,7 @@ def levels(instance: Instance, answer: Answer) -> list[float]:
 
 
 def _whole(instance: Instance, count: dict[int, int]) -> float:
-    """Devices that nobody has, and of each set of counters the largest part that can be had."""
+    """Free devices, plus the largest available part of each set of counters."""
     total = 0.0
     for number, node in enumerate(instance.nodes):
         left = {2 * number: SLOTS, 2 * number + 1: MEMORY}

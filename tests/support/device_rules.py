@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A second, simple reading of resource.k8s.io/v1: rules, a depth-first search, and a checker.
 
-Written apart from the library and sharing no code with it. It understands the objects that
-random_devices.py makes: selectors are looked up there, amounts are whole numbers.
+Independent of the library, without shared code. It understands the objects that random_devices.py
+makes: selectors are looked up there, amounts are whole numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Picked = tuple[str, str, str]  # request, pool, device
 
 @dataclass
 class World:
-    """The objects of a task, sorted out."""
+    """The objects of a task, indexed."""
 
     objects: Sequence[Json]
     pools: dict[str, Json] = field(init=False)
@@ -88,14 +88,14 @@ def values(device: Json, attribute: str) -> set[int]:
 
 
 def alternatives(request: Json) -> list[tuple[str, Json]]:
-    """Name in results, and what is asked for."""
+    """Name in results, and body of the request."""
     if "exactly" in request:
         return [(request["name"], request["exactly"])]
     return [(f"{request['name']}/{body['name']}", body) for body in request["firstAvailable"]]
 
 
 def matches(device: Json, body: Json) -> bool:
-    """Selectors, taints, and whether the device could ever have the capacity."""
+    """Selectors, taints, and whether the device's total capacity suffices."""
     selected = all(
         SELECTORS[selector["cel"]["expression"]](plain(device))
         for selector in body.get("selectors", [])
@@ -110,7 +110,7 @@ def matches(device: Json, body: Json) -> bool:
 
 
 def portion(device: Json, body: Json) -> int | None:
-    """What a request takes of the capacity of a shareable device; -1: whole, None: never."""
+    """Capacity that a request takes of a shareable device; -1: all of it, None: impossible."""
     wanted = (body.get("capacity") or {}).get("requests", {}).get("memory")
     if "capacity" not in device:
         return None if wanted is not None else -1
@@ -129,7 +129,7 @@ def portion(device: Json, body: Json) -> int | None:
 
 
 def fits_together(world: World, picked: Sequence[tuple[Json, Picked]]) -> bool:
-    """Whether all devices, each with what was asked, can be given at the same time."""
+    """Whether all devices can be allocated together, each with the request's amounts."""
     holders: dict[tuple[str, str], list[int]] = {}
     for body, (_request, pool, name) in picked:
         taken = portion(world.device(pool, name), body)
@@ -171,7 +171,7 @@ def constraints_hold(world: World, claim: Json, picked: Sequence[Picked]) -> boo
 
 
 def ways(world: World, node: str, request: Json) -> Iterator[tuple[Json, list[Picked]]]:
-    """All sets of devices for a request in the order of trying, each alone."""
+    """All sets of devices for a request, in the order of trying, each considered alone."""
     for label, body in alternatives(request):
         usable = [
             (label, pool, device["name"])
@@ -189,7 +189,7 @@ def ways(world: World, node: str, request: Json) -> Iterator[tuple[Json, list[Pi
 def search(
     world: World, node: str, wanted: list[tuple[int, Json]], taken: list[tuple[Json, Picked]]
 ) -> Iterator[list[tuple[int, Json, list[Picked]]]]:
-    """All complete answers for (claim, request) pairs on a node, first what is found first."""
+    """All complete answers for (claim, request) pairs on a node, in the order of the search."""
     if not wanted:
         yield []
         return
@@ -233,7 +233,7 @@ def first_fit(objects: Sequence[Json]) -> list[tuple[str, list[Picked]] | None]:
 
 
 def problems(objects: Sequence[Json], result: Json) -> list[str]:
-    """What is wrong with an answer of device_allocation; nothing where it is sound."""
+    """Errors in an answer of device_allocation; empty if it is sound."""
     world = World(objects)
     found: list[str] = []
     taken: list[tuple[Json, Picked]] = []
@@ -269,7 +269,7 @@ def problems(objects: Sequence[Json], result: Json) -> list[str]:
 
 
 def shared(world: World, claim: Json, one: Json) -> bool:
-    """Whether a result says of a shareable device, and only of such a one, what it takes."""
+    """Whether a result names consumed capacity exactly if its device is shareable."""
     device = world.device(one["pool"], one["device"])
     body = dict(alternatives_of(claim))[one["request"]]
     if not device.get("allowMultipleAllocations"):
@@ -285,7 +285,7 @@ def alternatives_of(claim: Json) -> Iterator[tuple[str, Json]]:
 def _request_problems(
     world: World, request: Json, picked: Sequence[Picked], node: str, name: str, found: list[str]
 ) -> list[tuple[Json, Picked]]:
-    """Note what is wrong with the devices of one request; return them."""
+    """Append the errors in the devices of one request; return its devices."""
     chosen = [
         (label, body, [one for one in picked if one[0] == label])
         for label, body in alternatives(request)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "operator" / "Dockerfile"
-# Where the image has what is copied; all paths of the build start there.
+# Root of the copied files in the image; all paths of the build start there.
 HOME = "/opt/wattwise"
 
 
 class Instruction(t.NamedTuple):
-    """One instruction; `argument` has no line breaks any more."""
+    """One instruction; `argument` has its line breaks joined."""
 
     word: str
     argument: str
@@ -27,7 +27,7 @@ class Instruction(t.NamedTuple):
 
 @dataclass
 class Stage:
-    """What stands between one FROM and the next."""
+    """The instructions between one FROM and the next."""
 
     base: str
     instructions: list[Instruction] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Stage:
 
 
 def instructions() -> list[Instruction]:
-    """All of them in order, without comments."""
+    """All instructions in order, without comments."""
     lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     found = [line.split(None, 1) for line in joined.splitlines() if line.strip()]
@@ -68,7 +68,7 @@ def stages() -> list[Stage]:
 
 
 def lay_out(folder: Path) -> Path:
-    """The tree that the first stage copies, in `folder`, before anything is run; returns it."""
+    """Create in `folder` the tree that the first stage copies, without its RUNs; return it."""
     home = folder / "image"
     home.mkdir()
     for sources, target in stages()[0].copies():
@@ -85,10 +85,7 @@ def lay_out(folder: Path) -> Path:
 
 
 def environment(home: Path, folder: Path, programs: str) -> dict[str, str]:
-    """That of the image's last stage, with `home` in place of the image's folder.
-
-    `folder` stands for /tmp, and `programs` for the folders of the base image.
-    """
+    """Environment of the image's last stage, with `home` in place of the image's folder."""
     places = {HOME: str(home), "/tmp": str(folder), "/usr/local/bin": programs}
     pattern = re.compile("|".join(places))
     return {

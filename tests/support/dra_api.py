@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""As much of an API server as claims of resource.k8s.io/v1 need, which a test may interrupt.
+"""The part of an API server that claims of resource.k8s.io/v1 need, with faults on demand.
 
-What the real one makes of the same writes, tests/integration/test_dra_features.py shows.
+tests/integration/test_dra_features.py shows how the real server handles the same writes.
 """
 
 from __future__ import annotations

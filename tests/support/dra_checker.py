@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the claims and pods of a cluster are sound, by its objects alone.
+"""Soundness of a cluster's claims and pods, judged by its objects alone.
 
-Written apart from the library and sharing no code with it. Quantities are whole numbers, with or
-without a binary suffix.
+Independent of the library, without shared code. Quantities are whole numbers, with or without a
+binary suffix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUFFIXES = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 def problems(slices: Sequence[Json], claims: Sequence[Json], pods: Sequence[Json]) -> list[str]:
-    """What is wrong; nothing where all is sound. ``claims`` and ``pods`` are all of the cluster."""
+    """All errors; empty if the cluster is sound. ``claims`` and ``pods`` are all of the cluster."""
     node_of = dict(_devices(slices))
     by_name = {_key(claim): claim for claim in claims}
     alive = {pod["metadata"]["uid"] for pod in pods}
@@ -35,7 +35,7 @@ def problems(slices: Sequence[Json], claims: Sequence[Json], pods: Sequence[Json
 
 
 def holders(claims: Sequence[Json]) -> dict[DeviceName, list[tuple[str, str]]]:
-    """The claims that have each device, by driver, pool and name; looking does not count."""
+    """The claims on each device, by driver, pool and name, without admin access."""
     found: dict[DeviceName, list[tuple[str, str]]] = defaultdict(list)
     for claim in claims:
         for result in _results(claim):
@@ -45,7 +45,7 @@ def holders(claims: Sequence[Json]) -> dict[DeviceName, list[tuple[str, str]]]:
 
 
 def claim_names(pod: Json) -> list[str]:
-    """The names of the claims of a pod, those included that were made for it."""
+    """Names of a pod's claims, including those generated for it."""
     made = {
         entry["name"]: entry.get("resourceClaimName")
         for entry in pod["status"].get("resourceClaimStatuses", [])
@@ -94,7 +94,7 @@ def _given_twice(slices: Sequence[Json], claims: Sequence[Json]) -> Iterator[str
 
 
 def _overdrawn(slices: Sequence[Json], claims: Sequence[Json]) -> Iterator[str]:
-    """Shared counters and shared devices of which claims take more than there is."""
+    """Shared counters and shared devices that claims overdraw."""
     available: Counter[tuple[str, ...]] = Counter()
     drawn: Counter[tuple[str, ...]] = Counter()
     published = _published(slices)
@@ -137,7 +137,7 @@ def _of_claim(claim: Json, node_of: dict[DeviceName, str], alive: set[str]) -> I
     if FINALIZER not in claim["metadata"].get("finalizers", []):
         yield f"{name} could be deleted while it is in use"
     for request in claim["spec"]["devices"]["requests"]:
-        # Of alternatives one is given, and named behind the request.
+        # One of several alternatives is allocated; its name follows the request's.
         asked = {request["name"]: request["exactly"]} if "exactly" in request else {}
         for one in request.get("firstAvailable", []):
             asked[f"{request['name']}/{one['name']}"] = one
@@ -176,7 +176,7 @@ def _of_bound_pod(
 
 
 def _reported(claim: Json, result: Json) -> set[str]:
-    """The conditions of a device that are true, as its driver tells."""
+    """The device's true conditions, according to its driver."""
     return {
         condition["type"]
         for device in claim["status"].get("devices", [])

@@ -33,7 +33,7 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 @dataclass(frozen=True)
 class DraLab:
-    """A namespace, with nodes, a driver and a class of its name."""
+    """A namespace, with nodes, a driver and a class of the same name."""
 
     kube: Kube
     kubeconfig: str
@@ -55,7 +55,7 @@ class DraLab:
         return f"{self.namespace}-n{number}"
 
     def set_up(self, devices_of_nodes: t.Sequence[int]) -> None:
-        """Nodes with so many devices each, the class, and a template for one device."""
+        """Nodes with this many devices each, the class, and a template for one device."""
         for number, devices in enumerate(devices_of_nodes, 1):
             make_node(self.kube, self.node(number), self.namespace)
             self.publish(number, [dra_device(f"d{index}") for index in range(devices)])
@@ -68,9 +68,10 @@ class DraLab:
     def publish(
         self, node: int, devices: list[Json], counters: list[Json] | None = None, **spec: t.Any
     ) -> None:
-        """A pool of a node, named after it, with shared counters; nothing without devices.
+        """A pool of a node, named after it, with shared counters; no pool without devices.
 
-        Since Kubernetes 1.35 counters have a slice of their own; before that, the devices' one.
+        Since Kubernetes 1.35 counters have a slice of their own; before, they share the devices'
+        slice.
         """
         apart = counters is not None and self.minor >= 35
         pool = {"name": self.node(node), "generation": 1, "resourceSliceCount": 1 + apart}
@@ -91,7 +92,7 @@ class DraLab:
 
     @property
     def minor(self) -> int:
-        """Of the API server: 37 of 1.37."""
+        """Minor version of the API server: 37 of 1.37."""
         return int(self.kube.get("/version")["minor"])
 
     @property
@@ -106,7 +107,7 @@ class DraLab:
         raise AssertionError("the API server has no DeviceTaintRules")
 
     def tear_down(self) -> None:
-        """Remove what is in no namespace."""
+        """Remove the cluster-scoped objects."""
         remove(self.kube, f"{ROOT}/deviceclasses/{self.namespace}")
         for plural in ("clusterrolebindings", "clusterroles"):
             remove(self.kube, f"{_RBAC}/{plural}/{self.namespace}")
@@ -121,12 +122,14 @@ class DraLab:
         return {"devices": {"requests": [exactly("r", self.namespace, count=count, **more)]}}
 
     def add_claim(self, name: str, count: int = 1, **more: t.Any) -> Json:
-        """A claim for so many devices; ``more`` are fields of its request."""
+        """A claim for this many devices; ``more`` are fields of its request."""
         claim = manifest(DRA, "ResourceClaim", name, self._spec(count, **more))
         return self.kube.request("POST", self.claims_path, claim)
 
     def report(self, claim: str, *conditions: str) -> None:
-        """What a driver writes of the claim's devices: these conditions are true."""
+        """Write the status that a driver reports for the claim's devices, with these conditions
+        true.
+        """
         told = [
             {
                 "type": name,
@@ -147,7 +150,7 @@ class DraLab:
         self.kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
 
     def add_pod(self, name: str, *claims: str, cpu: str = "100m", **spec: t.Any) -> Json:
-        """A pod with these claims, or with one from the template, that waits for this test."""
+        """A pending pod of this test with these claims, or with one from the template."""
         named = [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(claims)]
         made = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
         container = {
@@ -168,7 +171,7 @@ class DraLab:
         return self.kube.request("POST", self.pods_path, manifest("v1", "Pod", name, body))
 
     def fill(self, node: int, cpu: str) -> None:
-        """Take CPU of a node, by a pod without claims."""
+        """Use CPU of a node, by a pod without claims."""
         container = {
             "name": "main",
             "image": "registry.example/none:1",
@@ -198,7 +201,7 @@ class DraLab:
         return [(one["pool"], one["device"]) for one in results]
 
     def allocate(self, claim: str, node: int, device: str, **status: t.Any) -> None:
-        """What another allocator would write."""
+        """Write an allocation as another allocator would."""
         result = {
             "request": "r",
             "driver": self.driver,
@@ -228,7 +231,7 @@ class DraLab:
         return reconcile(parameters, Context(check_mode=check_mode))
 
     def grant(self, manifests: Path) -> set[Right]:
-        """Give the rights of a page to the namespace's default account, with Leases here."""
+        """Grant a page's rights to the namespace's default account, with Leases here."""
         rights: set[Right] = set()
         for item in yaml.safe_load(manifests.read_text())["items"]:
             item["metadata"]["name"] = self.namespace
@@ -272,7 +275,7 @@ class DraLab:
         return sorted(one["metadata"]["name"] for one in pods if one["spec"].get("nodeName"))
 
     def problems(self) -> list[str]:
-        """What the independent checker finds."""
+        """Errors that the independent checker finds."""
         slices = [
             one
             for one in self.kube.list(f"{ROOT}/resourceslices")
@@ -282,7 +285,7 @@ class DraLab:
         return dra_checker.problems(slices, claims, pods)
 
     def wait_for_free(self, count: int) -> None:
-        """Wait until Kubernetes' controller has taken all devices but so many from claims."""
+        """Wait until Kubernetes' controller has released all but this many devices of claims."""
         wait_until(
             lambda: len(dra_checker.holders(self.kube.list(self.claims_path))) == count,
             30.0,

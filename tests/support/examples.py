@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Generated examples: their number, their seeds, and the mark of the tests that run them.
 
-A test names the number of examples that every run tries, always the same ones. Environment
-variables scale that number and move the first seed: the gate `unit` measures coverage with a few,
-`generated` tries all without it, and `make test-deep` tries many times as many from a fresh seed.
+A test states its number of examples, which are the same in every run. Environment variables scale
+that number and change the first seed: the gate `unit` measures coverage with a few, `generated`
+tries all without coverage, and `make test-deep` many times more from a fresh seed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ FIRST_SEED = "WATTWISE_EXAMPLES_SEED"
 
 Test = t.TypeVar("Test", bound=Callable[..., object])
 
-# For tests that run examples in a loop of their own; `each_seed` and property tests have it.
+# For tests with their own loop of examples; `each_seed` and property tests have it.
 generated = pytest.mark.generated
 
 
 def scaled(count: int) -> int:
-    """The number of examples in this run, where every run tries `count`."""
+    """The number of examples in this run, for a default of `count`."""
     return max(1, round(count * float(os.environ.get(FACTOR, "1"))))
 
 
 def first_seed() -> int | None:
-    """The fresh seed of this run; None where it repeats the examples of every run."""
+    """The fresh seed of this run; None if it repeats the examples of every run."""
     given = os.environ.get(FIRST_SEED)
     return int(given) if given else None
 
 
 def seeds(count: int) -> list[int]:
-    """Seeds of the examples, where every run tries `count`."""
+    """Seeds of the examples, for a default of `count`."""
     first = first_seed() or 0
     return [first + index for index in range(scaled(count))]
 
@@ -54,7 +54,7 @@ def each_seed(count: int) -> Callable[[Test], Test]:
 
 
 def examples(count: int, *, shrinks: bool = True) -> settings:
-    """Settings of a property test; one whose examples take long does not shrink them."""
+    """Settings of a property test; without ``shrinks`` for slow examples."""
     phases = [Phase.explicit, Phase.generate]
     return settings(
         max_examples=scaled(count),
@@ -67,23 +67,23 @@ def examples(count: int, *, shrinks: bool = True) -> settings:
 
 
 def of_part(part: int) -> Callable[[Test], Test]:
-    """A part of many examples, with a seed of its own; nothing where every run tries the same."""
+    """Give a part of the examples a seed of its own; no effect if every run tries the same ones."""
     first = first_seed()
     return (lambda test: test) if first is None else seed(first + part)
 
 
 def are_many(tried: t.Sized) -> bool:
-    """Whether there are examples enough to ask how common something is among them."""
+    """Whether there are enough examples for a statement about frequency."""
     return len(tried) >= 20
 
 
 def nearly_all(found: int, total: int, share: float = 0.99) -> bool:
-    """Whether at most one example, or so small a share of many, is not among those found."""
+    """Whether all were found, except for one or for this share of many."""
     return total - found <= max(1.0, (1 - share) * total)
 
 
 def register_profile() -> None:
-    """The settings of property tests that have none of their own."""
+    """Settings of property tests without their own."""
     settings.register_profile(
         "wattwise",
         deadline=None,

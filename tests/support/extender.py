@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes, pods and publications for tests of the extender, and the answers of kube-scheduler."""
+"""Nodes, pods and publications for tests of the extender, and kube-scheduler's requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def node(name: str, cores: int = 8, memory: str = "64Gi") -> Json:
 
 
 def pod(name: str, cpu: str = "1", on: str = "", **spec: t.Any) -> Json:
-    """A pod that runs on a node, or waits."""
+    """A pod that runs on a node, or is pending."""
     containers = [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
     given = {"containers": containers, **({"nodeName": on} if on else {}), **spec}
@@ -41,14 +41,14 @@ def pod(name: str, cpu: str = "1", on: str = "", **spec: t.Any) -> Json:
 
 
 def linear(watts: float, cores: int = 8, idle: float = 100.0) -> Json:
-    """A curve with so many watts a core."""
+    """A curve with this many watts per core."""
     return {"cpu": [0.0, float(cores)], "watts": [idle, idle + watts * cores]}
 
 
 def published(
     curves: Json, plan: Json | None = None, now: datetime.datetime = NOW, **options: t.Any
 ) -> Json:
-    """The document of a run with the defaults of the placement."""
+    """The published document of a run with the placement's defaults."""
     whole = {"placements": [], **(plan or {})}
     return publication.publication_of(
         curves, whole, {**SPEC.complete({"nodes": []}), **options}, now
@@ -65,7 +65,7 @@ def config_map(body: Json, name: str = FLEET[1]) -> Json:
 
 
 class Cluster:
-    """A ClusterState that is told of objects as a watch would tell it, at ``now``."""
+    """A ClusterState that received these objects as a watch would deliver them, at ``now``."""
 
     def __init__(self) -> None:
         self.now = NOW.timestamp()

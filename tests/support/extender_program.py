@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The extender's program as a process, and kube-schedulers of a lab that ask it."""
+"""The extender's program as a process, and a lab's kube-schedulers that call it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plain_kubeconfig(url: str, user: Json | None = None, authority: Path | None 
 
 
 class Certificates(t.NamedTuple):
-    """Of the extender and of kube-scheduler, its client."""
+    """Certificates of the extender and of its client, kube-scheduler."""
 
     authority: Path
     server: pki.KeyPair
@@ -74,7 +74,7 @@ class Certificates(t.NamedTuple):
 
 
 class ExtenderClient(abc.ABC):
-    """A client of an extender as kube-scheduler is one."""
+    """A client that behaves like kube-scheduler."""
 
     certificates: Certificates
     port: int
@@ -99,7 +99,7 @@ class ExtenderClient(abc.ABC):
             return answer.status, json.loads(answer.read())
 
     def get(self, path: str) -> tuple[int, str]:
-        """From the port for health and metrics."""
+        """GET from the port for health and metrics."""
         connection = http.client.HTTPConnection("127.0.0.1", self.plain_port, timeout=20)
         with contextlib.closing(connection):
             connection.request("GET", path)
@@ -115,11 +115,11 @@ class ExtenderClient(abc.ABC):
     @property
     @abc.abstractmethod
     def said(self) -> str:
-        """What the extender has logged."""
+        """The extender's log."""
 
 
 class ExtenderThread(ExtenderClient):
-    """An extender in this process; ends with the context."""
+    """An extender in this process until the context ends."""
 
     def __init__(
         self, folder: Path, kubeconfig: str, scheduler_names: t.Collection[str] = ()
@@ -160,7 +160,7 @@ class ExtenderThread(ExtenderClient):
 
 
 class ExtenderProgram(ExtenderClient):
-    """A running program that serves clients with a certificate; ends with the context."""
+    """A running program that serves clients with a certificate, until the context ends."""
 
     def __init__(self, folder: Path, kubeconfig: str, *options: str) -> None:
         self.certificates = Certificates.issued(folder)
@@ -202,7 +202,7 @@ class ExtenderProgram(ExtenderClient):
 
 
 def scheduler_configuration(program: ExtenderProgram, kubeconfig: Path, profile: str) -> Json:
-    """The configuration that operator/config ships, for this extender and one profile."""
+    """The configuration shipped in operator/config, for this extender and one profile."""
     shipped = yaml.safe_load(_CONFIGURATION.read_text())["data"]["kube-scheduler.yaml"]
     given: Json = yaml.safe_load(shipped)
     given["clientConnection"] = {"kubeconfig": str(kubeconfig), "qps": 500, "burst": 1000}
@@ -222,7 +222,7 @@ def scheduler_configuration(program: ExtenderProgram, kubeconfig: Path, profile:
 def kube_scheduler(
     state: LabState, folder: Path, program: ExtenderProgram, profile: str
 ) -> t.Iterator[Path]:
-    """A second kube-scheduler of the lab, for the pods of this profile; gives its log."""
+    """A second kube-scheduler in the lab, for the pods of this profile; yields its log."""
     kubeconfig = credentials.kubeconfig_of(state, "kube-scheduler")
     configuration = scheduler_configuration(program, kubeconfig, profile)
     path, log, port = folder / "kube-scheduler.json", folder / "kube-scheduler.log", free_port()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clock that moves only when somebody sleeps."""
+"""A clock that moves only by sleeping."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
 
 
 class FakeTime:
-    """``pace`` is what a visit takes; ``slept`` are the pauses that it made, in seconds."""
+    """``pace`` is the duration of a visit; ``slept`` are its pauses, in seconds."""
 
     def __init__(self, wall: float = 1_800_000_000.0) -> None:
         self.seconds = 0.0

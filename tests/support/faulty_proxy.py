@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Doors to an API server at which a run is killed or loses an answer, and the runs themselves.
+"""Proxies of an API server that kill a run or lose an answer, and the runs themselves.
 
-A run is a process of its own, so that it can be killed as any process can. Faults are counted by
-the writes of a run, without the renewals of its Lease, which come when they like.
+A run is a process of its own, so that it can be killed. Faults are counted by the writes of a run,
+excluding the renewals of its Lease, which come at any time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORKS: dict[str, t.Callable[[Json], Json]] = {
     "move_pods": move_pods,
     "reconcile": reconcile,
 }
-# A Lease that a killed run left is taken over after that long.
+# A Lease of a killed run is taken over after this time.
 LEASE_SECONDS = 4
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__, "kubernetes.config", "kubernetes.client"])
@@ -44,7 +44,7 @@ _PROCESSES.set_forkserver_preload([__name__, "kubernetes.config", "kubernetes.cl
 
 @dataclass
 class Door:
-    """One run's way to the server. ``fault`` happens to its so many-th write, from 1."""
+    """The connection of one run to the server. ``fault`` happens at write ``number``, from 1."""
 
     url: str = ""
     fault: Fault | None = None
@@ -57,7 +57,7 @@ class Door:
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, method: str, path: str, body: bytes | None) -> int:
-        """The number of a write; 0 for a request that counts for nothing."""
+        """The number of a write; 0 for a request that is not counted."""
         if method == "GET" or (method == "PUT" and self._is_renewal(path, body)):
             return 0
         with self._counting:
@@ -73,7 +73,7 @@ class Door:
 
 @contextlib.contextmanager
 def door(kubeconfig_server: str, ca_path: str, **options: t.Any) -> Iterator[Door]:
-    """Open one; clients come without TLS and with their own token."""
+    """Open a proxy; clients connect without TLS and with their own token."""
     pool = urllib3.PoolManager(ca_certs=ca_path, maxsize=32, retries=False)
     made = Door(**options)
 
@@ -120,7 +120,7 @@ def door(kubeconfig_server: str, ca_path: str, **options: t.Any) -> Iterator[Doo
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _forward
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in its parent
-            """Say nothing."""
+            """Log nothing."""
 
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listener.daemon_threads = True
@@ -144,7 +144,7 @@ class Run:
     answers: t.Any
 
     def end(self) -> Json:
-        """Its result, ``{"error": …}`` where it failed, ``{}`` where it was killed."""
+        """The run's result; ``{"error": …}`` if it failed, ``{}`` if it was killed."""
         self.process.join(120.0)
         assert self.process.exitcode is not None, "the run does not come to an end"
         result: Json = {}
@@ -156,7 +156,7 @@ class Run:
 
 
 def start(work: str, parameters: Json, through: Door) -> Run:
-    """Begin a run through a door; it may write only once the door knows its process."""
+    """Start a run through a proxy; it may write only when the proxy knows its process."""
     answers, sender = _PROCESSES.Pipe(duplex=False)
     begin, starter = _PROCESSES.Pipe(duplex=False)
     given = {**parameters, "host": through.url}

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Definitions of other projects' kinds: the real ones, and small ones with the fields that matter.
+"""Definitions of other projects' kinds: real ones, and small ones with the relevant fields.
 
-The Go modules of OpenTelemetry's and Jaeger's operators cannot be had, and Istio's has no such
+The Go modules of OpenTelemetry's and Jaeger's operators are not available, and Istio's has no such
 files. The small definitions are closed, so that an unknown field is refused.
 """
 
@@ -80,7 +80,7 @@ _SMALL = {
             "trafficPolicy": {"type": "object", "properties": {"tls": _MODE}},
         },
     },
-    # An older version alone, as Istio 1.20 serves it.
+    # Only an older version, as in Istio 1.20.
     ("security.istio.io", "v1beta1", "PeerAuthentication"): {
         "type": "object",
         "properties": {"selector": _SELECTOR, "mtls": _MODE},
@@ -98,7 +98,7 @@ _PLURALS = {"AuthorizationPolicy": "authorizationpolicies"}
 
 
 def foreign_definitions() -> list[Json]:
-    """All definitions, to be installed."""
+    """All definitions, for installation."""
     small = [_definition(*key, schema) for key, schema in _SMALL.items()]
     return [*map(_read, find_definitions(print)), *small]
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of device allocation that are small and hard for a search without a look ahead."""
+"""Small tasks of device allocation that are hard for a search without look-ahead."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model(letters: str) -> str:
 
 
 def _halves(pool: int) -> Json:
-    """Eight devices of which the counter, 90 for 20 each, is for four."""
+    """Eight devices that take 20 each of a counter of 90, so that four fit."""
     consumed = [{"counterSet": "s", "counters": {"memory": {"value": "20"}}}]
     devices = [dra_device(f"d{pool}-{number}", consumesCounters=consumed) for number in range(8)]
     shared = [{"name": "s", "counters": {"memory": {"value": "90"}}}]
@@ -60,7 +60,7 @@ def _devices(count: int, attribute: str, values: t.Sequence[int | str]) -> Json:
 def impossible(size: int) -> dict[str, tuple[list[Json], list[Json]]]:
     """Slices and claims of five kinds: one claim more than the ``size`` that can be satisfied.
 
-    ``size`` is a multiple of 8. With one value in common two devices are needed for each claim.
+    ``size`` is a multiple of 8. In ``one value in common``, each claim needs two devices.
     """
     pairs = size // 3 + 1
     profiles = ["3g"] * (size // 4) + ["2g"] * (size // 4) + ["1g"] * (size // 2 + 1)
@@ -87,9 +87,9 @@ def impossible(size: int) -> dict[str, tuple[list[Json], list[Json]]]:
 
 
 def pathologies() -> dict[str, tuple[list[Json], int]]:
-    """Objects of tasks that are known from issues of Kubernetes, and claims that can be satisfied.
+    """Objects of known issues of Kubernetes, with satisfiable claims.
 
-    Each has one node; the numbers are those of the issues.
+    Each task has one node; the numbers are those of the issues.
     """
     backtracking = [one(f"c{number}") for number in range(7)]
     six = [one(f"c{number}") for number in range(6)]
@@ -120,7 +120,7 @@ def pathologies() -> dict[str, tuple[list[Json], int]]:
 
 
 def _first_too_large() -> Json:
-    """Memory is for seven of eight devices, but not if the first is one of them."""
+    """Memory suffices for seven of the eight devices, unless the first is among them."""
     devices = [
         dra_device(
             f"device-{number}",

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Roles of hosts by trying everything, and a check of answers that shares no code with the library.
+"""Roles of hosts by brute force, and a check of answers that shares no code with the library.
 
-Both read Host and the plain spec; the rules are written down here a second time on purpose.
+Both read Host and the plain spec; the rules are restated here on purpose.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def best_value(
     watts: t.Mapping[str, float],
     former: t.Mapping[str, str],
 ) -> Value | None:
-    """The best objective over all ways to give the hosts roles; None where there is none."""
+    """The best objective over all assignments of roles; None if there is none."""
     free = [each for each in hosts if is_free(each)]
     items = [("master", each) for each in masters] + [("worker", each) for each in workers]
     choices = [
@@ -109,7 +109,7 @@ def value_of(
 
 
 def problems(answer: Answer, masters: t.Sequence[Json], workers: t.Sequence[Json]) -> list[str]:
-    """What is wrong with an answer without labels, by the rules alone."""
+    """Errors in an answer, without its labels, by the rules alone."""
     found = []
     by_role = {role: [] for role in ("master", "worker")}  # type: dict[str, list[Host]]
     for each in answer.assignments:

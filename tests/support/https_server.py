@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real HTTP(S) server for tests: a tree of JSON documents, with scripted misbehaviour.
 
-It runs in a thread with an event loop of its own, on a free port, and remembers what it was asked.
-A path without a document answers 404.
+It runs in a thread with its own event loop, on a free port, and records its requests. A path
+without a document answers 404.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Document = Reply | Mapping[str, t.Any] | Sequence[Reply]
 
 @dataclass
 class _Seen:
-    """What the server was asked; written in its thread, read in the test's."""
+    """A received request; written in the server's thread, read in the test's."""
 
     requests: collections.Counter[str] = field(default_factory=collections.Counter)
     authorizations: list[str | None] = field(default_factory=list)
@@ -57,11 +57,11 @@ class _Seen:
 
 
 class HttpsServer:
-    """Context manager. ``endpoint`` is where it listens; ``documents`` may change while it runs.
+    """Context manager. ``endpoint`` is its address; ``documents`` may change while it runs.
 
-    A document is a JSON object, a Reply, or a list of Replies that are given in turn (the last
-    one again and again). With ``account`` everything but the service root asks for it. With
-    ``expand`` the query ``$expand`` works on collections, one level deep.
+    A document is a JSON object, a Reply, or a list of Replies that are given in turn (the last one
+    again and again). With ``account``, everything except the service root requires it. With
+    ``expand``, the query ``$expand`` works on collections, one level deep.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class HttpsServer:
 
     @property
     def requests(self) -> collections.Counter[str]:
-        """How often each path was asked for, queries included."""
+        """Number of requests to each path, queries included."""
         return self._seen.requests
 
     @property
@@ -104,7 +104,7 @@ class HttpsServer:
         return self._seen
 
     def forget(self) -> None:
-        """Count from zero again."""
+        """Reset the counts."""
         self._seen = _Seen()
 
     def __enter__(self) -> t.Self:

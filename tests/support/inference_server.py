@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A V2 inference server on loopback whose models behave, or misbehave, as a test asks."""
+"""A V2 inference server on loopback whose models behave or misbehave as the test specifies."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def linear_watts(cpu: float, inlet_celsius: float, delta_p_pascal: float) -> flo
 
 @dataclass(frozen=True)
 class Model:
-    """How one model answers.
+    """The behaviour of one model.
 
-    `batch_status` is the HTTP status of a request of several rows, `batch_outputs` how many of
-    their outputs come back (all where None). More than `most_rows` rows, or one that `fails`, are
+    `batch_status` is the HTTP status of a request of several rows, `batch_outputs` the number of
+    outputs returned for it (None: all). More than `most_rows` rows, or one that `fails`, are
     answered with 500. `raw` replaces the whole body.
     """
 
@@ -45,7 +45,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came."""
+    """A received request."""
 
     path: str
     model: str
@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the client did not wait
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 def _infer(model: Model, request: Request) -> bytes:

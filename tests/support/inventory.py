@@ -20,7 +20,7 @@ Json = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class InventoryRun:
-    """What ansible-inventory printed and how it ended."""
+    """Output and exit status of ansible-inventory."""
 
     returncode: int
     output: str
@@ -40,7 +40,7 @@ class InventoryRun:
 
 
 def _plain(value: t.Any) -> t.Any:
-    """The value without the marks of ansible-inventory on texts that are no templates."""
+    """The value without ansible-inventory's marks on unsafe texts."""
     if isinstance(value, dict):
         if value.keys() == {"__ansible_unsafe"}:
             return value["__ansible_unsafe"]
@@ -49,7 +49,7 @@ def _plain(value: t.Any) -> t.Any:
 
 
 def run_inventory(folder: Path, name: str = "node_configs.yml", **options: t.Any) -> InventoryRun:
-    """List the hosts of a file of a plugin of ours; ``variables`` go to the environment.
+    """List the hosts of an inventory file of our plugins; ``variables`` go to the environment.
 
     The plugin is node_configs unless ``plugin`` names another one.
     """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks in which pods need nodes and devices, in few words, and generated ones for brute force."""
+"""Tasks whose pods need nodes and devices, in short forms, and random ones for brute force."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def pod(name: str, *, claim: str = "", made_of: str = "", cpu: str = "1") -> Jso
 
 @st.composite
 def tasks(draw: Draw) -> Json:
-    """At most three nodes, three devices on each, and five pods, of which some share a claim.
+    """At most three nodes, three devices on each, and five pods, some of which share a claim.
 
-    Where there is a network with devices, there are fewer of nodes, and of pods.
+    With network devices, there are fewer node-local devices and fewer pods.
     """
     names = [f"node-{index}" for index in range(draw(st.integers(1, 3)))]
     templates = [
@@ -117,7 +117,7 @@ def tasks(draw: Draw) -> Json:
 
 
 def hold(claim: Json, node_name: str, device: str) -> None:
-    """Let the claim have a device already, and be where that is."""
+    """Give the claim an existing allocation, and its pod the node of it."""
     result = {"request": "gpus", "driver": DRIVER, "pool": node_name, "device": device}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}]
     claim["status"] = {
@@ -165,7 +165,7 @@ def _near(draw: Draw) -> Json:
 
 @st.composite
 def _network(draw: Draw, names: list[str]) -> Json:
-    """A pool of which several nodes can use devices, and share the slots."""
+    """A pool whose devices several nodes can use, and whose slots they share."""
     rack = {"key": "rack", "operator": "In", "values": [draw(st.sampled_from(RACKS))]}
     selector = {"nodeSelectorTerms": [{"matchExpressions": [rack]}]}
     reaches: list[Json] = [

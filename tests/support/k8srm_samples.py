@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The samples of the prototype's successor: 22 ways to ask, 4 sets of pools, a partitioned GPU."""
+"""Samples of the prototype's successor: 22 requests, 4 sets of pools, a partitioned GPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SIMPLE_GPUS = [
 
 
 def gpus(count: int, model: str, **shared: t.Any) -> Json:
-    """GPUs of 40Gi on a node of their own, two on each PCIe root."""
+    """GPUs of 40Gi on a separate node, two on each PCIe root."""
     return device_pool(
         f"{model}-pool",
         "large-node",
@@ -128,7 +128,7 @@ MEMORY = {"requests": {"memory": "8Gi"}}
 SPLIT: Json = {"maxDevices": 8, "requests": {"memory": "128Gi"}}
 FAR_APART = [gpus(4, "foozer-1000"), *SRIOV_0]
 
-# Name of the sample, what its claim asks for, the pools, and the devices that it gets.
+# Name of the sample, its claim's requests, the pools, and the allocated devices.
 SAMPLES: list[tuple[str, Json, list[Json], list[str] | None]] = [
     ("pod-multi-net-0", inline(VF), SRIOV_0, ["pf-0-vf-0"]),
     ("pod-multi-net-1", inline(VF, VF, PF), SRIOV_0, ["pf-0-vf-0", "pf-0-vf-1", "pf-1"]),
@@ -157,7 +157,8 @@ SAMPLES: list[tuple[str, Json, list[Json], list[str] | None]] = [
         ["pf-0-vf-0"],
     ),
     ("pod-multi-net-6", inline(*NETWORKS), SRIOV_0, ["pf-0-vf-0", "pf-0-vf-1", "pf-1-vf-0"]),
-    # The PFs take what their VFs need, so the first four that go together are two PFs a card.
+    # The PFs take the resources of their VFs, so the first four that fit together are two PFs a
+    # card.
     ("pod-multi-net-7", inline(FOUR_NICS), SRIOV_0, ["pf-0", "pf-1", "pf-0", "pf-1"]),
     ("pod-multi-net-8", inline(FOUR_CARDS), SRIOV_0, None),
     ("pod-multi-net-8", inline(FOUR_CARDS), SRIOV_0 + SRIOV_1, None),
@@ -255,7 +256,7 @@ ENGINES = ("multiprocessors", "copy-engines", "decoders", "jpeg", "ofa")
 
 
 def a100(slice_name: str = "memory-slices-{}") -> Json:
-    """The partitions of one A100 as devices that draw on its resources."""
+    """The partitions of one A100 as devices that consume its resources."""
     limits = {"memory": "40Gi", **dict(zip(ENGINES, (98, 7, 5, 1, 1), strict=True)), "encoders": 0}
     limits |= {f"memory-slices-{number}": 1 for number in range(8)}
     devices: list[Json] = [{"name": "gpu-0", "sharedResourcesConsumed": {"memory": "40Gi"}}]

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A simulated Kepler: its metrics over HTTP, whose joules follow a known load.
+"""A simulated Kepler: its metrics over HTTP, with joules that follow a known load.
 
 Names and labels are those of Kepler 0.10 and later, or with ``old`` those of 0.9 and older. A pod
-gets its share of the node's CPU time, and nobody gets the rest. Core and psys are there too, because
-they overlap package.
+gets its share of the node's CPU time; the rest is attributed to no pod. Core and psys are exported
+too, because they overlap package.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from support.scripted_api import Asked, Reply, ScriptedApi
 Json = dict[str, t.Any]
 Clock = t.Callable[[], float]
 
-# Figures that a real Kepler gave of a synthetic /proc and /sys: a package of 50 W and memory of 8 W,
-# 40 % busy, 30 of 40 ticks in one container. The pod's are those of its only container.
+# Figures that a real Kepler reported for a synthetic /proc and /sys: a package of 50 W and memory
+# of 8 W, 40 % busy, 30 of 40 ticks in one container. The pod's are those of its only container.
 RECORDED = """\
 # HELP kepler_container_cpu_watts Power consumption of cpu at container level in watts
 # TYPE kepler_container_cpu_watts gauge
@@ -60,7 +60,7 @@ pid="700",state="running",type="regular",vm_id="",zone="package"} 5.01
 
 @dataclass(frozen=True)
 class Load:
-    """A pod and the cores that it uses."""
+    """A pod and the number of cores that it uses."""
 
     uid: str
     namespace: str
@@ -70,7 +70,7 @@ class Load:
 
 @dataclass(frozen=True)
 class MeteredNode:
-    """A node of ``cores`` with constant load; the watts are those of both sockets together."""
+    """A node of ``cores`` with constant load; the watts are totals of both sockets."""
 
     name: str
     loads: tuple[Load, ...]
@@ -79,7 +79,7 @@ class MeteredNode:
     dram: float = 10.0
 
     def zones(self) -> dict[str, float]:
-        """Watts by zone, of which only package and dram may be added."""
+        """Watts by zone; only package and dram may be added up."""
         return {
             "package": self.package,
             "dram": self.dram,
@@ -88,7 +88,7 @@ class MeteredNode:
         }
 
     def share(self, load: Load) -> float:
-        """The part of the node's watts that is the pod's: its CPU time."""
+        """The pod's share of the node's watts, by CPU time."""
         return load.cores / self.cores
 
     def text(self, seconds: float = 0.0) -> str:
@@ -127,7 +127,7 @@ class MeteredNode:
         return "\n".join(lines) + "\n"
 
     def container_text(self, seconds: float) -> str:
-        """The counters of CPU time, of two containers for each pod."""
+        """Counters of CPU time, for two containers of each pod."""
         return "".join(
             f'kepler_container_cpu_seconds_total{{container_id="{load.uid}{container}",'
             f'container_name="{container}",node_name="{self.name}",pod_id="{load.uid}",'
@@ -147,7 +147,7 @@ class MeteredNode:
                     f"{5.0 + watts * part * seconds!r}"
                 )
             for load in self.loads:
-                # Two containers, and idle energy that is divided too.
+                # Two containers, and idle energy that is attributed to them too.
                 for container, part in (("a", 0.25), ("b", 0.75)):
                     joules = 3.0 + watts * self.share(load) * part * seconds
                     labels = (
@@ -164,7 +164,7 @@ class MeteredNode:
 def exporter(
     node: MeteredNode, clock: Clock = lambda: 0.0, *, old: bool = False
 ) -> Iterator[ScriptedApi]:
-    """A server with the metrics of the node at the seconds that the clock gives."""
+    """A server with the node's metrics at the time of the clock, in seconds."""
 
     def answer(asked: Asked) -> Reply:
         if asked.path != "/metrics":
@@ -177,7 +177,7 @@ def exporter(
 
 
 def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0) -> list[Json]:
-    """The vector that Prometheus gives to a query of the collection; old families are not there.
+    """Prometheus' vector for a query of the collection, without old families.
 
     It has metrics of the last ``covered`` seconds.
     """
@@ -218,14 +218,14 @@ def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0)
 
 
 def vector_reply(result: t.Any) -> Reply:
-    """The answer of Prometheus to an instant query."""
+    """Prometheus' answer to an instant query."""
     data = {"resultType": "vector", "result": result}
     return Reply({"status": "success", "data": data})
 
 
 @contextlib.contextmanager
 def prometheus(*nodes: MeteredNode, covered: float = 7200.0) -> Iterator[ScriptedApi]:
-    """A server that answers the queries of the collection as Prometheus does."""
+    """A server that answers the collection's queries as Prometheus does."""
 
     def answer(asked: Asked) -> Reply:
         url = urllib.parse.urlsplit(asked.path)
@@ -239,7 +239,7 @@ def prometheus(*nodes: MeteredNode, covered: float = 7200.0) -> Iterator[Scripte
 
 
 def running(node: MeteredNode) -> list[Json]:
-    """The pods of a node, as the API has them; each is one of a Deployment."""
+    """The pods of a node, in the API's form; each belongs to a Deployment."""
     return [
         {
             "apiVersion": "v1",

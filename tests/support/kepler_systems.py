@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""KeplerSystems and the Nodes that they are tried on, without a cluster."""
+"""KeplerSystems and Nodes to try them on, without a cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def node(
     labels: t.Mapping[str, str] | None = None,
     annotations: t.Mapping[str, str] | None = None,
 ) -> Json:
-    """A Node as a kubelet and the provider of its machine make it."""
+    """A Node as its kubelet and cloud provider create it."""
     info = {"architecture": architecture, "operatingSystem": "linux", "kernelVersion": "6.1.0"}
     return {
         "apiVersion": "v1",
@@ -58,19 +58,19 @@ def node(
 
 
 def labels_of(meter: str, *, supported: bool = True) -> dict[str, str]:
-    """What the probe labels a node with."""
+    """The probe's labels for a node."""
     return {METER_LABEL: meter, SUPPORTED_LABEL: "true" if supported else "false"}
 
 
 def judged(wanted: System, nodes: t.Iterable[t.Any]) -> tuple[list[JudgedNode], list[Group]]:
-    """The verdicts on nodes, all of which can be read, and the groups of them."""
+    """The verdicts on readable nodes, and the groups of the nodes."""
     found, findings = judge_all(wanted, nodes)
     assert not findings
     return found, group(wanted, found)
 
 
 def selected_by(terms: t.Sequence[Json], name: str, labels: t.Mapping[str, str]) -> bool:
-    """Whether a node meets one of the terms of a node affinity, as Kubernetes compares them."""
+    """Whether a node matches one of the terms of a node affinity, by Kubernetes' rules."""
     return any(
         all(_meets(each, labels.get(each["key"])) for each in term.get("matchExpressions", []))
         and all(_meets(each, name) for each in term.get("matchFields", []))

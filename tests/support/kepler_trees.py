@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""File systems of nodes as kernels lay them out: what the probe of role kepler reads of them."""
+"""Node file systems in the kernel's layout, which the probe of role kepler reads."""
 
 from __future__ import annotations
 
 import typing as t
 from pathlib import Path
 
-# By path: content, or the target of a link; an empty text is a folder.
+# Path → content, or the target of a link; an empty text is a folder.
 Tree = dict[str, "str | Link"]
 
 
@@ -69,7 +69,7 @@ HYBRID: Tree = {**CGROUP_V1, "sys/fs/cgroup/unified/cgroup.controllers": "\n"}
 
 
 def dmi(vendor: str, product: str) -> Tree:
-    """The texts of the firmware."""
+    """The firmware's texts."""
     folder = "sys/devices/virtual/dmi/id"
     return {
         f"{folder}/sys_vendor": f"{vendor}\n",
@@ -91,7 +91,7 @@ def rapl(*zones: tuple[str, str]) -> Tree:
 
 
 def hwmon(number: int, chip: str, **files: str) -> Tree:
-    """One chip, with its files."""
+    """One chip with its files."""
     folder = f"sys/devices/platform/{chip}/hwmon/hwmon{number}"
     tree: Tree = {f"sys/class/hwmon/hwmon{number}": Link(f"../../../{folder}")}
     tree[f"{folder}/name"] = f"{chip}\n"
@@ -167,7 +167,7 @@ TREES: dict[str, Tree] = {
     "virtual": host(VIRTUAL_CPU, dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)"), CGROUP_V2),
     "old": host(INTEL_CPU, DELL, rapl(("intel-rapl:0", "package-0")), HYBRID, btf=False),
     "container": {"proc/cpuinfo": INTEL_CPU, "sys/fs/cgroup/cgroup.controllers": "cpu\n"},
-    # Container runtimes put an empty folder over the tree of the zones.
+    # Container runtimes mount an empty folder over the tree of the zones.
     "masked": {
         **host(INTEL_CPU, DELL, CGROUP_V2),
         "sys/class/powercap/intel-rapl:0": Link("../../devices/virtual/powercap/intel-rapl:0"),
@@ -183,7 +183,7 @@ TREES: dict[str, Tree] = {
 
 
 def grow(tree: Tree, root: Path) -> Path:
-    """Make the tree below `root`, and return it."""
+    """Create the tree below `root` and return it."""
     for name, content in tree.items():
         path = root / name
         if name.endswith("/."):

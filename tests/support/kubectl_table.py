@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The columns of a resource, as kubectl shows them."""
+"""The columns that kubectl shows for a resource."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import kubernetes
 
 
 def row(kubeconfig: str, path: str) -> list[t.Any]:
-    """The cells that kubectl shows for the first object, less its name."""
+    """kubectl's cells for the first object, without its name."""
     settings = kubernetes.client.Configuration()
     kubernetes.config.load_kube_config(kubeconfig, client_configuration=settings)
     trust = ssl.create_default_context(cafile=settings.ssl_ca_cert)

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fixtures of the tests that need a lab: one lab a worker, one namespace a test.
+"""Fixtures of the tests that need a lab: one lab per worker, one namespace per test.
 
-Without the environment's WATTWISE_TEST_LAB_STATE the lab starts with the first test that asks for
-it, in a temporary folder, and goes with its worker (or its run, without pytest-xdist): so a test
-may restart the API server or break a machine without disturbing those of another worker. With the
-variable the lab in that folder is used, started where it does not run, and left running.
+Without the environment's WATTWISE_TEST_LAB_STATE, the first test that needs the lab starts it in a
+temporary folder, and it ends with its worker (without pytest-xdist, with the run). So a test may
+restart the API server or break a machine without disturbing the tests of another worker. With the
+variable, the lab in that folder is used, started if it does not run, and left running.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OURS = {
 
 @dataclass(frozen=True)
 class RunningLab:
-    """A lab that is ready; `settings` tells its size and ports."""
+    """A ready lab; `settings` has its size and ports."""
 
     state: LabState
     settings: LabSettings
@@ -50,7 +50,7 @@ class RunningLab:
 
 @pytest.fixture(scope="session")
 def lab_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabState]:
-    """The folder of this run's lab, which may not have been started yet."""
+    """Folder of this run's lab, which may not be started yet."""
     if named := os.environ.get("WATTWISE_TEST_LAB_STATE"):
         yield LabState.chosen(named)
         return
@@ -81,13 +81,13 @@ def kubeconfig(lab: RunningLab) -> str:
 
 @pytest.fixture
 def namespace(lab: RunningLab) -> Iterator[str]:
-    """A namespace of the test's own, in which pods can be made."""
+    """A namespace for one test, in which pods can be created."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     with Api(lab.state.kubeconfig) as api:
         create_namespace(api, name)
         yield name
     with Api(lab.state.kubeconfig) as api:
-        # The namespace goes slowly. What runs for the whole cluster must not see its objects.
+        # Deletion of the namespace is slow. Cluster-wide runs must not see its objects.
         for group_version, plurals in OURS.items():
             for plural in plurals:
                 path = f"/apis/{group_version}/namespaces/{name}/{plural}"
@@ -99,14 +99,14 @@ def namespace(lab: RunningLab) -> Iterator[str]:
 
 @pytest.fixture
 def restart_apiserver(lab: RunningLab) -> Callable[[], None]:
-    """Stops the API server and starts it again; returns when it is ready."""
+    """Restart the API server; return when it is ready."""
     if lab.settings.existing_cluster:
         pytest.skip("the API server of an existing cluster (LAB_KUBECONFIG) is not restarted")
     return lambda: controlplane.restart_apiserver(lab.state)
 
 
 def up(state: LabState, parts: tuple[str, ...]) -> LabSettings:
-    """Bring these parts up beside those that run already."""
+    """Start these parts beside those that already run."""
     try:
         settings = state.read_settings()
     except LabError:
@@ -116,7 +116,7 @@ def up(state: LabState, parts: tuple[str, ...]) -> LabSettings:
 
 
 def create_namespace(api: Api, name: str) -> None:
-    """Create the namespace and wait for what the controllers put into each one."""
+    """Create the namespace and wait for the objects that controllers put into it."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     api.request("POST", "/api/v1/namespaces", namespace)
     for member in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):

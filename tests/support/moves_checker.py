@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges proposed moves from the parameters alone, and tries every set of moves.
+"""A checker of proposed moves, from the parameters alone, and a search over all sets of moves.
 
-Shares no code with the solver. A pod may move where kube-scheduler would bind it while all others
-are where they are. Watts are counted from nothing in each state.
+It shares no code with the solver. A pod may move to any node to which kube-scheduler would bind it
+with all other pods in place. Watts are computed from scratch in each state.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from support.placement_rules import (
     selects,
 )
 
-# The node of each movable pod, in the order of the pods.
+# Node of each movable pod, in the order of the pods.
 State = tuple[int, ...]
 
 
 class MovingFleet:
-    """The fleet once the waiting pods are bound; its pods are those that may move."""
+    """The fleet after the waiting pods are bound; its pods are those that may move."""
 
     def __init__(self, parameters: Json, result: Json) -> None:
         self._parameters = parameters
@@ -74,7 +74,7 @@ class MovingFleet:
         return sum(self.fleet.watts(node, self.on(state, node)) for node in self.nodes)
 
     def asleep(self, state: State) -> set[str]:
-        """Nodes that hold no workload, and may."""
+        """Nodes without a workload that may be switched off."""
         return {
             node.name
             for node in self.nodes
@@ -82,7 +82,7 @@ class MovingFleet:
         }
 
     def takes(self, state: State, index: int, node: Node) -> bool:
-        """Whether kube-scheduler would bind the pod to the node, with all others as they are."""
+        """Whether kube-scheduler would bind the pod to the node with all others in place."""
         pod = self.pods[index]
         others = [each for each in self.placed(state) if each[0] is not pod]
         there = [other for other, where in others if where is node]
@@ -114,7 +114,7 @@ class MovingFleet:
 
 
 def wrong_steps(parameters: Json, result: Json) -> list[str]:
-    """What is wrong with the steps of a result; nothing should be."""
+    """Errors in the steps of a result; should be empty."""
     moving = MovingFleet(parameters, result)
     index_of = {pod.name: index for index, pod in enumerate(moving.pods)}
     names = [node.name for node in moving.nodes]
@@ -159,7 +159,7 @@ def _wrong_figures(step: Json, saved: list[float], least_gain: float) -> list[st
 
 
 def value(parameters: Json, steps: list[Json]) -> float:
-    """Watts that all steps save, less the least gain of each move."""
+    """Watts saved by all steps, minus the minimum gain of each move."""
     moves = [move for step in steps for move in step["moves"]]
     return float(
         sum(step["gain_watts"] for step in steps) - parameters["min_gain_watts"] * len(moves)
@@ -167,7 +167,7 @@ def value(parameters: Json, steps: list[Json]) -> float:
 
 
 def best_value(parameters: Json, result: Json) -> float:
-    """The value of the best moves of all that can be made one after another."""
+    """Value of the best set of moves that can be made one after another."""
     moving = MovingFleet(parameters, result)
     before = moving.watts(moving.home)
     heads, seen, best = [moving.home], {moving.home}, 0.0

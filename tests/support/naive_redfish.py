@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Redfish reader as they are often written, kept to show that the simulated trees are hard.
+"""A Redfish reader of the usual kind, kept to show that the simulated trees are hard.
 
-It tries the URIs that WAO has built in, then the first chassis, believes the first sensor whose
-name says "Inlet", and takes null for 0.
+It tries the URIs built into WAO, then the first chassis, believes the first sensor whose name
+contains "Inlet", and takes null for 0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SUPERMICRO = "/redfish/v1/Chassis/1/Thermal"
 
 
 class NaiveFailure(Exception):
-    """The reader has no answer."""
+    """The reader found no value."""
 
 
 def read_inlet(lab: EmbeddedLab, machine: Machine) -> float:
-    """The inlet temperature in °C, or what the reader takes for it; raises NaiveFailure."""
+    """The inlet temperature in °C according to the reader; raises NaiveFailure."""
     with BmcClient(lab, machine) as bmc:
         found = _built_in(bmc)
         return _first_chassis(bmc) if found is None else found

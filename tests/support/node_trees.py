@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""File systems of nodes as kubelet and container runtimes lay them out, and pods that fit them."""
+"""Node file systems in the layout of kubelet and container runtimes, and pods that match them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pod(
 
 
 def write_cpus(root: Path, folder: str, cpus: str, file: str = "cpuset.cpus") -> None:
-    """A control group's CPU set, with a line end as the kernel writes it."""
+    """A control group's CPU set, with the kernel's line end."""
     path = root / folder
     path.mkdir(parents=True, exist_ok=True)
     (path / file).write_text(f"{cpus}\n")
@@ -52,5 +52,5 @@ def write_cpu_manager_state(root: Path, entries: Object, policy: str = "static")
 
 
 def underscored(uid: str = UID) -> str:
-    """A UID as the driver systemd writes it."""
+    """A UID in the form of the driver systemd."""
     return uid.replace("-", "_")

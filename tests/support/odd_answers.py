@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Servers whose answers are spoilt, beside others that are well."""
+"""Servers with spoilt answers, beside healthy ones."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ HEADERS: list[dict[str, str]] = [
     {f"X-{number}": "x" * 4_000 for number in range(20)},
     {"Content-Type": "text/html; charset=nothing"},
 ]
-# How a server says that it is out of order; those that are asked again cost the test time.
+# Statuses of a broken server; only few of those that are retried, which costs time.
 STATUSES = [201, 204, 301, 400, 401, 403, 404, 405, 418, 451, 501, 599]
 AFTER = ["9" * 5000, "Fri, 31 Dec 9999 23:59:59 -1200", " " * 4000 + "x", "-1", "soon", "1e9"]
-# Those that mean a time; after any other one a request is sent again half a second later.
+# Values that mean a time; after any other one, a request is repeated half a second later.
 MEANT = ["999999999", "Fri, 31 Dec 9999 23:59:59 -1200", "0"]
 
 
 def odd_reply(source: random.Random, good: t.Any) -> Reply:
-    """An answer in place of a good one: other JSON, no JSON, another status, odd headers."""
+    """An odd answer for a good document: other JSON, no JSON, another status, odd headers."""
     kind = source.randrange(12)
     if kind == 0:
         return Reply(body=source.choice(CONTENTS))
@@ -74,7 +74,7 @@ def odd_reply(source: random.Random, good: t.Any) -> Reply:
 def spoilt_documents(
     source: random.Random, good: t.Mapping[str, t.Any], most: int = 3
 ) -> dict[str, Document]:
-    """Good documents of which one to some are spoilt, in one way or for good."""
+    """Good documents with one or more of them spoilt, once or permanently."""
     documents: dict[str, Document] = {path: Reply(body=body) for path, body in good.items()}
     for path in source.sample(sorted(good), source.randint(1, min(most, len(good)))):
         replies = [odd_reply(source, good[path]) for _time in range(source.choice([1, 1, 2]))]
@@ -83,7 +83,7 @@ def spoilt_documents(
 
 
 def assert_fit_for_documents(result: Json) -> None:
-    """A result may go into documents, statuses and messages: finite, printable, not long."""
+    """Check that a result fits into documents, statuses and messages: finite, printable, short."""
     strict_json.format_compact(result)
     for error in result["errors"]:
         assert error["detail"]

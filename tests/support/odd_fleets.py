@@ -16,7 +16,7 @@ CURVE = {"cpu": [0, 4, 8], "watts": [60, 130, 160]}
 
 
 def node(name: str, zone: str, **status: t.Any) -> Json:
-    """A Node of eight cores, as the API serves it."""
+    """A Node of eight cores, in the API's form."""
     amounts = {"cpu": "8", "memory": "32Gi", "pods": "20", "intel.com/l3_cache_ways": "11"}
     return {
         "apiVersion": "v1",
@@ -33,7 +33,7 @@ def node(name: str, zone: str, **status: t.Any) -> Json:
 
 
 def pod(name: str, cpu: str = "1", memory: str = "1Gi", app: str = "web", **spec: t.Any) -> Json:
-    """A Pod of one container, as the API serves it."""
+    """A Pod of one container, in the API's form."""
     requests = {"cpu": cpu, "memory": memory}
     return {
         "apiVersion": "v1",
@@ -156,7 +156,7 @@ def budget(name: str) -> Json:
 
 
 def fleet() -> Json:
-    """Three nodes of two zones, pods with and without rules, some of which run."""
+    """Three nodes in two zones, and pods with and without rules, some of them running."""
     apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
     spread = {
         "maxSkew": 1,

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Odd values in otherwise good objects and answers, for tests of boundaries.
 
-A test makes an example from each seed (``support.examples``): good objects with one spoilt object
-beside them. Its oracle is that all others get the same result without the spoilt one. ``bounded``
-ends an example that takes absurd time or memory.
+A test makes an example from each seed (``support.examples``): good objects and one spoilt object.
+Its oracle is the result of the good objects without the spoilt one. ``bounded`` fails an example
+that takes absurd time or memory.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ NUMBERS: list[int | float] = [
     *(0, 1, -1, 2**31 - 1, 2**31, 2**53 + 1, 2**60, 2**63 - 1, 2**63, -(2**63) - 1, 10**30),
     *(0.1, -0.0, 1e-320, 1e308, -1e308),
 ]
-# No API server and no document of ours carries these.
+# API servers and our documents never carry these.
 NOT_CARRIED: list[int | float] = [10**400, float("nan"), float("inf"), float("-inf")]
 
 
 def deep_json(depth: int) -> Json:
-    """Lists and mappings, one in the other."""
+    """Nested lists and mappings."""
     value: Json = 1
     for level in range(depth):
         value = [value] if level % 2 else {"a": value}
@@ -93,7 +93,7 @@ def deep_json(depth: int) -> Json:
 
 
 def odd_value(source: random.Random, *, finite: bool = True) -> Json:
-    """A value of any type and size; with ``finite`` one that JSON can carry."""
+    """A value of any type and size; with ``finite``, one that JSON can carry."""
     kind = source.randrange(8)
     if kind < 4:
         return source.choice(TEXTS)
@@ -107,7 +107,7 @@ def odd_value(source: random.Random, *, finite: bool = True) -> Json:
 
 
 def places(value: Json, path: tuple[t.Any, ...] = ()) -> list[tuple[t.Any, ...]]:
-    """The paths of all members and items of a value."""
+    """Paths of all members and items of a value."""
     items: t.Iterable[tuple[t.Any, Json]] = ()
     if isinstance(value, dict):
         items = value.items()
@@ -126,7 +126,7 @@ def spoilt(
     *,
     finite: bool = True,
 ) -> Json:
-    """A copy of a good value with one to three odd places; those of ``keep`` stay as they are.
+    """A copy of a good value with one to three odd places; the paths in ``keep`` are preserved.
 
     A place gets an odd value, loses its value, or gets an unknown neighbour.
     """
@@ -152,13 +152,13 @@ def spoilt(
 
 
 def _holds(path: tuple[t.Any, ...], keep: t.Collection[tuple[t.Any, ...]]) -> bool:
-    """Whether a change at the path would change one of the kept places."""
+    """Whether a change at the path would change a preserved place."""
     return any(kept[: len(path)] == path or path[: len(kept)] == kept for kept in keep)
 
 
 @contextlib.contextmanager
 def bounded(seconds: int = EXAMPLE_SECONDS, more_bytes: int = EXAMPLE_BYTES) -> t.Iterator[None]:
-    """Fail where the block takes longer, or grows the process by more memory, than it may."""
+    """Fail if the block exceeds this time or lets the process grow by more than this memory."""
 
     def give_up(_number: int, _frame: t.Any) -> t.NoReturn:
         raise AssertionError(f"the example took more than {seconds} s")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kind whose reconcile only writes down what it was given, to see what ansible-operator does."""
+"""A kind whose reconcile only records its input, to observe ansible-operator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DEFINITION: Json = {
         ],
     },
 }
-# The same as in operator/watches.yaml, for another kind.
+# As in operator/watches.yaml, for another kind.
 WATCH: Json = {
     "group": "wattwise.github.io",
     "version": "v1",
@@ -59,7 +59,7 @@ WATCH: Json = {
     "watchDependentResources": False,
     "maxRunnerArtifacts": 3,
 }
-# One task, as each costs a second of a busy machine: begin, take the time, write down.
+# One task, because each costs a second on a busy machine: mark the start, wait, write the input.
 _SCRIPT = 'mktemp -q "$1.began.XXXXXX"; sleep "$2"; cat > "$1.new"; mv "$1.new" "$1.json"'
 _PATH = "{{ lookup('ansible.builtin.env', 'WATTWISE_RUNS') }}/{{ ansible_operator_meta.name }}"
 PLAY: Json = {
@@ -87,7 +87,7 @@ def write_watches(folder: Path, others: t.Sequence[Json]) -> Path:
 
 
 class Echoes:
-    """The resources of a namespace, and what became of them in the folder of the runs."""
+    """The resources of a namespace, and the records of their runs."""
 
     def __init__(self, api: Api, namespace: str, runs: Path) -> None:
         self.api, self.runs = api, runs
@@ -108,18 +108,18 @@ class Echoes:
         self.api.request("DELETE", f"{self.collection}/{name}")
 
     def has_ended(self, name: str) -> bool:
-        """Whether a run has come to its end."""
+        """Whether a run has ended."""
         return (self.runs / f"{name}.json").exists()
 
     def begun(self, name: str) -> int:
-        """How many runs there were, whether they ended or not."""
+        """Number of runs, ended or not."""
         return len(list(self.runs.glob(f"{name}.began.*")))
 
     def wait(self, name: str, runs: int = 1, timeout: float = 60.0) -> None:
-        """Wait until the resource has begun that many runs."""
+        """Wait until the resource has started this many runs."""
         wait_until(lambda: self.begun(name) >= runs, timeout, f"{runs} runs of {name}")
 
     def seen(self, name: str, timeout: float = 60.0) -> Json:
-        """What the first run to end has seen."""
+        """Input of the first run that ended."""
         wait_until(lambda: self.has_ended(name), timeout, f"a run of {name} to end")
         return t.cast(Json, json.loads((self.runs / f"{name}.json").read_text()))

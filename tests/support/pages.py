@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pages for people, and the fenced blocks in them."""
+"""The documentation pages and their fenced blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `kind` is what stands behind its first three backticks."""
+    """A fenced block; `kind` is the text after its first three backticks."""
 
     page: str
     number: int
@@ -31,12 +31,12 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Of a console: what is typed, without what is answered."""
+        """Commands of a console block, without their output."""
         return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
 
 
 def pages() -> list[str]:
-    """Paths of the pages, from the root of the repository."""
+    """Paths of the pages, relative to the repository."""
     found = [ROOT / "README.md", ROOT / "lab" / "README.md"]
     found += sorted((ROOT / "docs").rglob("*.md"))
     found += sorted((ROOT / "roles").glob("*/README.md"))

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs that are cut into partitions, and claims for these, as objects of resource.k8s.io/v1."""
+"""Partitioned GPUs and claims for the partitions, as objects of resource.k8s.io/v1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from support.device_objects import dra_device, exactly, resource_claim, resource
 DRIVER = "gpu.example.com"
 Json = dict[str, t.Any]
 
-# NVIDIA's placements of an A100 with 40 GB: profile, slices of compute, of memory, and its starts.
+# NVIDIA's placements of an A100 with 40 GB: profile, compute slices, memory slices, and start
+# slices.
 PLACEMENTS = {
     "1g": (1, 1, range(7)),
     "2g": (2, 2, (0, 2, 4)),
@@ -23,7 +24,7 @@ PLACEMENTS = {
 
 
 def a100(gpu: str, node: str, **attributes: int) -> Json:
-    """A GPU whose slices of memory are counters, so that partitions lie side by side."""
+    """A GPU with its memory slices as counters, so that partitions do not overlap."""
     devices = [
         dra_device(
             f"{profile}-{start}",

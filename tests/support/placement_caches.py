@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cache ways of nodes and pods, a second time: as RMD takes them, way by way, in every order.
+"""Cache ways of nodes and pods, restated: allocated as RMD does, way by way, in every order.
 
-Shares no code with the placer. A guaranteed workload gets the topmost row of free ways that is long
-enough; one for best effort may get any row, and as much of it as it wants.
+It shares no code with the placer. A guaranteed workload gets the topmost run of free ways that is
+long enough; a best-effort one may get any run, and any number of its ways.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Free = tuple[int, ...]
 
 
 class Caches:
-    """The caches of a fleet as its RmdNodeStates tell them."""
+    """The caches of a fleet, from its RmdNodeStates."""
 
     def __init__(self, parameters: Json, on: Mapping[str, Sequence[Pod]]) -> None:
         self._free: dict[str, dict[str, Free]] = {}
@@ -46,7 +46,7 @@ class Caches:
                 ]
 
     def hold(self, node: str, pods: Sequence[Pod]) -> bool:
-        """Whether these new pods of a node all find their ways, in some order."""
+        """Whether all these new pods of a node get their ways, in some order."""
         asked = [want for pod in pods for want, _workload in wants(pod)]
         if not asked or node not in self._free:
             return True
@@ -58,7 +58,7 @@ class Caches:
 
 
 def wants(pod: Pod) -> Iterator[tuple[Want, str]]:
-    """What each container of a pod wants, and the uuid of its workload."""
+    """Wanted ways of each container of a pod, and the uuid of its workload."""
     containers = [
         *(
             container
@@ -90,7 +90,7 @@ def possible(free: Free, asked: tuple[Want, ...]) -> bool:
 
 
 def outcomes(free: Free, want: Want) -> Iterator[Free]:
-    """What may be left after one workload took its ways of one of the caches."""
+    """Possible remainders of a cache after one workload took its ways."""
     pool, most, least = want
     for index, ways in enumerate(free):
         for low, length in rows(ways):
@@ -104,7 +104,7 @@ def outcomes(free: Free, want: Want) -> Iterator[Free]:
 
 
 def rows(ways: int) -> Iterator[tuple[int, int]]:
-    """Lowest way and length of each row of free ways, from the top."""
+    """Lowest way and length of each run of free ways, from the top."""
     position = ways.bit_length()
     while position:
         length = 0

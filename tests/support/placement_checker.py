@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges the result of power_placement from its parameters alone.
+"""A checker of power_placement's result, from its parameters alone.
 
-A second, simple reading of the rules, sharing no code with the solver. A placement is feasible
-where each placed pod, taken away, would be let back onto its node by kube-scheduler, required
-affinity aside; where there is an order of binding in which each is let onto its node beside what
-was bound before (the first of a set that wants company may find nobody, and may stay alone); and
-where of a gang all pods are placed or none.
+A second, simple reading of the rules that shares no code with the solver. A placement is feasible
+if three conditions hold. First, kube-scheduler would let each placed pod back onto its node after
+its removal, required affinity aside. Second, in some order of binding each pod is let onto its node
+beside the pods bound before (the first of a set with affinity to itself may find none, and may stay
+alone). Third, of a gang all pods are placed or none.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from support.placement_starts import Starts
 from support.placement_volumes import Volumes
 
 TOLERANCE_WATTS = 1e-5
-# The order of the objectives: pods placed by priority, highest first; minus those on nodes without
-# a curve; minus watts with what unmet preferences are worth. More is better.
+# Objectives in their order: pods placed by priority, highest first; minus those on nodes without a
+# curve; minus watts including the cost of unmet preferences. More is better.
 Value = tuple[tuple[int, ...], int, float]
 
 
 class Fleet:
-    """The task as its parameters state it."""
+    """The task given by its parameters."""
 
     def __init__(self, parameters: Json) -> None:
         self.assumption = Fraction(str(parameters.get("pod_usage_assumption", "0.8")))
@@ -112,7 +112,7 @@ class Fleet:
         )
 
     def is_fit(self, node: Node, pod: Pod) -> bool:
-        """Whether the pod may run on the node, all other pods and resources aside."""
+        """Whether the pod may run on the node, regardless of other pods and of resources."""
         return (
             (node.curve is not None or self.use_unpriced)
             and open_to(node, pod)
@@ -146,7 +146,7 @@ class Fleet:
         return self._open[key]
 
     def holds(self, node: Node, pods: Sequence[Pod]) -> bool:
-        """Whether the node has what all these pods need of it."""
+        """Whether the node has enough for all these pods."""
         return (
             fits(node, pods)
             and self.caches.hold(node.name, pods)
@@ -154,7 +154,7 @@ class Fleet:
         )
 
     def watts(self, node: Node, pods: Sequence[Pod]) -> float:
-        """Watts of a node with these new pods, devices aside; 0 where they are not known."""
+        """Watts of a node with these new pods, without devices; 0 if unknown."""
         return 0.0 if node.curve is None else self.curve_watts(node, pods)
 
     def curve_watts(self, node: Node, pods: Sequence[Pod]) -> float:
@@ -184,7 +184,7 @@ class Fleet:
         return self._unmet[key]
 
     def all_unmet(self, placed: Sequence[Placed]) -> float:
-        """What all unmet preferences are worth."""
+        """Cost of all unmet preferences."""
         if not self.preference_watts:
             return 0.0
         weight = sum(self.unmet(node, pod) for pod, node in placed)
@@ -193,7 +193,7 @@ class Fleet:
         return weight / 100 * self.preference_watts
 
     def value(self, placed: Sequence[Placed]) -> Value:
-        """How good a placement is: more is better."""
+        """Value of a placement; more is better."""
         by_priority = Counter(pod.priority for pod, _node in placed)
         pods_on: dict[str, list[Pod]] = {node.name: [] for node in self.nodes}
         for pod, node in placed:
@@ -209,11 +209,11 @@ class Fleet:
 
     @functools.cached_property
     def gangs(self) -> Counter[str]:
-        """How many waiting pods each gang has."""
+        """Number of waiting pods of each gang."""
         return Counter(pod.gang for pod in self.pods if pod.gang)
 
     def wrong(self, placed: Sequence[Placed]) -> list[str]:
-        """What makes a placement infeasible, the order of binding aside; nothing should."""
+        """Errors that make a placement infeasible, order of binding aside; should be empty."""
         found = [
             f"{pod.name} may not run on {node.name}"
             for pod, node in placed
@@ -259,9 +259,10 @@ class Fleet:
         ]
 
     def may_come(self, pod: Pod, node: Node, before: Sequence[Placed]) -> bool:
-        """Whether the pod is let onto the node once these are bound, as far as their order goes.
+        """Whether the pod is let onto the node after these are bound, by the rules that depend on
+        order.
 
-        Of what must hold in the end, all else holds with fewer pods too.
+        All other rules that hold at the end hold with fewer pods too.
         """
         others = [*self.running, *before]
         return (
@@ -271,11 +272,11 @@ class Fleet:
         )
 
     def has_order(self, pod: Pod) -> bool:
-        """Whether it matters to the pod what was bound before it."""
+        """Whether the pod's rules depend on the pods bound before it."""
         return bool(pod.near or pod.spreads or self.starts.redundancy(pod))
 
     def can_be_bound(self, placed: Sequence[Placed]) -> bool:
-        """Whether some order of binding lets each pod onto its node; for few pods."""
+        """Whether some order of binding lets each pod onto its node; only for few pods."""
         if not any(self.has_order(pod) for pod, _node in placed):
             return True
         heads = [frozenset[int]()]
@@ -305,7 +306,7 @@ def on_curve(curve: Json, cores: float) -> float:
 
 
 def placed_by(fleet: Fleet, result: Json) -> list[Placed]:
-    """What a result places, in its order."""
+    """The placements of a result, in its order."""
     pods = {pod.key: pod for pod in fleet.pods}
     return [
         (pods[entry["namespace"], entry["pod"]], fleet.by_name[entry["node"]])
@@ -314,15 +315,15 @@ def placed_by(fleet: Fleet, result: Json) -> list[Placed]:
 
 
 def value_of(parameters: Json, result: Json) -> Value:
-    """How good a result is: see Fleet.value."""
+    """Value of a result; see Fleet.value."""
     fleet = Fleet(parameters)
     return fleet.value(placed_by(fleet, result))
 
 
 def violations(parameters: Json, result: Json, is_complete: bool = True) -> list[str]:
-    """Everything that is wrong with a result; nothing should be.
+    """All errors of a result; should be empty.
 
-    ``is_complete``: no pod may be left unplaced that would still fit.
+    ``is_complete``: no pod that would still fit may be left unplaced.
     """
     fleet = Fleet(parameters)
     placed = placed_by(fleet, result)
@@ -354,12 +355,12 @@ def key_of(entry: Json) -> tuple[str, str]:
 
 
 def is_refused(entry: Json) -> bool:
-    """Whether the pod has a field that is not supported."""
+    """Whether the pod has an unsupported field."""
     return any(reason.startswith("unsupported: ") for reason in entry["reasons"])
 
 
 def wrong_order(fleet: Fleet, placed: Sequence[Placed]) -> list[str]:
-    """Each pod must be let onto its node beside what was bound before it."""
+    """Check that each pod is let onto its node beside the pods bound before it."""
     return [
         f"{pod.name} is bound to {node.name} too early"
         for index, (pod, node) in enumerate(placed)

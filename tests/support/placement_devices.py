@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices of nodes and networks, and claims of pods, a second time: by trying every choice.
+"""Devices of nodes and networks, and claims of pods, restated: by trying every choice.
 
-Shares no code with the placer or the allocator. A DeviceClass is understood by its name alone: that
-of a model, or ``any``. Attributes are ``model``, ``watts`` and ``numa`` of the driver.
+It shares no code with the placer or the allocator. A DeviceClass is understood by its name alone: a
+model's name, or ``any``. Attributes are ``model``, ``watts`` and ``numa`` of the driver.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from support.placement_rules import Json, Pod, get
 Cost = tuple[int, float]
 
 
-# Where a pool of a network has the counter "slots".
+# Capacity of the counter "slots" in pools of a network that have it.
 SLOTS = 2
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device, the nodes that can use it, and what it takes of its pool's slots."""
+    """A device, the nodes that can use it, and its consumption of the pool's slots."""
 
     pool: str
     name: str
@@ -39,7 +39,7 @@ class Device:
 
 
 class Devices:
-    """The devices and claims of a task as its ``device_objects`` tell them."""
+    """The devices and claims in a task's ``device_objects``."""
 
     def __init__(self, parameters: Json) -> None:
         nodes = parameters["nodes"]
@@ -90,7 +90,7 @@ class Devices:
         return frozenset(node for node, rack in self._racks.items() if rack in chosen)
 
     def claims(self, pod: Pod) -> dict[str, Json]:
-        """What a pod asks for, by the name of the claim; not what it has already."""
+        """A pod's unallocated claims by name."""
         found = {}
         for item in get(pod.spec, "resourceClaims", []):
             name = item.get("resourceClaimName")
@@ -102,7 +102,7 @@ class Devices:
         return found
 
     def may_be_on(self, node: str, pod: Pod) -> bool:
-        """Whether claims that have their devices already let the pod onto the node."""
+        """Whether the pod's allocated claims permit the node."""
         names = [item.get("resourceClaimName") for item in get(pod.spec, "resourceClaims", [])]
         homes = {
             self.home[pod.namespace, name] for name in names if (pod.namespace, name) in self.home
@@ -110,9 +110,9 @@ class Devices:
         return homes <= {node}
 
     def cost(self, pods_on: Mapping[str, Sequence[Pod]]) -> Cost | None:
-        """The best cost of devices for these pods, all at once; None where there are too few.
+        """The best cost of devices for all these pods together; None if there are too few.
 
-        The watts of a device count where a pod on a node with a curve uses it.
+        A device's watts count only for a pod on a node with a curve.
         """
         if any(len(device.nodes) > 1 or device.slots for device in self._free):
             return self._together(pods_on)
@@ -162,7 +162,7 @@ class Devices:
         return best
 
     def _slots_suffice(self, left: frozenset[Device]) -> bool:
-        """Whether what is taken of each pool's slots, all but what is left, is not too much."""
+        """Whether the slots of each pool suffice for all devices that are not left."""
         taken = Counter[str]()
         for device in self._free:
             if device not in left:
@@ -170,7 +170,7 @@ class Devices:
         return all(number <= SLOTS for number in taken.values())
 
     def wrong(self, result: Json, pods: Mapping[str, Sequence[Pod]]) -> list[str]:
-        """What is wrong with the allocations of a result; ``pods`` are placed on the nodes."""
+        """Errors in the allocations of a result; ``pods`` are placed on the nodes."""
         given = {(entry["namespace"], entry["name"]): entry for entry in result["allocations"]}
         found: list[str] = []
         used: frozenset[Device] = frozenset()

@@ -4,7 +4,7 @@
 """Fleets of real server types with work to place: tasks of power_placement of any size.
 
 The power curves are those of lab/data/server_power_curves.csv. Its rows below 1 W or above 40 W for
-a core at full load are left out: there the number of cores is not that of the machine measured.
+a core at full load are left out, because their number of cores is not that of the measured machine.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PLAUSIBLE_WATTS_PER_CORE = (1.0, 40.0)
 SHAPES = 40
 GIB_PER_CORE = 4
 RACKS = 20
-# Leakage and fans: how much more a machine draws for each degree of inlet temperature.
+# Relative growth of a machine's power per degree of inlet temperature, by leakage and fans.
 SHARE_PER_CELSIUS = 0.006
 MODELLED_CELSIUS = 22.0
-# Where memory or slots bind, so much of them is asked for.
+# Requested share of memory or slots, in patterns where these bind.
 TIGHT_SHARE = 0.93
-# Those of all pods that may not run everywhere, in the pattern "affinity".
+# Share of all shapes that may not run everywhere, in the pattern "affinity".
 SHARE_OF_CHOOSY_SHAPES = 0.25
 
 
@@ -69,7 +69,7 @@ class Size:
 
 @functools.cache
 def server_types() -> tuple[ServerType, ...]:
-    """All plausible ones."""
+    """All plausible server types."""
     repository = Path(os.environ.get("WATTWISE_REPOSITORY", Path(__file__).parents[2]))
     with (repository / "lab/data/server_power_curves.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
@@ -153,7 +153,7 @@ def _curve(source: random.Random, kind: ServerType, celsius: float, size: Size) 
     cpu = [kind.cores * step / 10 for step in range(11)]
     watts = list(kind.watts)
     if size.pattern == "uneven":
-        # As a trained model predicts: 21 points, each a little off.
+        # As a trained model predicts: 21 points, each slightly off.
         cpu = [kind.cores * step / 20 for step in range(21)]
         middles = [(left + right) / 2 for left, right in itertools.pairwise(kind.watts)]
         watts = [value for pair in zip(kind.watts, middles, strict=False) for value in pair]
@@ -162,7 +162,7 @@ def _curve(source: random.Random, kind: ServerType, celsius: float, size: Size) 
 
 
 def _pods(source: random.Random, size: Size, cores: float, gib: float) -> list[Json]:
-    """Pods of SHAPES shapes that ask for so many cores together."""
+    """Pods of SHAPES shapes that request this many cores in total."""
     shapes = min(SHAPES, size.pods)
     weights = [
         source.choice([1, 1, 2, 2, 4, 8, 16]) * source.uniform(0.7, 1.3)
@@ -193,7 +193,7 @@ def _pods(source: random.Random, size: Size, cores: float, gib: float) -> list[J
 
 
 def _as_people_write(millicores: float) -> int:
-    """The nearest number that somebody would write: multiples of 50m, of larger ones of 500m."""
+    """The nearest number that a person would write: multiples of 50m, of larger ones of 500m."""
     step = next(
         step
         for step, above in ((500, 4000), (250, 2000), (100, 500), (50, 0))
@@ -213,7 +213,7 @@ def _apportioned(total: int, shares: Sequence[float]) -> list[int]:
 
 
 def _wish(source: random.Random, index: int) -> Json:
-    """Where a choosy shape may run."""
+    """Nodes on which a choosy shape may run."""
     zone = source.choice(["zone-0", "zone-1", "zone-2"])
     preferred: list[Json] = [
         {"node_selector": {"topology.kubernetes.io/zone": zone}},

@@ -85,7 +85,7 @@ NAMESPACES = [
     {"metadata": {"name": "default", "labels": {"team": "x"}}},
     {"metadata": {"name": "other", "labels": {"team": "y"}}},
 ]
-# Of some running pods.
+# Labels of some running pods.
 DATABASE = {"role": "database"}
 PORTS = st.sampled_from(
     [
@@ -104,7 +104,7 @@ def one_in(draw: Draw, number: int) -> bool:
 
 @st.composite
 def curves(draw: Draw, cores: int) -> Json:
-    """Of any shape: convex, concave, falling here and there; some end before the node does."""
+    """A curve of any shape: convex, concave, falling in places; some end before the node does."""
     points = draw(st.integers(1, 5))
     reach = cores * draw(st.sampled_from([1, 1, 1, 0.6]))
     if points == 1:
@@ -178,7 +178,7 @@ def containers(draw: Draw) -> Json:
 
 
 def _term(draw: Draw) -> Json:
-    """A demand on other pods. A selector that is absent selects nothing."""
+    """A term about other pods. Without a selector, it selects none."""
     term: Json = {"topologyKey": draw(KEYS)}
     selector = draw(SELECTORS)
     if selector is not None:
@@ -200,7 +200,7 @@ def _term(draw: Draw) -> Json:
 
 
 def _preferred_term(draw: Draw) -> Json:
-    """To be near other pods, or away from them."""
+    """Affinity or anti-affinity to other pods."""
     term = _term(draw)
     if one_in(draw, 4):
         term["labelSelector"] = {"matchLabels": DATABASE}
@@ -299,7 +299,7 @@ def pod_specs(draw: Draw, node_names: list[str], features: frozenset[Feature]) -
         _spread(draw, is_soft=True) for _index in range(_spreads(draw, "soft spread" in features))
     ]
     if spreads:
-        # The API server takes each key once for each way.
+        # The API server accepts each key once per ``whenUnsatisfiable``.
         by_key = {(each["topologyKey"], each["whenUnsatisfiable"]): each for each in spreads}
         spec["topologySpreadConstraints"] = list(by_key.values())
     return spec
@@ -326,7 +326,7 @@ FREE_WAYS = st.sampled_from(["", "1-5", "1-3,7", "2,4-5,8-10", "1-2,4-5", "3-6"]
 
 
 def _node_state(draw: Draw, node: str) -> Json:
-    """What the daemon of a node told of one or two caches; of some it never told anything."""
+    """State of one or two caches from a node's daemon; some daemons never reported any."""
     if one_in(draw, 8):
         return {"spec": {"node": node}, "status": {}}
     caches = [
@@ -360,7 +360,7 @@ def _pod(draw: Draw, name: str, spec: Json, features: frozenset[Feature]) -> Jso
 
 
 def _start_evenly(draw: Draw, metadata: Json) -> None:
-    """A ReplicaSet of its own, and perhaps the annotation."""
+    """A ReplicaSet of its own, and possibly the annotation."""
     kind = "StatefulSet" if one_in(draw, 10) else "ReplicaSet"
     name = f"{kind}-{metadata['name']}"
     owner = {"kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
@@ -370,7 +370,7 @@ def _start_evenly(draw: Draw, metadata: Json) -> None:
 
 
 def _replica_set(draw: Draw, metadata: Json) -> Json:
-    """Of the pod with this metadata."""
+    """The pod with this metadata."""
     name, uid = (metadata["ownerReferences"][0][key] for key in ("name", "uid"))
     given: Json = {"metadata": {"name": name, "uid": uid}}
     if not one_in(draw, 3):
@@ -434,7 +434,7 @@ def _owner(metadata: Json) -> Json:
 def _running(
     draw: Draw, index: int, names: list[str], features: frozenset[Feature], owned: list[Json]
 ) -> Json:
-    """A pod that has a node; its own rules need not hold."""
+    """A pod with a node; its own rules need not hold."""
     pod = _pod(draw, f"running-{index}", draw(pod_specs(names, features)), frozenset())
     pod["spec"]["nodeName"] = draw(st.sampled_from(names))
     metadata = pod["metadata"]

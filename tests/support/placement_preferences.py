@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preferred pod affinity and anti-affinity, judged pod by pod in the final state."""
+"""Preferred pod affinity and anti-affinity, evaluated pod by pod in the final state."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from support.placement_rules import Json, Placed, Pod, Term, same_domain, select
 
 @dataclass(frozen=True)
 class PreferredTerm:
-    """A term with its weight; of one pod equal terms are one, and their weights add up.
+    """A term with its weight; equal terms of one pod are one, with the sum of their weights.
 
-    ``text`` is the same for terms that mean the same.
+    ``text`` is the same for terms with the same meaning.
     """
 
     near: bool
@@ -37,7 +37,7 @@ def unmet_weight(
         for preferred in preferred_terms[index]:
             others = [*running, *placed[:index]]
             for later, held in zip(placed[index + 1 :], preferred_terms[index + 1 :], strict=True):
-                # Of pods with anti-affinity to each other, the first is not disturbed.
+                # The first of several pods with anti-affinity to each other is unaffected.
                 mutual = not preferred.near and preferred.term.selects(pod)
                 if not (mutual and any(map(preferred.is_same, held))):
                     others.append(later)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kube-scheduler's filters, read a second time: from raw pods and nodes, sharing no code.
+"""kube-scheduler's filters, restated from raw pods and nodes, without shared code.
 
-Written for clearness, one pod and one node at a time. Objects are as Kubernetes writes them or in
-the short forms of power_placement.
+Written for clarity, one pod and one node at a time. Objects are as Kubernetes writes them or in the
+short forms of power_placement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GANG_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 def get(given: Json | None, name: str, default: t.Any = None) -> t.Any:
-    """A field by its Kubernetes name, also where it is written in snake_case."""
+    """A field by its Kubernetes name, even if it is written in snake_case."""
     if given is None:
         return default
     if name in given:
@@ -48,7 +48,7 @@ def number(text: str) -> Fraction:
 
 
 def amount(resource: str, value: object) -> int:
-    """Millicores of CPU, whole units of all else, rounded up."""
+    """Millicores of CPU, and whole units of other resources, rounded up."""
     return math.ceil(number(str(value)) * (1000 if resource == "cpu" else 1))
 
 
@@ -65,7 +65,7 @@ def largest(first: Requests, second: Requests) -> dict[str, int]:
 
 
 def requests_of(spec: Json) -> dict[str, int]:
-    """Requests of a whole pod: while it starts or while it runs, whichever is more."""
+    """Requests of a whole pod: the maximum of its start and its running phase."""
     if "requests" in spec:
         spec = {**spec, "containers": [{"resources": {"requests": spec["requests"]}}]}
     running: dict[str, int] = {}
@@ -92,7 +92,7 @@ def of_container(container: Json) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Term:
-    """One demand of a pod on the pods near it."""
+    """One term of a pod about the pods near it."""
 
     selector: Json | None
     namespaces: frozenset[str]
@@ -107,7 +107,7 @@ class Term:
 
 @dataclass(eq=False)
 class Pod:
-    """A pod, waiting or running; two of them are alike if all but their names are equal."""
+    """A pod, waiting or running; two pods are equivalent if only their names differ."""
 
     namespace: str
     name: str
@@ -116,7 +116,7 @@ class Pod:
     daemon: bool
     phase: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    # Kind and uid.
+    # Kind and uid of the controller.
     controller: tuple[str, str] = ("", "")
     leaving: bool = False
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether the pod has ended, or is about to."""
+        """Whether the pod has ended, or is being deleted."""
         return self.leaving or self.is_finished
 
     @property
@@ -217,7 +217,7 @@ def host_ports(spec: Json) -> Iterable[tuple[str, int, str]]:
 
 
 def read_pods(given: Json, namespaces: Mapping[str, Json] | None = None) -> Iterable[Pod]:
-    """The pods of an entry: one, or with ``count`` as many; ``namespaces`` are labels by name."""
+    """The pods of an entry: one, or ``count`` of them; ``namespaces`` are labels by name."""
     for pod in _pods_of(given):
         name = {"kubernetes.io/metadata.name": pod.namespace}
         pod.namespace_labels = {**name, **(namespaces or {}).get(pod.namespace, {})}
@@ -256,7 +256,7 @@ def pod_of(metadata: Json, name: str, spec: Json, phase: str) -> Pod:
 
 
 def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; none at all matches nothing, an empty one everything."""
+    """Whether a label selector matches; an absent one matches nothing, an empty one everything."""
     if selector is None:
         return False
     wanted = get(selector, "matchLabels", {})
@@ -289,7 +289,7 @@ def is_integer(text: str) -> bool:
 
 @dataclass(eq=False)
 class Node:
-    """A node before anything is placed."""
+    """A node before any placement."""
 
     name: str
     labels: Mapping[str, str]
@@ -345,7 +345,7 @@ def meets(node: Node, term: Json) -> bool:
 
 
 def open_to(node: Node, pod: Pod) -> bool:
-    """Everything about one pod and one node that other waiting pods do not change."""
+    """Conditions of one pod and one node that do not depend on other waiting pods."""
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     return (
         node.ready
@@ -357,7 +357,7 @@ def open_to(node: Node, pod: Pod) -> bool:
 
 
 def fits(node: Node, pods: Iterable[Pod]) -> bool:
-    """Whether what all these pods request is free."""
+    """Whether the requests of all these pods fit."""
     total: dict[str, int] = {}
     for pod in pods:
         total = plus(total, {**pod.requests, "pods": 1})
@@ -369,7 +369,7 @@ def same_domain(first: Node, second: Node, key: str) -> bool:
 
 
 def collide(first: Placed, second: Placed) -> bool:
-    """Whether one of two pods keeps the other away: ports, disks, required anti-affinity."""
+    """Whether one of two pods excludes the other: ports, disks, required anti-affinity."""
     (pod, node), (other, other_node) = first, second
     if node is other_node and (
         any(same_port(port, taken) for port in pod.ports for taken in other.ports)
@@ -412,7 +412,7 @@ def disks_conflict(first: Json, second: Json) -> bool:
 def finds_company(pod: Pod, node: Node, others: Sequence[Placed]) -> bool:
     """Required affinity: a pod that all terms select, in the domain of each term.
 
-    Where there is none anywhere, a pod that its own terms select may be the first.
+    If there is none anywhere, a pod that its own terms select may be the first.
     """
     if not pod.near:
         return True
@@ -428,12 +428,12 @@ def finds_company(pod: Pod, node: Node, others: Sequence[Placed]) -> bool:
 
 
 def is_wanted(pod: Pod, other: Pod) -> bool:
-    """Whether all terms of the pod's required affinity select the other one."""
+    """Whether all terms of the pod's required affinity select the other pod."""
     return all(term.selects(other) for term in pod.near)
 
 
 def is_even(pod: Pod, node: Node, others: Sequence[Placed], nodes: Sequence[Node]) -> bool:
-    """Required topology spread, with the pod on the node."""
+    """Required topology spread, including the pod on the node."""
     for constraint in pod.spreads:
         key = get(constraint, "topologyKey")
         if key not in node.labels:
@@ -455,7 +455,7 @@ def is_even(pod: Pod, node: Node, others: Sequence[Placed], nodes: Sequence[Node
 def counted_nodes(
     constraint: Json, pod: Pod, together: Iterable[Json], nodes: Iterable[Node]
 ) -> list[Node]:
-    """The nodes that count for one of the constraints that a pod has ``together``."""
+    """Eligible nodes of one of the constraints that a pod has ``together``."""
     keys = [get(each, "topologyKey") for each in together]
     return [
         node
@@ -467,7 +467,7 @@ def counted_nodes(
 
 
 def matched(constraint: Json, pod: Pod, other: Pod) -> bool:
-    """Whether the spread of ``pod`` counts ``other``; who leaves does not count."""
+    """Whether the spread of ``pod`` counts ``other``; pods that leave do not count."""
     keys = [key for key in get(constraint, "matchLabelKeys", []) if key in pod.labels]
     return (
         other.namespace == pod.namespace

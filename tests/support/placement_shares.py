@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Soft topology spread (ScheduleAnyway), a second time: constraint by constraint.
+"""Soft topology spread (ScheduleAnyway), restated: constraint by constraint.
 
-Shares no code with the solver. What a constraint selects has an even share of each domain; so many
-pods and ``maxSkew`` less one are well there, and as many as run there already.
+It shares no code with the solver. The selected pods have an even share of each domain; the limit of
+a domain is this share plus ``maxSkew`` minus one, or its number of running pods if that is higher.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.placement_rules import Json, Node, Placed, Pod, counted_nodes, get,
 
 @dataclass
 class Share:
-    """The most that is well in a domain; ``pods`` and ``nodes`` are the ids of what counts."""
+    """The limit of a domain; ``pods`` and ``nodes`` are the ids of those that count."""
 
     key: str
     most: int
@@ -28,7 +28,7 @@ class Share:
     running: Mapping[str, int]
 
     def exceeded(self, placed: Sequence[Placed]) -> int:
-        """How many of the placed pods are too many."""
+        """Number of placed pods above the limits."""
         new = Counter(
             node.labels[self.key]
             for pod, node in placed
@@ -43,7 +43,7 @@ class Share:
 def shares(
     nodes: Sequence[Node], waiting: Sequence[Pod], running: Sequence[Placed]
 ) -> Iterator[Share]:
-    """One of each constraint, however many pods have it, if it selects one of these."""
+    """One share per constraint, however many pods have it, if it selects one of these."""
     kinds: dict[str, list[tuple[Pod, Json]]] = {}
     for pod in waiting:
         for constraint in pod.soft_spreads:

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""WAO's PodSpread, a second time: one pod of a ReplicaSet after another.
+"""WAO's PodSpread, restated: one pod of a ReplicaSet after another.
 
-Shares no code with the solver. Areas are regions, or zones, or nodes. Until enough pods of the
+It shares no code with the solver. Areas are regions, or zones, or nodes. Until enough pods of the
 ReplicaSet have a node, each one goes to an area that has the fewest of them.
 """
 
@@ -22,7 +22,7 @@ AREAS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
 class Starts:
-    """Which pods start evenly. ``is_open`` says where a pod may run if no other pod were there."""
+    """Pods that start evenly. ``is_open`` says where a pod may run if no other pod were there."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Starts:
         self._known: dict[int, int] = {}
 
     def redundancy(self, pod: Pod) -> int:
-        """How many pods of its ReplicaSet start evenly; 0 where the pod has no such rule."""
+        """Number of pods of its ReplicaSet that start evenly; 0 if the pod has no such rule."""
         if id(pod) not in self._known:
             self._known[id(pod)] = self._read(pod)
         return self._known[id(pod)]

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Volumes of pods, a second time: from raw claims and volumes, by trying every choice.
+"""Volumes of pods, restated: from raw claims and volumes, by trying every choice.
 
-Shares no code with the placer. Nodes are asked one at a time, as kube-scheduler does it; claims of
-several pods are served together by whatever choice of volumes does it.
+It shares no code with the placer. Nodes are checked one at a time, as kube-scheduler does; claims
+of several pods are served together by any suitable choice of volumes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ZONES = {
 }
 
 
-# Drivers that count disks which pods name themselves, without a claim.
+# Drivers that count disks which pods name directly, without a claim.
 INLINE = {
     "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID"),
     "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName"),
@@ -32,7 +32,7 @@ INLINE = {
 
 
 class Volumes:
-    """The storage of a task; without ``volume_objects`` nobody knows any."""
+    """The storage of a task; unknown without ``volume_objects``."""
 
     def __init__(self, parameters: Json, on: Mapping[str, Sequence[Pod]]) -> None:
         self.known = "volume_objects" in parameters
@@ -48,7 +48,7 @@ class Volumes:
         return self._of.get(kind, {}).get(name)
 
     def claims(self, pod: Pod) -> dict[str, Json | None]:
-        """The claims of a pod by name; None is one that is not there."""
+        """A pod's claims by name; None for a missing one."""
         found: dict[str, Json | None] = {}
         for volume in get(pod.spec, "volumes", []):
             if "persistentVolumeClaim" in volume:
@@ -62,13 +62,13 @@ class Volumes:
         return self._get("StorageClass", claim["spec"].get("storageClassName", ""))
 
     def _volume(self, claim: Json) -> Json | None:
-        """The volume that a claim is bound to."""
+        """The volume to which a claim is bound."""
         done = "pv.kubernetes.io/bind-completed" in claim["metadata"].get("annotations", {})
         name = claim["spec"].get("volumeName")
         return self._get("PersistentVolume", name) if done and name else None
 
     def is_ready(self, pod: Pod) -> bool:
-        """Whether each claim is bound to a volume, or waits for its first pod."""
+        """Whether each claim is bound to a volume, or waits for its first consumer."""
         for claim in self.claims(pod).values():
             if claim is None or claim["metadata"].get("deletionTimestamp"):
                 return False
@@ -83,7 +83,7 @@ class Volumes:
         return True
 
     def may_be_on(self, node: Node, pod: Pod) -> bool:
-        """Whether the pod's volumes let it onto the node, other waiting pods aside."""
+        """Whether the pod's volumes permit the node, other waiting pods aside."""
         if not self.claims(pod) and not any(inline(pod)):
             return True
         if not self.known or not self.is_ready(pod):
@@ -127,7 +127,7 @@ class Volumes:
         )
 
     def _served(self, claims: Sequence[tuple[Json, Node]], taken: frozenset[str]) -> bool:
-        """Whether there is a volume for each of these claims, or one can be made."""
+        """Whether each of these claims has a volume, or one can be provisioned."""
         if not claims:
             return True
         (claim, node), rest = claims[0], claims[1:]
@@ -181,7 +181,7 @@ class Volumes:
         )
 
     def _disks(self, pod: Pod) -> Iterator[tuple[str, str]]:
-        """Driver and name of what is attached for a pod."""
+        """Driver and name of each volume that a pod attaches."""
         yield from inline(pod)
         for name, claim in self.claims(pod).items():
             if claim is None:
@@ -207,7 +207,7 @@ class Volumes:
 
 
 def inline(pod: Pod) -> Iterator[tuple[str, str]]:
-    """Driver and name of disks of a pod without a claim."""
+    """Driver and name of a pod's disks without a claim."""
     for volume in get(pod.spec, "volumes", []):
         for source, (driver, part) in INLINE.items():
             if source in volume:
@@ -223,7 +223,7 @@ def size(claim: Json) -> Fraction:
 
 
 def reaches(volume: Json, node: Node) -> bool:
-    """The volume's node affinity; it looks at labels alone."""
+    """The volume's node affinity, which considers only labels."""
     required = volume["spec"].get("nodeAffinity", {}).get("required")
     if required is None:
         return True

@@ -17,19 +17,19 @@ from pathlib import Path
 import yaml
 
 COLLECTIONS = Path(__file__).resolve().parents[5]
-# Another one runs the same tests with the ansible-core of its environment.
+# Another interpreter runs the same tests with the ansible-core of its environment.
 PYTHON = os.environ.get("WATTWISE_TEST_PYTHON", sys.executable)
 
 
 @dataclass(frozen=True)
 class PlaybookRun:
-    """What a run printed and how it ended."""
+    """Output and exit status of a run."""
 
     returncode: int
     output: str
 
     def results(self, task: str) -> list[dict[str, t.Any]]:
-        """The results of the task of this name, one a host; only of runs with ``as_json``."""
+        """The results of the task with this name, one per host; only for runs with ``as_json``."""
         body = json.loads(self.output[self.output.index("{") :])
         return [
             result
@@ -40,7 +40,7 @@ class PlaybookRun:
         ]
 
     def failures(self) -> dict[str, str]:
-        """What the failed task of each host said; only of runs with ``as_json``."""
+        """Message of the failed task on each host; only for runs with ``as_json``."""
         body = json.loads(self.output[self.output.index("{") :])
         return {
             host: " ".join(str(each.get("msg")) for each in (result, *result.get("results", [])))
@@ -51,18 +51,18 @@ class PlaybookRun:
         }
 
     def custom_stats(self) -> dict[str, t.Any]:
-        """What the run hands to later jobs; only of runs with ``as_json``."""
+        """The run's artifacts for later jobs; only for runs with ``as_json``."""
         body = json.loads(self.output[self.output.index("{") :])
         return t.cast("dict[str, t.Any]", body["global_custom_stats"])
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """The recap by host; only of runs with ``as_json``."""
+        """The recap by host; only for runs with ``as_json``."""
         body = json.loads(self.output[self.output.index("{") :])
         return t.cast("dict[str, dict[str, int]]", body["stats"])
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a run: this interpreter's programs first, no colours, no user's files."""
+    """Environment of a run: this interpreter's programs first, no colours, no user's files."""
     programs = str(Path(PYTHON).parent)
     collections = (str(COLLECTIONS), sysconfig.get_path("purelib"))
     kept = {
@@ -91,7 +91,7 @@ def run_playbook(
     as_json: bool = False,
     **extra: str,
 ) -> PlaybookRun:
-    """Run a playbook, given by FQCN or as plays, in ``folder``; standard error is in the output."""
+    """Run a playbook, given by FQCN or as plays, in ``folder``; standard error joins the output."""
     name = playbook
     if isinstance(playbook, list):
         path = folder / "playbook.yml"

@@ -54,7 +54,7 @@ def schema(part: str = "spec") -> Json:
 
 
 def defaulted(of: Json, given: t.Any) -> t.Any:
-    """A value with the defaults of its schema, as the API server fills them in."""
+    """A value completed with the defaults of its schema, as by the API server."""
     if not isinstance(given, dict):
         return given
     filled = dict(given)
@@ -84,7 +84,7 @@ def manifest(name: str = "fleet", created: str = "2026-01-01T00:00:00Z", **spec:
 
 
 def parsed(obj: Json) -> PowerFleet:
-    """The fleet, which can be read."""
+    """The parsed fleet, which must be readable."""
     fleet = parse(obj)
     assert isinstance(fleet, PowerFleet), fleet
     return fleet
@@ -95,7 +95,7 @@ def fleet(name: str = "fleet", created: str = "2026-01-01T00:00:00Z", **spec: t.
 
 
 def outcome(**parts: t.Any) -> Outcome:
-    """What a run did that went well, apart from these parts."""
+    """The outcome of a successful run, except for these parts."""
     given = Outcome(
         trigger="interval",
         began=NOW,

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries held to metrics and labels that exist, by the syntax tree that Prometheus gives of them."""
+"""Checks that queries use existing metrics and labels, by Prometheus' syntax tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import urllib.request
 Json = dict[str, t.Any]
 Labels = frozenset[str]
 
-# Labels of every scrape; cluster is what roles, endpoint or configuration of the scrape add.
+# Labels of every scrape; roles, endpoint or configuration of the scrape add cluster.
 OF_SCRAPES = frozenset({"job", "instance", "cluster"})
 # The operator's endpoint adds this to all metrics of the collection.
 OF_OPERATOR = "power_fleet"
@@ -23,11 +23,11 @@ _LABEL = re.compile(r'([A-Za-z_]\w*)="(?:[^"\\]|\\.)*"')
 
 
 class Unknown(AssertionError):
-    """A query that names a metric or a label that there is not."""
+    """A query with an unknown metric or label."""
 
 
 def catalogue(exposition: str) -> dict[str, Labels]:
-    """The labels of each metric of texts as Prometheus scrapes them."""
+    """The labels of each metric in texts that Prometheus scrapes."""
     found: dict[str, Labels] = {"up": OF_SCRAPES}
     for name, labels in _SERIES.findall(exposition):
         own = {OF_OPERATOR} if not name.startswith("kepler_") else set()

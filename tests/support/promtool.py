@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prometheus' own judgement on metrics, rules and queries, by its promtool."""
+"""Prometheus' own verdict on metrics, rules and queries, by promtool."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Series = dict[str, float]
 
 @dataclass(frozen=True)
 class Expectation:
-    """A query and the values of all its results, whose labels do not matter."""
+    """A query and the values of all its results, regardless of labels."""
 
     query: str
     values: t.Sequence[float]
 
 
 def promtool(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    """One run; its two outputs are one. The program is built first where it never was."""
+    """Run promtool, built first if necessary; both output streams are joined."""
     return subprocess.run(
         [str(find_promtool(print)), *arguments],
         input=given,
@@ -39,13 +39,13 @@ def promtool(*arguments: str, given: str = "") -> subprocess.CompletedProcess[st
 
 
 def lint(textfile: str) -> str:
-    """What promtool finds wrong with the names, units and form of metrics; empty if nothing."""
+    """promtool's complaints about the names, units and form of metrics; empty if none."""
     done = promtool("check", "metrics", given=textfile)
     return done.stdout or (f"exit status {done.returncode}" if done.returncode else "")
 
 
 def samples(textfile: str) -> Series:
-    """Value by series, as the text has it."""
+    """Value by series, as in the text."""
     lines = [line for line in textfile.splitlines() if line and not line.startswith("#")]
     return {series: float(value) for series, _space, value in (x.rpartition(" ") for x in lines)}
 
@@ -53,7 +53,7 @@ def samples(textfile: str) -> Series:
 def unmet(
     series: Series, expected: t.Iterable[Expectation], folder: Path, *rule_files: Path
 ) -> str:
-    """How promtool contradicts the expectations, were the series constant for two hours."""
+    """promtool's contradictions to the expectations, with series constant for two hours."""
     rules = {
         "rule_files": [str(path) for path in rule_files],
         "evaluation_interval": "1m",

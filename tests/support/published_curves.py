@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of published measurements as somebody has it whose servers nobody measured."""
+"""The table of published measurements for users whose servers it does not contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.machines import SERVER_TYPES
 from support.playbook import COLLECTIONS
 
 _TABLE = Path("plugins/module_utils/published/table.py")
-# What playbooks need of the collection.
+# The parts of the collection that playbooks need.
 _PARTS = ("galaxy.yml", "meta", "playbooks", "plugins", "roles", "schemas")
 
 
@@ -29,12 +29,12 @@ def is_of_the_lab(processor: str) -> bool:
 
 
 def without_the_lab_s() -> list[Row]:
-    """The table without any measurement of a processor of the lab."""
+    """The table without the measurements of the lab's processors."""
     return [row for row in table() if not is_of_the_lab(row.processor)]
 
 
 def collection_without_the_lab_s(folder: Path) -> Path:
-    """A copy of the collection with that table; the folder in which Ansible finds it."""
+    """A copy of the collection with that table; returns the folder in which Ansible finds it."""
     source = COLLECTIONS / "ansible_collections" / "wattwise" / "kube"
     copy = folder / "ansible_collections" / "wattwise" / "kube"
     copy.mkdir(parents=True)
@@ -48,7 +48,7 @@ def collection_without_the_lab_s(folder: Path) -> Path:
 
 
 def _lines_without_the_lab_s(path: Path) -> t.Iterator[str]:
-    """A line that begins with the name of a processor is a measurement of it."""
+    """Lines without the lab's processors; a line begins with the name of its processor."""
     measured = {row.processor for row in table()}
     for line in path.read_text(encoding="utf-8").splitlines():
         name = line.partition(" ")[0]

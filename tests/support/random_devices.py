@@ -15,7 +15,7 @@ from support.device_objects import dra_class, dra_device, exactly, manifest, res
 DRIVER = "gpu.example.com"
 Json = dict[str, t.Any]
 
-# What selectors say, once more in Python, of attributes by name.
+# Selectors restated in Python, on attributes by name.
 SELECTORS: Mapping[str, Callable[[Json], bool]] = {
     f"device.attributes['{DRIVER}'].model == 'a'": lambda device: device["model"] == "a",
     f"device.attributes['{DRIVER}'].model == 'b'": lambda device: device["model"] == "b",
@@ -109,7 +109,7 @@ def claims(draw: st.DrawFn, name: str) -> Json:
 
 @st.composite
 def reaches(draw: st.DrawFn, nodes: list[str]) -> Json:
-    """What says from which nodes a slice, or a device of one, can be used."""
+    """The fields that select the nodes of a slice, or of one of its devices."""
     kind = draw(st.sampled_from(["nodeName", "nodeSelector", "nodeSelector", "allNodes"]))
     if kind == "nodeName":
         return {kind: draw(st.sampled_from(nodes))}
@@ -122,7 +122,7 @@ def reaches(draw: st.DrawFn, nodes: list[str]) -> Json:
 
 @st.composite
 def pools(draw: st.DrawFn, name: str, node: str, nodes: list[str], network: bool) -> Json:
-    """The spec of a slice: of a node, of a network, or of devices that each say whose they are."""
+    """The spec of a slice: of a node, of a network, or with node selection per device."""
     counters = {key: {"value": str(amount)} for key, amount in COUNTERS.items()}
     found = draw(devices(name.rpartition("-")[2]))
     where: Json = {"nodeName": node}
@@ -142,7 +142,7 @@ def pools(draw: st.DrawFn, name: str, node: str, nodes: list[str], network: bool
 
 @st.composite
 def tasks(draw: st.DrawFn) -> list[Json]:
-    """Slices of some nodes or of a network, a class, and claims: each alone, or all of one pod."""
+    """Slices of some nodes or of a network, a class, and claims: separate, or all of one pod."""
     objects: list[Json] = [dra_class("gpu", f"device.driver == '{DRIVER}'")]
     nodes = [f"n{node}" for node in range(draw(st.integers(1, 3)))]
     network = draw(st.booleans())

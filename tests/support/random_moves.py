@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random fleets whose pods run somewhere already, small enough to try every set of moves."""
+"""Random fleets with running pods, small enough to try every set of moves."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ HOST = "kubernetes.io/hostname"
 
 
 def alone(app: str) -> Json:
-    """The affinity of a pod that wants no other pod of the app on its node."""
+    """Affinity of a pod that excludes other pods of the app from its node."""
     term = {"topology_key": HOST, "label_selector": {"match_labels": {"app": app}}}
     return {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": [term]}}
 
 
 def random_moves(seed: int, pods: int = 6, nodes: int = 4, max_moves: int = 4) -> Json:
-    """Parameters of power_placement with at most so many pods, nodes and moves."""
+    """Parameters of power_placement with at most this many pods, nodes and moves."""
     source = random.Random(seed)
     given = [_node(source, f"node-{index}") for index in range(source.randint(2, nodes))]
     if source.random() < 0.2:
@@ -68,7 +68,7 @@ def _node(source: random.Random, name: str) -> Json:
 
 
 def _curve(source: random.Random, cores: int) -> Json:
-    """As of a server that draws most of its watts whenever it is awake."""
+    """Curve of a server that draws most of its watts whenever it is awake."""
     idle, per_core = source.uniform(30, 120), source.uniform(4, 14)
     bend = source.choice([0.8, 1.0, 1.3])
     cpu = [cores * step / 4 for step in range(5)]
@@ -96,7 +96,7 @@ def _pod(source: random.Random, name: str) -> Json:
 
 
 class _Homes:
-    """Nodes with the pods that run there; a pod without room for it is left out."""
+    """Nodes with their running pods; pods without room are left out."""
 
     def __init__(self, source: random.Random, nodes: list[Json]) -> None:
         self._source = source

@@ -33,7 +33,7 @@ DEMANDS = [
 
 
 def random_curve(source: random.Random, cores: int) -> Json:
-    """Rising on the whole, or wild; sometimes it ends before the node does."""
+    """A curve that rises on the whole, or any curve; sometimes it ends before the node does."""
     points = source.randint(2, 6)
     reach = cores * source.choice([1, 1, 1, 0.6])
     cpu = sorted({0.0, *(round(source.uniform(0, reach), 2) for _index in range(points)), reach})
@@ -126,9 +126,9 @@ def random_parameters(seed: int) -> Json:
 
 
 def random_fleet(seed: int, nodes: int, pods: int, groups: int) -> Json:
-    """A task like a real one: four types of servers, so many shapes of pods, 60 % requested.
+    """A realistic task: four types of servers, a number of pod shapes, 60 % requested.
 
-    The curves are as uneven as those that a trained model predicts.
+    The curves are as uneven as those of a trained model.
     """
     source = random.Random(seed)
     kinds = [(source.choice([16, 32, 64]), source.uniform(0.5, 1.8)) for _index in range(4)]

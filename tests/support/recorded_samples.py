@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cluster leaves behind from which a power model can be trained."""
+"""Recorded data of a cluster from which a power model can be trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHYSICS = "epyc-9654p-96c"
 
 
 def run_folder(folder: Path, **changes: Any) -> Path:
-    """Documents as role observe leaves them, of one node with a metrics server."""
+    """Documents of role observe, for one node with a metrics server."""
     reading: dict[str, Any] = {"inlet_celsius": 22.5, "delta_p_pascal": 7.0, "power_watts": 310.0}
     reading |= {"time": TIME, "stale": False, **changes}
     labels = {"node.kubernetes.io/instance-type": "r650"}
@@ -31,7 +31,7 @@ def run_folder(folder: Path, **changes: Any) -> Path:
 
 
 def write_samples(path: Path, server_type: str, count: int, most_cpu: float) -> None:
-    """As a hall without pressure sensors would give them: noisy, the pressure always the same."""
+    """Documents of a data centre without pressure sensors: noisy, with constant pressure."""
     chance = random.Random(1)
     lines = [",".join(recorded.COLUMNS)]
     for number in range(count):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs over machines of the lab's physics, as the documents tell them, without a lab."""
+"""Runs over machines with the lab's physics, as documents and without a lab."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Hall:
         return {machine.name: machine.server_type for machine in self.machines}
 
     def truth(self, machine: Machine, cores: float) -> Truth:
-        """What is so now, whatever was recorded."""
+        """The current truth, regardless of the recordings."""
         return truth(machine, self.hidden[machine.name], self.now.timestamp(), cores)
 
     def observe(self, runs: int) -> None:
-        """Record as many runs as each would from its documents."""
+        """Record this many runs, each from its own documents."""
         for _run in range(runs):
             self.runs += 1
             snapshot, readings = self.documents()
@@ -62,7 +62,7 @@ class Hall:
             self.recorded = samples.extended(self.recorded, observed, self.now, DAY_SECONDS)
 
     def documents(self) -> tuple[Json, Json]:
-        """The snapshot and the readings of a run, at new loads."""
+        """Snapshot and readings of a run, at new loads."""
         nodes, metrics, readings = [], [], {}
         for machine in self.machines:
             cores = round(self.source.uniform(self.least, self.most) * machine.cores, 3)
@@ -97,7 +97,7 @@ class Hall:
         )
 
     def errors(self, curves: t.Mapping[str, Json]) -> list[float]:
-        """Relative errors of the curves at their points, against what is so now."""
+        """Relative errors of the curves at their points, compared with the current truth."""
         return [
             abs(watts / self.truth(machine, cores).power_watts - 1)
             for machine in self.machines

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A door to an API server that notes what each request needs in Kubernetes' terms of rights."""
+"""A proxy of an API server that records the RBAC right of each request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMESPACE_STATUS = ("status", "finalize")
 
 
 class Right(t.NamedTuple):
-    """What an RBAC rule allows; `resource` is with its subresource, as in pods/binding."""
+    """Unit of an RBAC rule; `resource` includes its subresource, as in pods/binding."""
 
     group: str
     resource: str
@@ -32,7 +32,7 @@ class Right(t.NamedTuple):
 
 
 class Proxy:
-    """The door's address, and what went through it; `refused` are the requests answered 403."""
+    """The proxy's address and its requests; `refused` are those answered 403."""
 
     def __init__(self, port: int) -> None:
         self.server = f"http://127.0.0.1:{port}"
@@ -70,7 +70,7 @@ def needed(method: str, path: str) -> Right | None:
 
 @contextlib.contextmanager
 def recording_proxy(server: str, ca_path: str) -> Iterator[Proxy]:
-    """Open one before the API server; clients come without TLS and with their own token."""
+    """Open a proxy of the API server; clients connect without TLS and with their own token."""
     pool = urllib3.PoolManager(ca_certs=ca_path, maxsize=32, block=True, retries=False)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -97,7 +97,7 @@ def recording_proxy(server: str, ca_path: str) -> Iterator[Proxy]:
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _forward
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in its parent
-            """Say nothing."""
+            """Log nothing."""
 
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     proxy = Proxy(listener.server_address[1])

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A TLS server that answers nothing and records every byte that it is sent after the handshake."""
+"""A TLS server that answers nothing and records every byte received after the handshake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.certificates import Certificate
 
 
 class RecordingServer:
-    """Context manager; after it, ``received`` has what each connection sent, decrypted."""
+    """Context manager; after it, ``received`` has each connection's bytes, decrypted."""
 
     def __init__(self, certificate: Certificate) -> None:
         self.received: list[bytes] = []

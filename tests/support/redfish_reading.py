@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading one BMC on loopback with redfish_thermal_info's work."""
+"""Reading of one BMC on loopback by the function behind redfish_thermal_info."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = dict[str, t.Any]
 def read(
     documents: dict[str, Document], gather: str = "inlet", **parameters: t.Any
 ) -> tuple[Result, HttpsServer]:
-    """The result for one BMC with these documents, and the server that it was."""
+    """The result for one BMC with these documents, and its server."""
     target = parameters.pop("target", {})
     server_options = parameters.pop("server", {})
     with HttpsServer(documents, **server_options) as server:
@@ -28,7 +28,7 @@ def read(
 
 
 def inlet(documents: dict[str, Document], **parameters: t.Any) -> tuple[t.Any, t.Any]:
-    """Value and name of the sensor that was chosen."""
+    """Value and name of the selected sensor."""
     reading = read(documents, **parameters)[0]["readings"][0]
     return reading["inlet_celsius"], reading["sensor_name"]
 

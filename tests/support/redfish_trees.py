@@ -24,7 +24,7 @@ def collection(*uris: str) -> Body:
 
 
 def chassis(uri: str, kind: str = "RackMount", system: bool = True, **more: t.Any) -> Body:
-    """A chassis that links to every usual resource below it, whether that is there or not."""
+    """A chassis that links to every usual resource below it, whether it exists or not."""
     names = ("Thermal", "Power", "Sensors", "ThermalSubsystem", "EnvironmentMetrics")
     links = {"ComputerSystems": [ref(f"{ROOT}/Systems/1")]} if system else {}
     return {

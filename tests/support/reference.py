@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reference folder beside the repository, for tests that read data we may not publish."""
+"""The reference folder beside the repository, for tests on data that may not be published."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 
 def reference_folder() -> Path | None:
-    """What the environment's WATTWISE_REFERENCE names, else ../shared/reference, if it is there.
+    """The folder of WATTWISE_REFERENCE, else ../shared/reference, if it exists.
 
-    Tests run in a mirror, so the repository is what WATTWISE_REPOSITORY names.
+    Tests run in a mirror, so WATTWISE_REPOSITORY names the repository.
     """
     named = os.environ.get("WATTWISE_REFERENCE")
     repository = os.environ.get("WATTWISE_REPOSITORY") or Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ def reference_folder() -> Path | None:
 
 
 def require_reference(*parts: str) -> Path:
-    """A file or folder of the reference; skips the test where it is absent."""
+    """A file or folder of the reference; skips the test if it is absent."""
     folder = reference_folder()
     if folder is None:
         pytest.skip("the reference folder is absent: set WATTWISE_REFERENCE to it")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Small random instances whose pods have rules about each other, and a plain reading of the rules.
 
-The reading goes pod by pod as kube-scheduler's filters do, and knows no topology counts.
+The reading goes pod by pod as kube-scheduler's filters do, without topology counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PORTS = (
 PEERS = 4
 # The pods of the ReplicaSet that starts evenly.
 REPLICA_SET = PEERS
-# Where a pod is: its shape, the node's index, and whether it is one of those to be placed.
+# Place of a pod: its shape, the node's index, and whether it is one to be placed.
 Placed = tuple[Shape, int, bool]
 
 
@@ -105,7 +105,7 @@ def _shape(source: random.Random, start: EvenStart, gangs: bool) -> Shape:
 
 
 def without_starts(instance: Instance) -> Instance:
-    """The instance without even starts, of which kube-scheduler knows nothing."""
+    """The instance without even starts, which kube-scheduler does not know."""
     pods = tuple(
         replace(
             pod, shape=replace(pod.shape, relations=replace(pod.shape.relations, even_start=None))
@@ -127,7 +127,7 @@ def placed_pods(assignment: Assignment) -> list[Placed]:
 
 
 class Cluster:
-    """Pods on nodes, and whether a filter would let one pod onto a node beside them."""
+    """Pods on nodes, and whether a filter would let one more pod onto a node."""
 
     def __init__(self, instance: Instance) -> None:
         self.nodes = instance.nodes

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run folder of any size, as the steps of the main job leave it; equal calls, equal files."""
+"""A run folder of any size, as the steps of the main job write it; equal calls give equal files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, t.Any]
 PLANNED = "2026-01-31T12:00:00Z"
 BOUND = "2026-01-31T12:00:10Z"
 READ_AGAIN = "2026-01-31T12:05:00Z"
-# Idle watts, watts of the first core, and how the price of a core grows to full load; cores.
+# Idle watts, watts of the first core, growth of a core's watts up to full load; cores.
 TYPES = {
     "altra-max-128c": (85.0, 0.8, 1.4, 128),
     "epyc-9754-128c": (90.0, 1.9, 1.3, 128),
@@ -29,10 +29,10 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Case:
-    """What the folder is like.
+    """Properties of the folder.
 
-    Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve, and every
-    name of them and of pods bears ``suffix``. The first ``daemons`` nodes have cache ways,
+    Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve.
+    ``suffix`` is part of their names and of the pods'. The first ``daemons`` nodes have cache ways,
     the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts of their
     own. The plan proposes moves in so many ``steps``.
     """
@@ -98,7 +98,7 @@ def write(folder: Path, case: Case = STANDARD) -> Path:
 def metering_document(nodes: t.Sequence[str], suffix: str = "") -> Json:
     """Three pods on each node, of two namespaces, with 10, 5 and 1 W and a tenth of it in memory.
 
-    Every other node has a BMC that reads 40 W more than package and memory.
+    The BMC of every other node reads 40 W more than package and memory.
     """
     kinds = [("shop", "web", 10.0), ("shop", "cart", 5.0), ("db", "pg", 1.0)]
     pods = [
@@ -132,7 +132,7 @@ def metering_document(nodes: t.Sequence[str], suffix: str = "") -> Json:
 def _write_last_run(
     folder: Path, case: Case, nodes: list[Json], plan: Json, curves: Json, watts: dict[str, float]
 ) -> None:
-    """What a run leaves that came after the binding, or, if not read again, the same run."""
+    """Documents of a run after the binding, or of the same run if not read again."""
     moment = READ_AGAIN if case.read_again else PLANNED
     pods = [_running(entry) for entry in plan["placements"]] if case.read_again else []
     _write(folder, "snapshot", {"cluster": {}, "nodes": nodes, "pods": pods}, moment)
@@ -184,7 +184,7 @@ def _curve(node: Json) -> Json:
 
 
 def _added_cores(known: list[Json], case: Case) -> dict[str, float]:
-    """Pods of one core in use, dealt to the nodes of the cheapest types up to 80 % of each."""
+    """Pods with one core each, on nodes of the cheapest types up to 80 % of each."""
     added: dict[str, float] = {}
     order = sorted(known, key=lambda node: _watts(node, 1.0) - _watts(node, 0.0))
     left = case.pods

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cache ways for a run folder, as simulated daemons tell of them, and devices of a cluster."""
+"""Cache ways for a run folder, from simulated daemons, and devices of a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from support.rmd import BROADWELL
 
 Json = dict[str, t.Any]
 
-# Most and least ways, first CPU, CPUs; the second is deleted where a node's ways lie apart.
+# Most and least ways, first CPU, CPUs; the second is deleted on nodes with fragmented ways.
 _ASKED = [(2, 2, 1, 2), (3, 3, 3, 4), (2, 2, 7, 1), (4, 2, 8, 2), (0, 0, 10, 2), (4, 4, 22, 8)]
 
 
 def rmd_document(nodes: Sequence[str], suffix: str = "") -> Json:
-    """Of three nodes one is idle, one has all of the workloads, one has lost the second.
+    """Every third node is idle, has all of the workloads, or has lost the second one.
 
     The first node with workloads has one that no RmdWorkload made, and one that only its machine
     remembers; the last node does not answer.
@@ -57,14 +57,14 @@ def _daemon(number: int, suffix: str) -> Json:
     return inventory(caches_of(cache_level(daemon)), stored, workloads)
 
 
-# Profiles of an A100: slices of memory and where they may begin.
+# Profiles of an A100: memory slices and possible start slices.
 _PROFILES = {"1g.5gb": (1, range(7)), "2g.10gb": (2, (0, 2, 4)), "3g.20gb": (4, (0, 4))}
 _SLICES = 8
 GPUS = 4
 
 
 def device_objects(nodes: Sequence[str], suffix: str = "") -> list[Json]:
-    """Of each node four GPUs of which two are in partitions, and a network card that is shared.
+    """Four GPUs on each node, two of them partitioned, and a shared network card.
 
     Claims have partitions of the first GPU of every second node, a whole GPU and half of the card.
     """
@@ -77,7 +77,7 @@ def device_objects(nodes: Sequence[str], suffix: str = "") -> list[Json]:
 
 
 def gpu_slice(node: str, suffix: str = "", slice_of: str = "memory-slice-{}") -> Json:
-    """Two GPUs with all their partitions, which draw on memory and slices of it."""
+    """Two GPUs with all their partitions, which consume memory and memory slices."""
     devices: list[Json] = []
     for gpu in range(2):
         whole = _drawn(gpu, range(_SLICES), 40, slice_of)

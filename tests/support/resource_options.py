@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of the library beside the schema of the resource that has them as fields."""
+"""Options of the library next to the schema of the resource whose fields they are."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TYPES = {
     "list": "array",
     "dict": "object",
 }
-# A mapping of any keys would open the schema, so a KeplerSystem has it as text.
+# A mapping with arbitrary keys would open the schema, so a KeplerSystem has it as text.
 TEXT = "additional_config"
 
 
 def compared(options: t.Mapping[str, t.Any], schema: Json, place: str) -> t.Iterator[str]:
-    """The places of all options, each of which is in the definition in the same way."""
+    """Places of all options; asserts that the definition agrees with each."""
     assert {camel(name) for name in options} == schema["properties"].keys(), place
     needed = {camel(name) for name, option in options.items() if option.get("required")}
     assert set(schema.get("required", [])) == needed, place

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RMD daemons of a test: in a thread, on real sockets, each with a host as the test wants it."""
+"""RMD daemons for tests: in a thread, on real sockets, with a configurable host each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Result = t.TypeVar("Result")
 
 @dataclass
 class RmdDaemons:
-    """Running daemons by name; what they hold may be looked at and changed directly."""
+    """Running daemons by name; tests may read and change their state directly."""
 
     fleet: Fleet
     files: Certificates
@@ -46,7 +46,7 @@ class RmdDaemons:
 
     @property
     def tls(self) -> dict[str, str]:
-        """The options of a client that may do everything."""
+        """Options of a client with all permissions."""
         return {
             "ca_path": str(self.files.authority.certificate),
             "client_cert": str(self.files.admin.certificate),
@@ -57,7 +57,7 @@ class RmdDaemons:
         return self.fleet.endpoint(name)
 
     def writes(self) -> int:
-        """How many requests that change something came so far."""
+        """Number of requests so far that change something."""
         return sum(
             station.requests[method]
             for station in self.fleet.stations.values()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster in memory: snapshots for rmd_reconciliation, and statuses as kube_apply would leave."""
+"""A cluster in memory: snapshots for rmd_reconciliation, and statuses as kube_apply writes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Object = dict[str, t.Any]
 
 @dataclass
 class RmdCluster:
-    """Nodes and RmdWorkloads before daemons; `run` is one run of the role, less the API server."""
+    """Nodes and RmdWorkloads with daemons; `run` is one run of the role, without the API server."""
 
     daemons: RmdDaemons
     folder: Path
@@ -31,12 +31,12 @@ class RmdCluster:
     ways: dict[str, str] = field(default_factory=dict)
 
     def give_to_pod(self, name: str) -> None:
-        """Let a pod own the RmdWorkload, as rmd_pod_workload makes it."""
+        """Let a pod own the RmdWorkload, as rmd_pod_workload does."""
         owner = {"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
         self.workloads[f"default/{name}"]["metadata"]["ownerReferences"] = [owner]
 
     def put(self, name: str, namespace: str = "default", **spec: t.Any) -> None:
-        """Create an RmdWorkload, or give it another spec."""
+        """Create an RmdWorkload, or replace its spec."""
         key = f"{namespace}/{name}"
         before = self.workloads.get(key, {"metadata": {"generation": 0}})
         generation = before["metadata"]["generation"] + 1

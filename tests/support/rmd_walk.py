@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes of the lab whose RMD daemons are simulated, and what role rmd_workloads does with them."""
+"""Lab nodes with simulated RMD daemons, and runs of role rmd_workloads on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Object = dict[str, t.Any]
 
 @dataclass
 class Walk:
-    """Daemons on two nodes of the lab's cluster, and the role run from an inventory."""
+    """Daemons on two nodes of the lab's cluster, and runs of the role from an inventory."""
 
     kube: Kube
     kubeconfig: str
@@ -37,7 +37,7 @@ class Walk:
     folder: Path
 
     def create(self, name: str, **spec: t.Any) -> str:
-        """A sample of upstream's in the namespace `default`, on the nodes of the lab."""
+        """One of upstream's samples in the namespace `default`, on the nodes of the lab."""
         manifest: Object = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
         manifest["metadata"]["namespace"] = "default"
         manifest["spec"] = {**manifest["spec"], "nodes": self.nodes, **spec}
@@ -49,14 +49,14 @@ class Walk:
         return dict(zip(self.nodes, self.daemons.endpoints.values(), strict=True))
 
     def run(self) -> Object:
-        """The work of rmd_cluster_reconciliation, without starting Ansible."""
+        """Call the function of rmd_cluster_reconciliation without Ansible."""
         options = {"kubeconfig": self.kubeconfig, "endpoints": self.endpoints}
         return reconcile(
             {**options, "daemons": self.daemons.tls, "prune_max": 1.0, "run_dir": str(self.folder)}
         )
 
     def leave_client_files(self) -> None:
-        """What role rmd leaves in the run folder, for these daemons."""
+        """The document of role rmd in the run folder, for these daemons."""
         folder = self.folder / "runs" / "walk" / "rmd"
         folder.mkdir(parents=True, exist_ok=True)
         names = {"ca_path": "ca.pem", "client_cert": "cert.pem", "client_key": "key.pem"}
@@ -94,7 +94,7 @@ class Walk:
 
 @contextlib.contextmanager
 def walking(daemons: RmdDaemons, kube: Kube, kubeconfig: str, folder: Path) -> Iterator[Walk]:
-    """The first nodes of the lab with these daemons; in the end all of RMD is gone again."""
+    """The first nodes of the lab with these daemons; all traces of RMD are removed at the end."""
     files = sorted((ROOT / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": kubeconfig, "src": list(map(str, files)), "wait": True})
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rmd-system"}}

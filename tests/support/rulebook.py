@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-rulebook as a person starts it. Its rules run in Java, which may be missing."""
+"""ansible-rulebook as a user starts it. Its rules run in Java, which may be missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OLDEST_JAVA = 17
 
 
 def java_folder() -> str:
-    """The folder of the command java; skips the test where there is none that rules run in."""
+    """The folder of a suitable java; skips the test if there is none."""
     command = shutil.which("java")
     if command is None:
         pytest.skip(f"ansible-rulebook needs Java {OLDEST_JAVA}, and there is no java in PATH")
@@ -41,13 +41,13 @@ def java_folder() -> str:
 
 @dataclass(frozen=True)
 class Rulebook:
-    """A running program; ``log`` has all that it prints."""
+    """A running program; ``log`` has all its output."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def wait_until(self, condition: t.Callable[[], bool], what: str) -> None:
-        """Wait for what an action brings about, while the program runs."""
+        """Wait for the effect of an action while the program runs."""
 
         def holds() -> bool:
             assert self.process.poll() is None, self.log.read_text()
@@ -67,7 +67,7 @@ def running_rulebook(
     environment: Mapping[str, str],
     *arguments: str,
 ) -> Iterator[Rulebook]:
-    """The program with a rulebook, in a folder, until the end of the block."""
+    """The program with a rulebook, in a folder, until the block ends."""
     path = f"{environment['PATH']}:{java_folder()}"
     given, log = folder / "rulebook-variables.json", folder / "rulebook.log"
     given.write_text(json.dumps(variables))
@@ -84,7 +84,7 @@ def running_rulebook(
     try:
         yield Rulebook(process, log)
     finally:
-        # A playbook that goes on would keep the folder of the lab's documents for itself.
+        # A playbook that still runs would keep the folder of the lab's documents in use.
         started = _descendants(process.pid)
         process.terminate()
         try:
@@ -99,7 +99,7 @@ def running_rulebook(
 
 
 def _descendants(pid: int) -> list[int]:
-    """All processes that a process started, and those that these started."""
+    """All descendants of a process."""
     found = [pid]
     for each in found:
         with contextlib.suppress(OSError):

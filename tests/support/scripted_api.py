@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real HTTP server that answers as a test scripts it and remembers what it was asked."""
+"""A real HTTP server with scripted answers that records its requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reply:
 
 
 def status_reply(code: int, message: str, **fields: t.Any) -> Reply:
-    """An error as the Kubernetes API words it."""
+    """An error in the form of the Kubernetes API."""
     body = {"kind": "Status", "apiVersion": "v1", "message": message, "code": code, **fields}
     return Reply(body, code)
 
@@ -42,7 +42,7 @@ Script = t.Callable[[Asked], Reply]
 
 
 class ScriptedApi:
-    """Context manager; ``url`` is where it listens, ``asked`` what it was asked so far."""
+    """Context manager; ``url`` is its address, ``asked`` the requests so far."""
 
     def __init__(self, script: Script) -> None:
         self.asked: list[Asked] = []
@@ -77,7 +77,7 @@ class ScriptedApi:
             do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = _serve
 
             def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
-                """Keep the test's output quiet."""
+                """Log nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -93,6 +93,6 @@ class ScriptedApi:
 
 
 def in_turn(*replies: Reply) -> Script:
-    """The replies one after another; the last one for ever."""
+    """The replies one after another, with the last one repeated."""
     remaining = list(replies)
     return lambda _asked: remaining.pop(0) if len(remaining) > 1 else remaining[0]

@@ -18,7 +18,7 @@ RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 
 
 class Fleet:
-    """Two nodes with NodeConfigs, and what was asked about them."""
+    """Two nodes with NodeConfigs, and the requests about them."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(hook=self._answer).add(node("n1"), node("n2"))
@@ -33,7 +33,7 @@ class Fleet:
         return config
 
     def answer(self, asked: Asked) -> Reply | None:
-        """The answer of a subclass, before any other."""
+        """Answer of a subclass that takes precedence."""
         return None
 
     def _answer(self, asked: Asked, cluster: Cluster) -> Reply | None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Snapshot documents of objects that no API server would give, for tests of boundaries."""
+"""Snapshot documents with objects that no API server would return, for tests of boundaries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Json = dict[str, t.Any]
 
 
 def with_targets(body: Json) -> Json:
-    """A snapshot's body with the targets of its NodeConfigs, as the snapshot step resolves them."""
+    """A snapshot's body with the resolved targets of its NodeConfigs, as in the snapshot step."""
     targets = resolve(body["nodes"], body["node_configs"])
     return {**body, "targets": targets.as_dict()}
 
 
 def write_snapshot(folder: Path, **parts: t.Any) -> str:
-    """Write a snapshot document with these parts, unchecked; return its path."""
+    """Write a snapshot document with these parts, without validation; return its path."""
     path = folder / "snapshot.json"
     body = {
         "document": "wattwise.kube/snapshot/v1",

@@ -25,12 +25,12 @@ PLURALS = {
     "CSIStorageCapacity": "csistoragecapacities",
     "VolumeAttachment": "volumeattachments",
 }
-# What a provisioner does with a claim that has a node: nothing, or to the claim.
+# Reaction of a provisioner to a claim with a node: nothing, or an action on the claim.
 Provisioner = Callable[["Storage", Json], None]
 
 
 def provision(storage: Storage, claim: Json) -> None:
-    """Make a volume, and bind the claim to it."""
+    """Create a volume and bind the claim to it."""
     name = f"pvc-{claim['metadata']['name']}"
     storage.put(volume(name, claim["spec"]["storageClassName"], size="1Gi"))
     storage.bind(claim, name)
@@ -49,7 +49,7 @@ def never(storage: Storage, claim: Json) -> None:
 class Storage:
     """A hook of ``Cluster``: serves objects of storage, and merges patches into them.
 
-    Without ``binds`` the PV controller is away.
+    Without ``binds``, the PV controller is absent.
     """
 
     provisioner: Provisioner = provision

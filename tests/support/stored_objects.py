@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An API server's storage in memory, with resource versions, and a say before each request."""
+"""An API server's storage in memory, with resource versions and a hook before each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class StoredObjects:
-    """What device_reconciliation uses of kube.Kube, one request after the other.
+    """The methods of kube.Kube that device_reconciliation uses, one request at a time.
 
     ``before_request`` is called before each list and write, ``after_write`` after each write.
     """
@@ -42,7 +42,7 @@ class StoredObjects:
         self.objects[path] = stored
 
     def guarded(self, _guard: object) -> StoredObjects:
-        """Without a Lease: what holds between two runs must hold without one."""
+        """Without a Lease: correctness between two runs must not depend on one."""
         return self
 
     def _path(self, obj: Json) -> str:
@@ -121,7 +121,7 @@ def _merge(target: Json, patch: Json) -> None:
 
 
 def _copied(value: T) -> T:
-    """As it comes over a connection, also where it is deeper than copy.deepcopy goes."""
+    """A copy as over a connection, even of values too deep for copy.deepcopy."""
     return t.cast("T", json.loads(json.dumps(value)))
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The examples of units, as far as their tests run them."""
+"""The testable parts of the example units."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def environment(name: str) -> dict[str, str]:
 
 
 def command(name: str) -> list[str]:
-    """The one command of a service."""
+    """The only command of a service."""
     [line] = settings(name)["ExecStart"]
     return shlex.split(line)

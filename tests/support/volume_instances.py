@@ -49,7 +49,7 @@ _DRIVERS = ("disks.example.com", "disks.example.com", "pd.csi.storage.gke.io", "
 
 
 def volumes_of_pod(draw: Draw) -> list[Json]:
-    """No claim, one or two; some pods name the same one, or a disk without a claim."""
+    """No claim, one or two; some pods share a claim or a disk without a claim."""
     volumes = mounted(*sorted(draw(st.sets(_BY_NAME, max_size=2))))
     if draw(st.integers(1, 4)) == 4:
         volumes.append({"name": "disk", **draw(INLINE)})
@@ -86,7 +86,7 @@ def _topologies(draw: Draw) -> Json:
 
 
 def _claim(draw: Draw, name: str, node_names: list[str]) -> list[Json]:
-    """A claim with its volume, if it is bound; some claims are not there, or not ready."""
+    """A claim with its volume, if it is bound; some claims are missing, or not ready."""
     kind = draw(st.sampled_from(["bound"] * 4 + ["wait"] * 4 + ["local"] * 4 + ["now", "gone"]))
     if kind == "gone":
         return []
@@ -103,7 +103,7 @@ def _claim(draw: Draw, name: str, node_names: list[str]) -> list[Json]:
 
 
 def _volume(draw: Draw, name: str, in_class: str, node_names: list[str]) -> Json:
-    """A volume of one node, of a zone, or of all nodes; some have a zone in a label alone."""
+    """A volume of one node, of a zone, or of all nodes; some state the zone only as a label."""
     found = volume(name, in_class, size=draw(SIZES), modes=draw(MODES))
     where = draw(st.sampled_from(["node", "node", "zone", "label", "anywhere"]))
     if where == "node":

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims, volumes and storage classes as the API gives them."""
+"""Claims, volumes and storage classes in the API's form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claim(
     namespace: str = "default",
     **spec: t.Any,
 ) -> Json:
-    """A claim; bound to ``volume`` if that is given."""
+    """A claim, bound to ``volume`` if given."""
     given: Json = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, **spec}
     if storage_class_name is not None:
         given["storageClassName"] = storage_class_name
@@ -62,7 +62,7 @@ def volume(
     driver: str = "disks.example.com",
     **spec: t.Any,
 ) -> Json:
-    """An available volume; nodes of ``zone`` reach it, or all of them."""
+    """An available volume, reachable from nodes of ``zone``, or from all."""
     if zone is not None:
         spec["nodeAffinity"] = reachable(ZONE, zone)
     return {

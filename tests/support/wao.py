@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of WAO for tests: the sample manifests, and small ones made here."""
+"""Objects of WAO for tests: the sample manifests, and small ones created here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server of lists and watches over real sockets, whose watches a test feeds and cuts off."""
+"""A server of lists and watches over real sockets; a test feeds and cuts off the watches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.errors import LabError
 from lab.process import wait_until
 
 Json = dict[str, t.Any]
-# What a watch is told to do, beside sending bytes.
+# Commands to a watch, besides bytes to send.
 _END, _CUT = object(), object()
 
 
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass
 class Served:
-    """One collection: what a list of it says, and the watches that are open."""
+    """One collection: the content of its list, and the open watches."""
 
     items: list[Json] = field(default_factory=list)
     version: int = 1
@@ -51,7 +51,7 @@ class Served:
 
 
 class WatchApi:
-    """Context manager. ``collections`` are by path; what is not among them is not found."""
+    """Context manager. ``collections`` are by path; other paths are not found."""
 
     def __init__(self) -> None:
         self.collections: dict[str, Served] = {}
@@ -71,7 +71,7 @@ class WatchApi:
                 api.patch(self)
 
             def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
-                """Keep the test's output quiet."""
+                """Log nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -95,7 +95,7 @@ class WatchApi:
         return self.collections.setdefault(path, Served(list(items)))
 
     def send(self, path: str, kind: str, item: Json) -> None:
-        """An event on every open watch of the collection, whose list then shows it too."""
+        """Send an event on every open watch of the collection, and update its list."""
         served = self.collections[path]
         with self._lock:
             served.version += 1
@@ -112,13 +112,13 @@ class WatchApi:
             watch.put(data)
 
     def expire(self, path: str) -> None:
-        """End the watches as a server does that has compacted their version away."""
+        """End the watches as a server does after compacting their version away."""
         status = {"kind": "Status", "code": 410, "message": "too old resource version"}
         self.send_bytes(path, json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
         self.end(path)
 
     def end(self, path: str) -> None:
-        """End the watches as the server does after their time."""
+        """End the watches as a server does at their timeout."""
         for watch in list(self.collections[path].watches):
             watch.put(_END)
 
@@ -128,12 +128,12 @@ class WatchApi:
             watch.put(_CUT)
 
     def wait_for_watch(self, path: str, opened: int = 1) -> None:
-        """Wait until that many watches of the collection were opened, and one is."""
+        """Wait until this many watches of the collection were opened, and one is open."""
         served = self.collections[path]
         self.wait(lambda: served.opened >= opened and bool(served.watches), f"a watch of {path}")
 
     def wait(self, condition: t.Callable[[], bool], what: str, timeout: float = 20.0) -> None:
-        """Return when the condition holds; what was asked until then says why it does not."""
+        """Return when the condition holds; a failure shows the requests so far."""
         try:
             wait_until(condition, timeout, what, interval=0.01)
         except LabError as error:

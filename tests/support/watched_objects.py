@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods and nodes with what the watcher reads of them."""
+"""Pods and nodes with the fields that the watcher reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work for a run to do: pods that wait and cache ways that are asked for; and what a run leaves."""
+"""Work for a run: pending pods and requests for cache ways; and the documents of a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def waiting_pods(lab: RunningLab) -> Iterator[None]:
 
 
 def rmd_workload(lab: RunningLab) -> Json:
-    """Cache ways for two nodes whose daemons run."""
+    """Cache ways for two nodes with running daemons."""
     manifest: Json = yaml.safe_load(RMD_SAMPLE.read_text())
     machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
     manifest["metadata"]["namespace"] = "default"
